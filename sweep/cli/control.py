@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from sweep.cli.arguments import RunArguments, import_trainable, parse_count, parse_seconds
+from sweep.cli.completion import complete_name
 from sweep.cli.inspect import storage_option
 from sweep.cli.run import carry_out, execute, say
 from sweep.cli.tables import json_option
@@ -22,7 +23,7 @@ __all__ = ["resume"]
 
 
 @click.command(short_help="Go on with a sweep, or extend it.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name)
 @click.option("--trials", metavar="N|+N", help="A new number of samples, or so many more.")
 @click.option("--time", "span", metavar="SPAN|+SPAN", help="A new time budget such as 2h, or so much more.")
 @click.option("--errored", is_flag=True, help="Also start failed trials again.")

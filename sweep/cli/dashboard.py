@@ -15,6 +15,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 import click
 
 from sweep.callbacks.logger_base import required
+from sweep.cli.completion import complete_name
 from sweep.cli.inspect import goal_option, storage_option
 from sweep.display.formats import clean
 from sweep.errors import ConfigError, MetricError
@@ -29,7 +30,7 @@ _OWN_NAMES = (_HOST, "localhost")
 
 
 @click.command(short_help="Look at sweeps in Optuna's dashboard.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_name)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Where it listens.  [default: a free port]")
 @click.option("--metric", help="Another metric than the sweeps' own.")
 @goal_option

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from sweep.cli.completion import complete_name
 from sweep.cli.tables import (
     ListCommand,
     Selection,
@@ -48,7 +49,7 @@ storage_option = click.option(
 
 
 @click.command(cls=ListCommand, short_help="List the sweeps, or the trials of one.")
-@click.argument("where", required=False, metavar="[DIRECTORY|NAME]")
+@click.argument("where", required=False, metavar="[DIRECTORY|NAME]", shell_complete=complete_name)
 @selection_options
 @storage_option
 def ls(where: str | None, chosen: Selection, storage: str | None) -> None:
@@ -88,7 +89,7 @@ def ls(where: str | None, chosen: Selection, storage: str | None) -> None:
 
 
 @click.command(cls=ListCommand, short_help="List the trials of a sweep.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name)
 @selection_options
 @storage_option
 def trials(name: str, chosen: Selection, storage: str | None) -> None:
@@ -132,7 +133,7 @@ def _meant(where: str, storage: str | None) -> ExperimentReader | Path | str:
 
 
 @click.command(short_help="Print the best configuration.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name)
 @click.option(
     "--top", type=click.IntRange(min=1), help="How many, best first.  [default: 1; of several objectives all]"
 )

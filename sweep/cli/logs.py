@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 import click
 
+from sweep.cli.completion import complete_name, complete_trial
 from sweep.cli.inspect import storage_option
 from sweep.cli.tables import emit, json_option
 from sweep.core.literals import json_text
@@ -26,8 +27,8 @@ _BLOCK = 1 << 16
 
 
 @click.command(short_help="Print what a trial printed.")
-@click.argument("name")
-@click.argument("trial")
+@click.argument("name", shell_complete=complete_name)
+@click.argument("trial", shell_complete=complete_trial)
 @click.option("--follow", "-f", is_flag=True, help="Go on printing until the trial ends.")
 @click.option("--rank", type=click.IntRange(min=0), metavar="NUMBER", help="Of a training group: only this worker.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last lines.")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from sweep.cli.completion import complete_name
 from sweep.cli.inspect import goal_option, storage_option
 from sweep.display.formats import clean
 from sweep.errors import ConfigError
@@ -25,7 +26,7 @@ metric_option = click.option("--metric", help="Another metric than the sweep's o
 
 
 @click.command(short_help="Write a sweep, or several compared, as one page.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_name)
 @click.option("--output", "-o", metavar="FILE", help="Where to.  [default: NAME.html; of several compared.html]")
 @metric_option
 @goal_option
@@ -48,7 +49,7 @@ def html(names: tuple[str, ...], output: str | None, metric: str | None, goal: s
 
 
 @click.command(short_help="Look at sweeps live, in a browser or here.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_name)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of 127.0.0.1.  [default: one that is free]")
 @click.option("--text", "is_text", is_flag=True, help="Here in the terminal, as `sweep run` shows it; one sweep.")
 @metric_option

@@ -62,7 +62,8 @@ class CommandGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that the arguments begin with."""
-        if args and args[0] not in {*COMMANDS, *ALIASES} and not args[0].startswith("-"):
+        is_unknown = bool(args) and args[0] not in {*COMMANDS, *ALIASES} and not args[0].startswith("-")
+        if is_unknown and not ctx.resilient_parsing:  # not on Tab
             from searchers.errors import nearest
 
             ctx.fail(f"there is no command {args[0]!r}. {nearest(args[0], COMMANDS)}")

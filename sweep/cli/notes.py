@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from sweep.cli.completion import complete_name
 from sweep.cli.inspect import storage_option
 from sweep.display.formats import clean
 from sweep.errors import ConfigError, ExperimentError
@@ -22,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.(md|txt)")
 
 
 @click.command(short_help="Write something down about a sweep.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name)
 @click.argument("words", nargs=-1, metavar="[TEXT]...")
 @click.option("--edit", is_flag=True, help="Open the file with all its notes in $EDITOR.")
 @click.option("--filename", metavar="FILE", default=NOTES, show_default=True, help="Which file: *.md or *.txt.")

@@ -10,6 +10,7 @@ import click
 
 from searchers.base import Signal
 from sweep.cli.arguments import import_trainable
+from sweep.cli.completion import complete_name
 from sweep.cli.inspect import storage_option
 from sweep.cli.tables import json_option
 from sweep.core.literals import json_text, jsonable
@@ -27,7 +28,7 @@ __all__ = ["replay", "say_what_is_loaded"]
 
 
 @click.command(short_help="Show every fact and what followed, or decide it all again.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name)
 @click.option("--trial", metavar="N", help="Only what concerns one trial.")
 @click.option("--verify", is_flag=True, help="Decide everything again from the facts, and compare.")
 @json_option("Print one JSON object per fact; with --verify one for all.")

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from sweep.cli.completion import complete_name, complete_trial
 from sweep.cli.inspect import COUNTS, MAX_FRONT, experiment_row, stamp, storage_option
 from sweep.cli.notes import read_notes
 from sweep.cli.tables import emit, format_option, print_rows
@@ -33,8 +34,8 @@ _REASONS = {
 
 
 @click.command(short_help="Show everything about a sweep or one trial.")
-@click.argument("name")
-@click.argument("trial", required=False)
+@click.argument("name", shell_complete=complete_name)
+@click.argument("trial", required=False, shell_complete=complete_trial)
 @format_option("json")
 @storage_option
 def show(name: str, trial: str | None, style: str, storage: str | None) -> None:
@@ -70,8 +71,8 @@ def show(name: str, trial: str | None, style: str, storage: str | None) -> None:
 
 
 @click.command(short_help="Say why trials wait or have ended.")
-@click.argument("name")
-@click.argument("trial", required=False)
+@click.argument("name", shell_complete=complete_name)
+@click.argument("trial", required=False, shell_complete=complete_trial)
 @storage_option
 @format_option("json", "csv")
 def why(name: str, trial: str | None, storage: str | None, style: str) -> None:

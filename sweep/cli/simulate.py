@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from sweep.cli.arguments import import_trainable
+from sweep.cli.completion import complete_name
 from sweep.cli.inspect import storage_option
 from sweep.cli.named_option import NamedOption
 from sweep.cli.replay import say_what_is_loaded
@@ -33,7 +34,7 @@ _ALIASES = {"eta": "reduction_factor", "grace": "grace_period"}
 
 
 @click.command(short_help="Try another scheduler or machine on a recorded sweep.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name)
 @click.option(
     "--scheduler",
     cls=NamedOption,

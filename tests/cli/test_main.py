@@ -57,6 +57,37 @@ def test_every_command_that_prints_facts_prints_them_as_json() -> None:
     assert COMMANDS.keys() - has_json == {"note", "html", "watch", "dashboard", "migrate"}
 
 
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("sho", ["show"]),
+        ("show ", ["digits", "dogs"]),
+        ("best --top 2 di", ["digits"]),
+        ("html digits d", ["digits", "dogs"]),
+        ("ls ../o", ["../o"]),
+        ("show digits ", ["0", "1", "2"]),
+        ("logs digits 0000", ["00000", "00001", "00002"]),
+        ("show nothing ", []),
+        ("nothing ", list(COMMANDS)),
+    ],
+)
+def test_tab_completes_names_and_trials(
+    typed: str, offered: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("digits", "dogs"):
+        made = MadeExperiment(tmp_path, name)
+        for number in range(3):
+            made.trial({"x": number})
+        made.close()
+    monkeypatch.setenv("SWEEP_STORAGE", str(tmp_path))
+    monkeypatch.setenv("_SWEEP_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"sweep {typed}")
+    monkeypatch.setenv("COMP_CWORD", str(len(f"{typed}|".split())))
+    with pytest.raises(SystemExit):
+        main([])
+    assert [line.partition(",")[2] for line in capsys.readouterr().out.split()] == offered
+
+
 @pytest.mark.parametrize(("alias", "name"), sorted(ALIASES.items()))
 def test_an_alias_is_the_command_itself_and_is_documented(alias: str, name: str) -> None:
     command = sweep.get_command(click.Context(sweep), alias)
