@@ -409,6 +409,13 @@ NOT_HERE = {
         "sweep.train.v2.api: callback",
     ),
     "sweep.train.torch.xla": "TPU chips are for JAX here: use sweep.train.jax.JaxTrainer.",
+    **_each(
+        "call setup_wandb(config) or setup_mlflow(config) in the trainable, or pass the logger in callbacks=[...].",
+        "sweep.tune.integration.wandb: wandb_mixin WandbTrainableMixin WandbLogger",
+        "sweep.tune.integration.mlflow: mlflow_mixin MLflowTrainableMixin MLflowLogger",
+    ),
+    **_each(_CHECKPOINTS, "sweep.train.torch: TorchCheckpoint TorchPredictor"),
+    "sweep.tune.integration.pytorch_lightning.TuneCallback": "derive from TuneReportCallback of this module.",
     "sweep.train.LoggingConfig": "leave it out: the output of each worker is in a file of its own.",
     "sweep.train.MLflowLoggerCallback": "import it from sweep.integration.mlflow.",
     **_each(
