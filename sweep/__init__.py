@@ -35,9 +35,10 @@ _NAMES = {
         TimeoutStopper TrialPlateauStopper
     """,
     "sweep.display.reporters": "CLIReporter JupyterNotebookReporter ProgressReporter",
-    "sweep.errors": "SweepError TuneError",
+    "sweep.errors": "SweepError SweepInterrupted TrialsFailed TuneError",
     "sweep.core.config": "CheckpointConfig FailureConfig ResumeConfig RunConfig SyncConfig TuneConfig",
     "sweep.accelerators.inventory": "available_resources cluster_resources init is_initialized",
+    "sweep.launch.execute": "last_analysis",
     "sweep.launch.registry": "register_trainable",
     "sweep.launch.shutdown": "shutdown",
     "sweep.launch.tuner": "Tuner",

@@ -55,6 +55,8 @@ from sweep.display.reporters import CLIReporter as CLIReporter
 from sweep.display.reporters import JupyterNotebookReporter as JupyterNotebookReporter
 from sweep.display.reporters import ProgressReporter as ProgressReporter
 from sweep.errors import SweepError as SweepError
+from sweep.errors import SweepInterrupted as SweepInterrupted
+from sweep.errors import TrialsFailed as TrialsFailed
 from sweep.errors import TuneError as TuneError
 from sweep.core.config import CheckpointConfig as CheckpointConfig
 from sweep.core.config import FailureConfig as FailureConfig
@@ -66,6 +68,7 @@ from sweep.accelerators.inventory import available_resources as available_resour
 from sweep.accelerators.inventory import cluster_resources as cluster_resources
 from sweep.accelerators.inventory import init as init
 from sweep.accelerators.inventory import is_initialized as is_initialized
+from sweep.launch.execute import last_analysis as last_analysis
 from sweep.launch.registry import register_trainable as register_trainable
 from sweep.launch.shutdown import shutdown as shutdown
 from sweep.launch.tuner import Tuner as Tuner

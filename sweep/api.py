@@ -12,7 +12,7 @@ from sweep.callbacks.base import Callback
 from sweep.core.config import CheckpointConfig, FailureConfig, ResumeConfig, SyncConfig
 from sweep.core.resources import Node
 from sweep.engines.base import Engine, EngineFactory
-from sweep.errors import ConfigError, refuse_unknown
+from sweep.errors import ConfigError, SweepInterrupted, TrialsFailed, refuse_unknown
 from sweep.launch.execute import execute
 from sweep.launch.spec import FORMER_FORMS, changed
 from sweep.schedulers import Scheduler
@@ -80,6 +80,7 @@ def run(
     chdir_to_trial_dir: bool | None = None,
     sync_config: SyncConfig | None = None,
     max_failures: int = 0,
+    max_identical_failures: int | None = None,
     fail_fast: bool | str = False,
     failure_config: FailureConfig | None = None,
     trial_timeout_s: float | timedelta | None = None,
@@ -89,7 +90,8 @@ def run(
     resume: bool | str | None = None,
     resume_config: ResumeConfig | None = None,
     reuse_actors: bool = False,
-    raise_on_failed_trial: bool = True,
+    raise_on_failed_trial: bool | None = None,
+    on_interrupt: str = "raise",
     callbacks: Sequence[Callback] | None = None,
     max_concurrent_trials: int | None = None,
     seed: int | None = None,
@@ -134,6 +136,8 @@ def run(
             `sweep.tune`, as in Tune, in its own unless the environment has RAY_CHDIR_TO_TRIAL_DIR=0.
         sync_config: how a URI is kept up to date.
         max_failures: failures a trial may have and still be started again; -1: unlimited.
+        max_identical_failures: so many trials that fail alike before any trial has reported end the sweep, and it can
+            be resumed; None: three times as many as run at a time, at least five; -1: no limit.
         fail_fast: the first failed trial ends the sweep; "raise": its exception leaves `run`.
         failure_config: the same two, and more: which failures count, what becomes of those for lack of memory.
         trial_timeout_s: seconds that a trial may run, in all its attempts; then it is asked to stop, and killed if it
@@ -148,7 +152,11 @@ def run(
             `+RESTART_ERRORED` starts them anew, `+ERRORED_ONLY` and `+RESTART_ERRORED_ONLY` end unfinished ones.
         resume_config: the same as those suffixes, as an object.
         reuse_actors: keep a worker process for the next trial with the same request: faster, less isolated.
-        raise_on_failed_trial: raise `TrialsFailed` at the end if some trial failed.
+        raise_on_failed_trial: raise `TrialsFailed`, which has the analysis, at the end if some trial failed; None: only
+            warn in a notebook, so that a cell has its analysis, and raise elsewhere.
+        on_interrupt: "raise": Ctrl-C, SIGTERM and their like stop this sweep in order and raise `SweepInterrupted`, so
+            that a script does not go on to its next one. "return": as in Tune, return the analysis, whose `interrupted`
+            is true.
         callbacks: observers; the default loggers are added.
         max_concurrent_trials: how many trials may be open at a time, whatever the searcher; None or 0: as many as fit.
         seed: of searcher, scheduler and trials; None: random, and recorded.
@@ -169,16 +177,22 @@ def run(
         ConfigError, SpaceError, UnknownNameError, ResourceError, TrainableError, ExperimentError: an argument is wrong;
             nothing was started.
         MetricError, SearchError, SweepStalled: the sweep could not go on; it can be resumed.
-        TrialsFailed: it is over and some trials failed.
+        TrialsFailed: it is over and some trials failed; or all began to fail alike (`max_identical_failures`).
+        SweepInterrupted: it was interrupted, and can be resumed; a `KeyboardInterrupt` or a `SystemExit`.
     """
+    __tracebackhide__ = True
     arguments = dict(locals())
+    del arguments["__tracebackhide__"]
     del arguments["run_or_experiment"], arguments["deprecated"]
     arguments |= deprecated
     if isinstance(run_or_experiment, (list, tuple)):
         run_or_experiment = _only_one(run_or_experiment)
     if hasattr(run_or_experiment, "__sweep_run__"):  # an Experiment: it says what is run, and how
         run_or_experiment, arguments = run_or_experiment.__sweep_run__(changed(arguments))
-    return execute(run_or_experiment, arguments)
+    try:
+        return execute(run_or_experiment, arguments)
+    except (TrialsFailed, SweepInterrupted) as error:  # how it came here says nothing of them
+        raise error.with_traceback(None) from error.__cause__
 
 
 def _only_one(given: Sequence[Any]) -> Any:

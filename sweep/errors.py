@@ -18,15 +18,22 @@ SweepError                     the root; catch this one (its class stands in sea
 ├── TrainableError             a trainable cannot be called or shipped to another process (also a TypeError)
 ├── SweepStalled               nothing runs and nothing can start; the message says why
 └── SearchError                see searchers/errors.py (SpaceError, UnknownNameError, UnknownArgument)
+
+SweepInterrupted               no error: a person, or a signal, ended the sweep and with it the script
 """
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
 
 from searchers import keywords
 from searchers.errors import SearchError, SpaceError, SweepError, UnknownNameError, closest, nearest, readable
 from searchers.keywords import F, meant, taken_by
+
+if TYPE_CHECKING:
+    from sweep.results.analysis import ExperimentAnalysis
 
 __all__ = [
     "CheckpointError",
@@ -39,6 +46,7 @@ __all__ = [
     "SearchError",
     "SpaceError",
     "SweepError",
+    "SweepInterrupted",
     "SweepStalled",
     "TrainableError",
     "TrialsFailed",
@@ -70,7 +78,50 @@ class UserCodeError(SweepError):
 
 
 class TrialsFailed(SweepError):
-    """The sweep ended, and some of its trials are in ERROR; everything else is kept."""
+    """The sweep ended, and some of its trials are in ERROR; everything else is kept.
+
+    Attributes:
+        analysis: what the sweep has come to; None only before `run` has raised it.
+    """
+
+    analysis: ExperimentAnalysis | None = None
+
+
+class SweepInterrupted(BaseException):
+    """The sweep was interrupted: its trials have saved and stopped, and everything is kept.
+
+    After Ctrl-C it is a `KeyboardInterrupt`, too; after SIGTERM and the other signals a `SystemExit`. A script that
+    does not catch it ends with 130 or 143 (128 and the number of the signal), without a traceback.
+
+    Attributes:
+        analysis: what the sweep has come to.
+        code: 128 and the number of the signal.
+    """
+
+    analysis: ExperimentAnalysis
+    code: Any
+
+    @classmethod
+    def of(cls, number: int, text: str, analysis: ExperimentAnalysis) -> SweepInterrupted:
+        """Return the one for the signal `number`."""
+        error = (_CtrlC if number == signal.SIGINT else _Ended)(text)
+        error.analysis, error.code = analysis, 128 + number
+        return error
+
+    def _render_traceback_(self) -> list[str]:  # what IPython shows
+        return [f"{SweepInterrupted.__name__}: {self}"]
+
+
+class _CtrlC(SweepInterrupted, KeyboardInterrupt):
+    pass
+
+
+class _Ended(SweepInterrupted, SystemExit):
+    pass
+
+
+for _kind in (_CtrlC, _Ended):  # what a traceback calls them
+    _kind.__qualname__ = SweepInterrupted.__name__
 
 
 class ResourceError(SweepError, ValueError):

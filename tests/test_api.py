@@ -356,10 +356,35 @@ def test_failed_trials_raise_at_the_end_unless_told_otherwise():
         sweep.report(loss=config["x"])
 
     space = {"x": sweep.grid_search([1, 2, 3])}
-    with pytest.raises(TrialsFailed, match=r"1 of 3 trials failed(.|\n)*RuntimeError: no luck"):
+    with pytest.raises(TrialsFailed, match=r"1 of 3 trials failed(.|\n)*RuntimeError: no luck") as caught:
         run(sometimes, config=space)
+    assert caught.value.analysis is sweep.last_analysis()
+    assert [trial.status for trial in caught.value.analysis.trials] == ["TERMINATED", "ERROR", "TERMINATED"]
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert [frame.name for frame in frames if "/sweep/" in frame.filename] == ["run"]  # how it came there says nothing
     analysis = run(sometimes, config=space, raise_on_failed_trial=False)
     assert [trial.status for trial in analysis.trials] == ["TERMINATED", "ERROR", "TERMINATED"]
+
+
+def test_trials_that_fail_alike_end_the_sweep_which_goes_on_when_it_is_mended(tmp_path, capfd):
+    flag = tmp_path / "mended"
+
+    def broken(config):
+        if not flag.exists():
+            raise KeyError("lr")
+        sweep.report(loss=config["x"])
+
+    given = {"config": {"x": sweep.grid_search(list(range(30)))}, "name": "alike", "max_concurrent_trials": 2}
+    with pytest.raises(TrialsFailed, match=r"the first 6 trials all failed alike, .*: KeyError: 'lr'\n") as caught:
+        run(broken, **given)
+    assert isinstance(caught.value.__cause__.__cause__, KeyError)
+    assert sum(trial.status == "ERROR" for trial in caught.value.analysis.trials) == 6
+    analysis = run(broken, resume=True, raise_on_failed_trial=False, **given)
+    assert "sweep: the first 6 trials all failed alike" in capfd.readouterr().err
+    assert sum(trial.status == "ERROR" for trial in analysis.trials) == 12
+    flag.touch()
+    analysis = run(broken, resume="AUTO+ERRORED", **given)
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 30
 
 
 def test_a_failed_trial_is_retried_from_its_checkpoint():
@@ -557,8 +582,9 @@ def test_ctrl_c_leaves_a_resumable_sweep_and_says_how_to_go_on(tmp_path):
     wait_for_reports(tmp_path / "slow")
     driver.send_signal(signal.SIGINT)
     output, _ = driver.communicate(timeout=20)
-    assert driver.returncode == 0, output
+    assert driver.returncode == -signal.SIGINT, output
     assert "name='slow', resume=True" in output
+    assert "Traceback" not in output
     statuses = [trial.status for trial in sweep.ExperimentAnalysis(tmp_path / "slow").trials]
     assert set(statuses) <= {"PENDING", "TERMINATED"}
     assert "PENDING" in statuses

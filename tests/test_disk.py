@@ -90,7 +90,8 @@ def fill(left):
 
 def run(which, **more):
     options = {"num_samples": 2, "name": "one", "storage_path": "/mnt/st", "nodes": [sweep.Node(cpus=2)], "verbose": 0}
-    analysis = sweep.run(globals()[which], raise_on_failed_trial=False, **(options | more))
+    options |= {"raise_on_failed_trial": False, "on_interrupt": "return"}
+    analysis = sweep.run(globals()[which], **(options | more))
     found = [[trial.status, trial.last_result.get("training_iteration")] for trial in analysis.trials]
     failures = sum(row.failures for row in analysis._reader.trials())
     print(json.dumps([found, failures]), flush=True)

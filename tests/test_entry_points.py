@@ -682,7 +682,10 @@ def test_sigusr1_ends_a_sweep_as_ctrl_c_does(tmp_path: Path) -> None:
             if result["training_iteration"] == 3:
                 os.kill(os.getpid(), signal.SIGUSR1)
 
-    analysis = sweep.run(endless, callbacks=[Signals()], name="usr1", **options(tmp_path, engine="local"))
+    given = {"callbacks": [Signals()], "name": "usr1", "on_interrupt": "return", **options(tmp_path, engine="local")}
+    analysis = sweep.run(endless, **given)
+    assert analysis.interrupted
+    assert analysis is sweep.last_analysis()
     assert analysis.trials[0].status == "PENDING"
     assert analysis.trials[0].last_result["training_iteration"] >= 3
 

@@ -129,6 +129,18 @@ CELLS = {
         saving = sweep.CheckpointConfig(checkpoint_frequency=1)
         print(sweep.run(Keeps, max_failures=1, checkpoint_config=saving, **arguments).trials[0].last_result["loss"])
     """,
+    "a failed trial is a warning, and the cell has its analysis": """
+        import warnings
+
+        def fails(config):
+            sweep.report(loss=1 / config["x"])
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            r = sweep.run(fails, config={"x": sweep.grid_search([0, 1])}, **arguments)
+        said = str(caught[-1].message).splitlines()[0]
+        print(r.best_result["loss"], caught[-1].lineno == 8, said, r is sweep.last_analysis())
+    """,
     "what is displayed": """
         r = sweep.run(Sub, config=space, metric="loss", mode="min")
         r
@@ -160,6 +172,7 @@ def test_class_trainables_of_notebook_cells_run(tmp_path):
         "1.0 7",
         "3.0",
         "11.0",
+        "1.0 True 1 of 2 trials failed: True",
     ]
     live, shown = outputs["what is displayed"]
     assert "ended after" in live.data["text/html"]
@@ -195,10 +208,14 @@ def test_the_notebook_of_the_examples_runs_and_is_kept_without_outputs(tmp_path,
 INTERRUPTED = (
     BASE.replace("self.iteration >= 1", "False")
     + """
-analysis = sweep.run(Base, config={"x": 1.0}, metric="loss", mode="min", name="stopped")
-print("ended", analysis.trials[0].status, analysis.trials[0].checkpoint is not None)
+for name in ("stopped", "next"):
+    sweep.run(Base, config={"x": 1.0}, metric="loss", mode="min", name=name)
 """
 )
+AFTERWARDS = """
+analysis = sweep.last_analysis()
+print("ended", analysis.trials[0].status, analysis.trials[0].checkpoint is not None, analysis.interrupted)
+"""
 
 
 @pytest.mark.slow
@@ -211,7 +228,7 @@ def test_interrupting_the_kernel_saves_and_stops_and_the_cell_keeps_one_output(t
         client.start_channels()
         client.wait_for_ready(timeout=60)
         client.execute(PREPARE + INTERRUPTED)
-        kinds, pages, said, is_interrupted = [], [], "", False
+        kinds, pages, said, is_interrupted, errors = [], [], "", False, []
         while True:
             message = client.get_iopub_msg(timeout=30)
             kind, content = message["msg_type"], message["content"]
@@ -224,13 +241,18 @@ def test_interrupting_the_kernel_saves_and_stops_and_the_cell_keeps_one_output(t
             elif kind == "stream":
                 said += content["text"]
             elif kind == "error":
-                pytest.fail("\n".join(content["traceback"]))
+                errors.append(content["traceback"])
+            elif kind == "status" and content["execution_state"] == "idle" and errors and not said:
+                client.execute(AFTERWARDS)  # only now: the kernel drops what comes before
             elif kind == "status" and content["execution_state"] == "idle" and said:
                 break
     finally:
         client.stop_channels()
         manager.shutdown_kernel(kernel_id, now=True)
-    assert said == "ended PENDING True\n"
+    assert said == "ended PENDING True True\n"
+    (shown,) = errors
+    assert shown == ["SweepInterrupted: interrupted; everything is kept, and sweep.last_analysis() has what there is"]
+    assert not (tmp_path / "sweep_results" / "next").exists()
     assert kinds == ["display_data", *["update_display_data"] * (len(kinds) - 1)]
     assert "Interrupt the kernel once: stop" in pages[0]
     assert f'<button type="button" data-kernel="{kernel_id}"' in pages[0]

@@ -165,6 +165,8 @@ class Dispatcher:
         self._steppers = overriding(callbacks, "on_step")
         self._states = CallbackStates(self._callbacks, self._about.root, notice)
         self._stored_at = time.monotonic()
+        self.driver_is_in: tuple[str, float] | None = None
+        self._said: tuple[str, float] | None = None  # of what the driver was in, what was named last
         self._thread: threading.Thread | None = None
         self._wake: Callable[[], object] = lambda: None
         self.fatal: SweepError | None = None
@@ -178,10 +180,9 @@ class Dispatcher:
         self._wake = wake
         if self._files is not None and self._files.is_asleep:  # each of these wakes it
             self._is_wanted |= dict.fromkeys(_READING, True)
-        if any(self._is_wanted.values()) or self._begins or self._ends:
-            thread = threading.Thread(target=self._run, name="sweep-callbacks", daemon=True)
-            thread.start()
-            self._thread = thread
+        thread = threading.Thread(target=self._run, name="sweep-callbacks", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def notify(self, commands: Sequence[Notify]) -> None:
         """Queue the calls of callbacks; waits only while the queue is full."""
@@ -225,7 +226,11 @@ class Dispatcher:
         is_complete = True
         if self._thread is not None:
             self._queue.put(None)
-            self._thread.join(_FLUSH_S)
+            self._thread.join(_SLOW_S)
+            if self._thread.is_alive():
+                name = self._busy[0] if self._busy is not None else "a callback"
+                self._notice(f"the end of the sweep waits for {name}, for {_FLUSH_S - _SLOW_S:g} s more at most")
+                self._thread.join(_FLUSH_S - _SLOW_S)
             if self._thread.is_alive():
                 is_complete = False
                 name = self._busy[0] if self._busy is not None else "a callback"
@@ -239,7 +244,7 @@ class Dispatcher:
         return is_complete and not self._errors
 
     def _run(self) -> None:
-        while (item := self._queue.get()) is not None:
+        while (item := self._next()) is not None:
             commands, changed = item
             self._seen |= changed
             self._iteration += 1
@@ -255,6 +260,20 @@ class Dispatcher:
             if self._states.is_needed and time.monotonic() - self._stored_at > _STATE_S:
                 self._states.store()
                 self._stored_at = time.monotonic()
+
+    def _next(self) -> tuple[Sequence[Notify], dict[str, Trial]] | None:
+        """Wait for what is to be handed over; meanwhile, say what of the user's the driver waits for."""
+        while True:
+            try:
+                return self._queue.get(timeout=_SLOW_S)
+            except queue.Empty:
+                waits = self.driver_is_in
+            if waits is not None and waits is not self._said and time.monotonic() - waits[1] > _SLOW_S:
+                self._said = waits
+                self._notice(
+                    f"everything waits for {waits[0]}, which has not returned for {_SLOW_S:g} s or more; Ctrl-C twice "
+                    "ends the sweep"
+                )
 
     def _let_go(self) -> None:
         """Hand nothing more over to hooks that have found out what they listened for."""
@@ -302,7 +321,9 @@ class Dispatcher:
         self._busy = (f"{type(callback).__name__}.{hook}", time.monotonic())
         try:
             function(*arguments, **named)
-        except Exception as error:  # a callback may be the user's own; it never harms the sweep, unless it wants to
+        except BaseException as error:  # a callback may be the user's own; it never harms the sweep, unless it wants to
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is not self._thread:
+                raise  # Ctrl-C
             # One of ours is no wish of the user's: a callback that reads results may meet it.
             if isinstance(error, SweepError) and (type(error) is SweepError or not _is_ours(type(error))):
                 self.fatal = self.fatal or error

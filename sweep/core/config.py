@@ -155,6 +155,8 @@ class FailureConfig(_ShowsChanges):
 
     Attributes:
         max_failures: failures a trial may have and still be started again, from its checkpoint; -1: unlimited.
+        max_identical_failures: so many trials that fail alike, numbers aside, before any trial has reported end the
+            sweep, which can be resumed; None: three times as many as run at a time, at least five; -1: no limit.
         fail_fast: the first failed trial ends the sweep; "raise": and its exception leaves `run` at once.
         hang_timeout_s: another spelling of `report_timeout_s`.
         report_timeout_s: seconds that a trial, or a worker of a training group, may take for a report, while it does
@@ -184,8 +186,12 @@ class FailureConfig(_ShowsChanges):
     out_of_memory: str = "retry"
     nan: str = "record"
     max_node_losses: int = 10
+    max_identical_failures: int | None = None
 
     def __post_init__(self) -> None:
+        if self.max_identical_failures not in (None, -1):
+            hint = "a whole number of at least 1, or -1 for no limit"
+            whole("max_identical_failures", self.max_identical_failures, least=1, expected=hint)
         for name in ("max_failures", "max_node_losses"):
             most = whole(name, getattr(self, name), least=-1, expected="a whole number, or -1 for no limit")
             object.__setattr__(self, name, most)
@@ -385,6 +391,7 @@ class RunConfig(_ShowsChanges):
     local_dir: str | os.PathLike[str] | None = None
     runtime_env: Mapping[str, Mapping[str, str]] | None = None
     worker_runtime_env: Mapping[str, Mapping[str, str]] | None = None
+    on_interrupt: str = "raise"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "storage_path", storage_path_of(self.storage_path, self.local_dir))

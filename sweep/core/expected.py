@@ -1,15 +1,16 @@
-"""What trials are expected to report: a number under each metric of the sweep, and some time what `stop` names."""
+"""What trials are expected to do: report numbers under the metrics, some time what `stop` names, and not fail alike."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from sweep.core.failures import without_numbers
 from sweep.core.plan import Plan
 from sweep.core.results import ANONYMOUS_METRIC, TrialResult, flatten, own_metrics
 from sweep.core.trial import Status, Trial
 from sweep.core.values import MOST, as_float, shown_int
-from sweep.errors import MetricError, closest
+from sweep.errors import MetricError, TrialsFailed, closest
 
 __all__ = ["Expected", "fault", "is_silent", "silence", "silent_trials"]
 
@@ -18,6 +19,7 @@ _NEVER = "never reported the metric"
 _FEW_REPORTS = 10  # of one trial, after which a metric that no trial reported is taken for misspelt
 _MANY_REPORTS = 100  # after which a trial that may never end lacks its stop key; some results are computed rarely
 _ENOUGH_TRIALS = 3
+_ROUNDS, _LEAST_FAILURES = 3, 5  # trials that all fail alike, in multiples of those that run at a time, and at least
 _SHOWN_KEYS = 20
 _MOST_DIGITS = 308  # of a whole number that a float holds for sure
 _SHOWN_CHARS = 60
@@ -112,7 +114,8 @@ class Expected:
 
     A metric is missing when three trials went all their way without it, or one made ten reports without it. A key of
     `stop` is missing when it is the only one, and three trials went all their way, or made a hundred reports, without
-    it. As soon as any trial has reported a key, it is never missing again.
+    it. As soon as any trial has reported a key, it is never missing again. When all trials of a run have failed alike,
+    and there were `max_identical_failures` of them before any had reported, the others would, too.
     """
 
     def __init__(self, plan: Plan, trials: Mapping[str, Trial]) -> None:
@@ -125,14 +128,18 @@ class Expected:
         self._through = {trial.id for trial in trials.values() if is_silent(trial, plan)}  # went all their way
         self._few: set[str] = set()  # made a few reports without
         self._many: set[str] = set()  # made many without
+        self._limit = plan.max_identical_failures
+        self._alike: list[Trial] | None = [] if is_new and self._limit != -1 else None  # None: not all, or one reported
+        self._most_at_once = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a key that no trial has reported."""
-        return bool(self._metrics or self._stop)
+        """Whether there is a key that no trial has reported, or no trial has reported anything."""
+        return bool(self._metrics or self._stop or self._alike is not None)
 
     def hear(self, trial: Trial, result: TrialResult) -> None:
         """Take a judged report; `trial` as it is after it."""
+        self._alike = None
         self._metrics = [key for key in self._metrics if result.get(key) is None]
         self._stop = [key for key in self._stop if result.get(key) is None]
         if trial.count >= _FEW_REPORTS:
@@ -144,6 +151,26 @@ class Expected:
         """Take a trial that went all its way without being stopped."""
         if self.is_open:
             self._through.add(trial.id)
+
+    def ended(self, trial: Trial, num_held: int) -> TrialsFailed | None:
+        """Take a trial that has ended beside `num_held` others; returns what the sweep fails with, None: it goes on."""
+        if self._alike is None:
+            return None
+        if trial.status is not Status.ERROR or not trial.attempt:
+            self._alike = None
+            return None
+        self._alike.append(trial)
+        self._most_at_once = max(self._most_at_once, num_held + 1)
+        number, reason = len(self._alike), self._alike[0].reason
+        if without_numbers(trial.reason) != without_numbers(reason):
+            self._alike = None
+        elif number >= (self._limit or max(_LEAST_FAILURES, _ROUNDS * self._most_at_once)):
+            return TrialsFailed(
+                f"the first {number} trials all failed alike, before any had reported: {reason}\nThe others were not "
+                "started. Mend it and resume (resume='AUTO+ERRORED' also starts the failed ones again), or let more "
+                "fail with max_identical_failures=; -1: all."
+            )
+        return None
 
     def error(self, trials: Mapping[str, Trial]) -> MetricError | None:
         """Return what the sweep fails with now; None while it may go on."""

@@ -28,6 +28,8 @@ class Plan:
         can_save_on_demand: the trainable is a class that stores a checkpoint when asked.
         max_failures: failures a trial may have and still be started again; -1: unlimited.
         max_losses: likewise for faults of the infrastructure. max_node_losses: likewise for nodes that are gone.
+        max_identical_failures: how many trials may fail alike before any has reported; None: three rounds of those that
+            run at a time, at least five; -1: unlimited.
         retry_on: classes of failures (`core.failures.CLASSES`) after which a trial is started again.
         out_of_memory: what becomes of a trial that ran out of memory: "retry" as after any failure, "retry_alone" with
             nothing else on its nodes, once even where no failure is allowed, or "fail".
@@ -59,6 +61,7 @@ class Plan:
     max_failures: int = 0
     max_losses: int = 3
     max_node_losses: int = 10
+    max_identical_failures: int | None = None
     retry_on: tuple[str, ...] = RETRIED
     out_of_memory: str = "retry"
     nan: str = "record"

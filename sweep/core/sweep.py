@@ -474,6 +474,8 @@ class Sweep:
         self._suggestions.hear_news()  # also when no process ended: the scheduler may have stopped one that was paused
         self._out.append(Notify(Hook.COMPLETE if status is Status.TERMINATED else Hook.ERROR, trial, trial.last_result))
         self._consult("on_trial_end", now, trial)
+        if self._ending is None and (error := self._expected.ended(trial, self._num_held)) is not None:
+            self._fail(error)
         if status is Status.ERROR and self.plan.fail_fast and self._ending is None:
             self._stop_all(f"trial {trial.number:05d} failed and fail_fast is set", now)
 

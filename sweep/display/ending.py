@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,7 @@ class Ending:
 
     Attributes:
         times: how often the user has pressed Ctrl-C, or sent a signal that means the same.
+        signal: the first of them.
         error: what the sweep failed with.
     """
 
@@ -35,16 +37,18 @@ class Ending:
         self, grace_s: float = 30.0, *, can_kill: bool = True, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.times = 0
+        self.signal: int = signal.SIGINT
         self.error: BaseException | None = None
         self._can_kill = can_kill
         self._grace_s = grace_s
         self._clock = clock
         self._asked_at = 0.0
 
-    def hear(self, times: int) -> None:
-        """Take the first, second ... request to end."""
+    def hear(self, times: int, number: int = signal.SIGINT) -> None:
+        """Take the first, second ... request to end, by the signal `number`."""
         if times == 1:
             self._asked_at = self._clock()
+            self.signal = number
         self.times = times
 
     @property

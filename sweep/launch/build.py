@@ -155,6 +155,7 @@ def _plan(spec: RunSpec, trainable: PreparedTrainable, policies: Policies, ahead
         can_save_on_demand=is_class,
         max_failures=failures.max_failures,
         max_node_losses=failures.max_node_losses,
+        max_identical_failures=failures.max_identical_failures,
         retry_on=failures.retried,
         out_of_memory=failures.out_of_memory,
         nan=failures.nan,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -54,7 +55,13 @@ class Store(Protocol):
 
 
 class Observers(Protocol):
-    """What is notified of everything after the fact."""
+    """What is notified of everything after the fact.
+
+    Attributes:
+        driver_is_in: what of the user's the loop has called and waits for, and since when; None: nothing.
+    """
+
+    driver_is_in: tuple[str, float] | None
 
     def notify(self, commands: Sequence[Notify]) -> None:
         """Hand over the calls of callbacks."""
@@ -87,6 +94,7 @@ def drive(
     inbox: deque[Event] = deque([PlanChanged(sweep.plan), NodesChanged(tuple(engine.nodes()), tuple(engine.away))])
     if others := tuple(engine.claims()):
         inbox.append(ClaimsChanged(others))
+    name = f"the searcher {type(searcher).__name__}"
     while inbox or not sweep.done:
         arrived: Sequence[Event] = list(inbox) or engine.next_events(sweep.deadline)
         inbox.clear()
@@ -97,10 +105,12 @@ def drive(
         while arrived:
             for event in arrived:
                 if judge is not None and broken is None and isinstance(event, Reported):
+                    observers.driver_is_in = ("the stop function", time.monotonic())
                     try:
                         event = _judged(event, sweep, judge)
                     except SweepError as caught:
                         broken = caught
+                    observers.driver_is_in = None
                 events.append(event)
                 commands.append(sweep.handle(event, now))
             is_awaited = broken is not None or sweep.done or not all(map(_is_news, chain.from_iterable(commands)))
@@ -114,7 +124,9 @@ def drive(
         for command in chain.from_iterable(commands):
             match command:
                 case Notify():
+                    observers.driver_is_in = (name, time.monotonic())
                     tell(searcher, command)
+                    observers.driver_is_in = None
                     notifications.append(command)
                 case Suggest():
                     asks.append(command)  # after everything that the searcher must learn first
@@ -129,7 +141,10 @@ def drive(
         if notifications:
             observers.notify(notifications)
         observers.step(sweep.trials, now, list(changes.trials))
-        inbox.extend(ask(searcher, wish.trial_id, request_of, complete) for wish in asks)
+        for wish in asks:
+            observers.driver_is_in = (name, time.monotonic())
+            inbox.append(ask(searcher, wish.trial_id, request_of, complete))
+            observers.driver_is_in = None
 
 
 def _is_news(command: Command) -> bool:

@@ -6,13 +6,17 @@ import contextlib
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sweep.accelerators import inventory
+from sweep.core.config import level_of_caller
+from sweep.display.screens import is_in_notebook
 from sweep.engines.kept import end_kept, prepare
-from sweep.errors import TrialsFailed, readable
+from sweep.errors import SweepInterrupted, TrialsFailed, readable
+from sweep.launch.interrupt import end_script_quietly
 from sweep.launch.registry import registered
 from sweep.launch.spec import IS_AS_IN_TUNE, RunSpec
 from sweep.record.importing import end_module
@@ -22,7 +26,9 @@ from sweep.worker.nested import refuse_nested
 if TYPE_CHECKING:
     from sweep.results.analysis import ExperimentAnalysis
 
-__all__ = ["execute", "raise_failed"]
+__all__ = ["execute", "last_analysis", "raise_failed"]
+
+_last: ExperimentAnalysis | None = None
 
 
 def execute(trainable: Any, arguments: Mapping[str, Any]) -> ExperimentAnalysis:
@@ -33,8 +39,10 @@ def execute(trainable: Any, arguments: Mapping[str, Any]) -> ExperimentAnalysis:
         arguments: parameters of `run`; what is left out has its default.
 
     Raises:
-        SweepError: as `run`.
+        SweepError, SweepInterrupted: as `run`.
     """
+    __tracebackhide__ = True  # of what trials fail with, pytest and IPython show the user's own frames
+    global _last
     end_module("sweep.run")
     refuse_nested()
     name = trainable if isinstance(trainable, str) else None
@@ -52,14 +60,47 @@ def execute(trainable: Any, arguments: Mapping[str, Any]) -> ExperimentAnalysis:
             spec = replace(spec, warm_start=evaluated_points(spec.warm_start, spec.metric, spec.mode))
         # Not at the top, like what stands beside it: the zygote boots while it is imported.
         from sweep.launch.launcher import Launch
+        from sweep.results.analysis import own_analysis
         from sweep.worker.trainable import kept
 
         # Packed now, because searchers and schedulers change once they are used.
-        analysis, was_interrupted = Launch(spec, pack_saved_spec(spec.changed() | kept(spec.trainable))).run()
+        launch = Launch(spec, pack_saved_spec(spec.changed() | kept(spec.trainable)))
+        try:
+            analysis, interrupted_by = launch.run()
+        except TrialsFailed as error:  # all alike, before any had reported
+            _last = error.analysis = own_analysis(launch.layout.root)
+            error.__cause__ = next((trial.error for trial in _last.trials if trial.error is not None), None)
+            if _raises(spec):
+                raise
+            launch.notices.warn(str(error))
+            return _last
+    _last = analysis
+    if interrupted_by:
+        analysis.interrupted = True
+        if spec.on_interrupt == "return":
+            return analysis
+        end_script_quietly()
+        text = "interrupted; everything is kept, and sweep.last_analysis() has what there is"
+        raise SweepInterrupted.of(interrupted_by, text, analysis)
     is_bare = str(spec.failures.fail_fast).lower() == "raise"
-    if not was_interrupted and (spec.raise_on_failed_trial or is_bare):
+    if is_bare or _raises(spec):
         raise_failed(analysis, is_bare=is_bare)
+    elif spec.raise_on_failed_trial is None and (failure := failure_of(analysis)) is not None:
+        warnings.warn(str(failure), stacklevel=level_of_caller())
     return analysis
+
+
+def _raises(spec: RunSpec) -> bool:
+    """Whether failed trials are an error of the run: in a notebook a warning leaves the cell its analysis."""
+    return not is_in_notebook() if spec.raise_on_failed_trial is None else spec.raise_on_failed_trial
+
+
+def last_analysis() -> ExperimentAnalysis | None:
+    """Return the analysis of the last sweep of this process, however it ended; None: there was none.
+
+    In a notebook it is what a cell that was interrupted, or raised, would have returned.
+    """
+    return _last
 
 
 @contextlib.contextmanager
@@ -84,21 +125,32 @@ def raise_failed(analysis: ExperimentAnalysis, *, is_bare: bool = False) -> None
     Raises:
         TrialsFailed: some failed; the message names them.
     """
+    __tracebackhide__ = True
+    failure = failure_of(analysis, "; pass raise_on_failed_trial=False to get the analysis instead")
+    if failure is None:
+        return
+    own = failure.__cause__.__cause__ if failure.__cause__ is not None else None
+    if is_bare and own is not None:
+        first = next(trial for trial in analysis.trials if trial.status == "ERROR")
+        own.add_note(f"in trial {first.trial_id}:\n{readable(getattr(failure.__cause__, 'traceback', ''))}".rstrip())
+        raise own
+    raise failure
+
+
+def failure_of(analysis: ExperimentAnalysis, hint: str = "") -> TrialsFailed | None:
+    """Return what says which trials failed; None: none did."""
     failed = [trial for trial in analysis.trials if trial.status == "ERROR"]
     if not failed:
-        return
+        return None
     shown = "\n".join(f"  {trial.trial_id}: {trial.error}" for trial in failed[:5])
     more = f"\n  and {len(failed) - 5} more" if len(failed) > 5 else ""
     cause = failed[0].error
-    own = cause.__cause__ if cause is not None else None
-    printed = "".join(traceback.format_exception_only(own))
+    printed = "".join(traceback.format_exception_only(None if cause is None else cause.__cause__))
     if cause is not None and readable(printed) != printed:
         cause.__cause__ = None  # Python would print it as it is; our own error has its text and its traceback
-    if is_bare and own is not None:
-        own.add_note(f"in trial {failed[0].trial_id}:\n{readable(getattr(cause, 'traceback', ''))}".rstrip())
-        raise own
-    raise TrialsFailed(
+    error = TrialsFailed(
         f"{len(failed)} of {len(analysis.trials)} trials failed:\n{shown}{more}\n"
-        f"Everything is kept in {analysis.experiment_path}; "
-        "pass raise_on_failed_trial=False to get the analysis instead."
-    ) from cause
+        f"Everything is kept in {analysis.experiment_path}{hint}."
+    )
+    error.analysis, error.__cause__ = analysis, cause
+    return error

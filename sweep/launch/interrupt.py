@@ -1,34 +1,50 @@
 """Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 as requests to end: once stops in order, twice kills, three times ends at once.
 
+The second also ends what keeps the driver itself busy: a searcher or another function of the user's that never returns.
+
 A hang-up counts only where no interrupt came before: a window that is closed brings several, from the shell and from
 the kernel. Where it is ignored at the start, as under `nohup`, it stays ignored.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import TracebackType
 from typing import Any
 
 from sweep.core.messages import Ask, Asked
 from sweep.engines.base import Engine
+from sweep.errors import SweepInterrupted
 from sweep.launch.settings import NO_SIGINT, is_set
 
-__all__ = ["interruptible"]
+__all__ = ["end_script_quietly", "interruptible"]
 
 _LEAVE_S = 0.5  # how long the last Ctrl-C may take to give the terminal back
 
 
 @contextlib.contextmanager
-def interruptible(engine: Engine, hear: Callable[[int], None], leave: Callable[[], None]) -> Iterator[None]:
+def interruptible(
+    engine: Engine,
+    hear: Callable[[int, int], None],
+    leave: Callable[[], None],
+    is_stuck: Callable[[], bool] = lambda: False,
+) -> Iterator[None]:
     """Turn Ctrl-C (SIGTERM, SIGHUP, SIGUSR1) into a request: once saves and stops, twice kills, three times ends here.
 
     Args:
-        hear: called with the number of interrupts so far, from within the signal handler: it may take no lock.
+        hear: called with the number of interrupts so far and the signal, from within the signal handler: it may take
+            no lock.
         leave: gives the terminal back before the third time ends the process.
+        is_stuck: whether the driver waits for code of the user's and hears nothing; the second time leaves that code.
+
+    Raises:
+        KeyboardInterrupt: from within that code.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -45,9 +61,11 @@ def interruptible(engine: Engine, hear: Callable[[int], None], leave: Callable[[
             leaving = threading.Thread(target=leave, daemon=True)
             leaving.start()
             leaving.join(_LEAVE_S)
-            os._exit(130)
-        hear(times)
+            os._exit(128 + number)
+        hear(times, number)
         engine.post(Asked(Ask.INTERRUPT))
+        if times == 2 and is_stuck():
+            raise KeyboardInterrupt
 
     wanted = [signal.SIGTERM, signal.SIGUSR1, *([] if is_set(NO_SIGINT) else [signal.SIGINT])]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
@@ -62,3 +80,25 @@ def interruptible(engine: Engine, hear: Callable[[int], None], leave: Callable[[
             signal.set_wakeup_fd(woken)
         for number, old in previous.items():
             signal.signal(number, old if old is not None else signal.SIG_DFL)
+
+
+def end_script_quietly() -> None:
+    """Let a `SweepInterrupted` that nobody catches end the script as Ctrl-C ends any other, without a traceback.
+
+    It dies of SIGINT itself, as Python does for its own KeyboardInterrupt: only then does the loop of a shell, which
+    sees 130, end with it. (A `SystemExit` needs nothing: Python ends with its code.)
+    """
+    before = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not isinstance(error, SweepInterrupted) or hasattr(sys, "ps1") or sys.flags.interactive:
+            before(kind, error, trace)
+            return
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):  # closed, or nobody reads it
+                stream.flush()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    sys.excepthook = hook

@@ -16,7 +16,7 @@ from sweep import __version__
 from sweep.callbacks.dispatch import Dispatcher
 from sweep.core.config import level_of_caller
 from sweep.core.expected import silent_trials
-from sweep.core.messages import Ask, Tick
+from sweep.core.messages import Tick
 from sweep.core.plan import Plan
 from sweep.core.sweep import Sweep
 from sweep.display.ending import Ending
@@ -124,10 +124,9 @@ class Launch:
         self.notices = Notices(spec.verbosity)
         self.about = about_of(self.built, self.place, self.trainable.name, self.notices.say)
         self.ending = Ending(self.built.plan.interrupt_grace_s, can_kill=spec.engine != "inline")
-        self.is_interrupted = False  # a person ended a wait for the disk
 
-    def run(self) -> tuple[ExperimentAnalysis, bool]:
-        """Drive to the end; returns the analysis and whether a person interrupted it."""
+    def run(self) -> tuple[ExperimentAnalysis, int]:
+        """Drive to the end; returns the analysis and the signal that interrupted it, 0 if none did."""
         with self._stack as stack:
             if not self.place.exists:
                 make_writable(self.layout)
@@ -142,7 +141,7 @@ class Launch:
             for text in (*self._taken, *surprises(self.built, self.place, self.trainable)):
                 self.notices.say(text)
             sweep = self._drive(stack, lock, meta)
-        is_interrupted = self.is_interrupted or sweep.ending is Ask.INTERRUPT
+        is_interrupted = self.ending.times > 0
         if not is_interrupted and (error := sweep.metric_error()) is not None:
             raise MetricError(f"{error} Everything is kept in {self.layout.root}.")
         if not self.spec.verbosity and (silent := silent_trials(sweep.trials, self.built.plan)):
@@ -151,7 +150,7 @@ class Launch:
             self.notices.say(f"stopped; everything is kept. Continue with: {self.place.resume_command}")
         from sweep.results.analysis import own_analysis
 
-        return own_analysis(self.layout.root), is_interrupted
+        return own_analysis(self.layout.root), self.ending.signal if is_interrupted else 0
 
     def _lock(self) -> DriverLock:
         def take_over(dead: str) -> None:
@@ -250,18 +249,18 @@ class Launch:
         except RuntimeError as error:  # no thread is free
             raise limits.refusal(OSError(errno.EAGAIN, str(error))) from error
         leave = getattr(notices.display, "leave", lambda: None)
-        stack.enter_context(interruptible(engine, self.ending.hear, leave))
+        stack.enter_context(interruptible(engine, self.ending.hear, leave, lambda: dispatcher.driver_is_in is not None))
         try:
             engine.run_loop(lambda: self._loop(sweep, engine, dispatcher, journal))
             guard.check()
             journal.flush()  # before anybody is told that it is over
         except BaseException as error:
-            if not (isinstance(error, RecordError) and self.ending.is_interrupted):
+            if not (isinstance(error, (RecordError, KeyboardInterrupt)) and self.ending.times):
                 self.ending.error = error
                 raise
-            notices.warn(str(error))
-            self.is_interrupted = True
-        idle = "" if self.is_interrupted or sweep.ending else unjudged(self.policies.scheduler, sweep.trials.values())
+            if str(error):
+                notices.warn(str(error))
+        idle = "" if self.ending.times or sweep.ending else unjudged(self.policies.scheduler, sweep.trials.values())
         for text in filter(None, (*engine.notices, *self.policies.notices, idle)):
             notices.say(text)
         return sweep

@@ -50,6 +50,7 @@ FORMER_FORMS = (*_CHECKPOINT_FORMS, "local_dir")
 _ENGINES = ("local", "inline", "ray")
 # Not part of what a restored sweep is asked again: they are where it lies, or belong to one call.
 _NOT_KEPT = {"trainable", "trainable_name", "name", "storage_path", "storage_filesystem", "resume", "resume_config"}
+_NOT_KEPT |= {"on_interrupt"}
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,7 @@ class RunSpec:
     chdir_to_trial_dir: bool | None = None
     sync_config: SyncConfig | None = None
     max_failures: int = 0
+    max_identical_failures: int | None = None
     fail_fast: bool | str = False
     failure_config: FailureConfig | None = None
     trial_timeout_s: float | timedelta | None = None
@@ -151,7 +153,8 @@ class RunSpec:
     resume: bool | str | None = None
     resume_config: ResumeConfig | None = None
     reuse_actors: bool = False
-    raise_on_failed_trial: bool = True
+    raise_on_failed_trial: bool | None = None
+    on_interrupt: str = "raise"
     callbacks: Sequence[Callback] | None = None
     max_concurrent_trials: int | None = None
     seed: int | None = None
@@ -187,6 +190,7 @@ class RunSpec:
             checks.whole("max_concurrent_trials", self.max_concurrent_trials, expected=hint)
         if self.config is not None and not isinstance(self.config, Mapping):
             checks.refuse("config", self.config, "a dict such as {'lr': sweep.loguniform(1e-4, 1e-1)}")
+        checks.one_of("on_interrupt", self.on_interrupt, ("raise", "return"))
         checks.one_of("durability", self.durability, ("group", "full", "fast"))
         if isinstance(self.callbacks, str) or not isinstance(self.callbacks, (Sequence, NoneType)):
             checks.refuse("callbacks", self.callbacks, "a list of objects, such as [WandbLoggerCallback()]")
@@ -234,7 +238,7 @@ class RunSpec:
     @cached_property
     def failures(self) -> FailureConfig:
         """What becomes of failed trials: `failure_config`, with what was given beside it."""
-        names = ("max_failures", "fail_fast", "trial_timeout_s", "report_timeout_s")
+        names = ("max_failures", "max_identical_failures", "fail_fast", "trial_timeout_s", "report_timeout_s")
         own = {name: getattr(self, name) for name in names}
         given = self.failure_config
         if given is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.config import ResumeConfig, RunConfig, TuneConfig, fields_of
-from sweep.errors import ConfigError, ExperimentError, SweepError, refuse_unknown
+from sweep.errors import ConfigError, ExperimentError, SweepError, SweepInterrupted, refuse_unknown
 from sweep.launch.execute import execute
 from sweep.launch.spec import HAS_NO_RESUME
 from sweep.record.layout import split_uri
@@ -146,15 +146,21 @@ class Tuner:
         return tuner
 
     def fit(self) -> ResultGrid:
-        """Run the sweep to its end."""
+        """Run the sweep to its end.
+
+        Raises:
+            SweepInterrupted: it was interrupted (`RunConfig.on_interrupt`); `get_results` has what there is.
+        """
         from sweep.results.analysis import ResultGrid
 
         token = HAS_NO_RESUME.set(True)
         try:
-            analysis = execute(self._trainable, {**self._arguments, "raise_on_failed_trial": False})
+            self._results = ResultGrid(execute(self._trainable, {**self._arguments, "raise_on_failed_trial": False}))
+        except SweepInterrupted as error:
+            self._results = ResultGrid(error.analysis)
+            raise error.with_traceback(None) from None
         finally:
             HAS_NO_RESUME.reset(token)
-        self._results = ResultGrid(analysis)
         return self._results
 
     def get_results(self) -> ResultGrid:
@@ -180,6 +186,7 @@ def fit_alone(trainer: DataParallelTrainer) -> Result:
 
     arguments = _of_run_config(trainer.run_config)
     del arguments["env"]  # the trainer's own, as a trainable
+    arguments["raise_on_failed_trial"] = True
     callbacks = [one for one in trainer.run_config.callbacks or () if not isinstance(one, TuneReportCallback)]
     return TrainingResult.of(ResultGrid(execute(trainer, {**arguments, "callbacks": callbacks}))[0])
 

@@ -317,6 +317,7 @@ class ResultGrid(Experiment):
 
     def __init__(self, analysis: ExperimentAnalysis) -> None:
         super().__init__(analysis._reader, analysis.default_metric, analysis.default_mode)
+        self.interrupted = analysis.interrupted
         self._experiment_analysis = analysis  # the name by which Tune's users reach it
 
     _elsewhere = dict.fromkeys(

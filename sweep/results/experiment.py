@@ -36,6 +36,9 @@ class Experiment:
     """What the analysis of an experiment and the grid of its results have in common: tables, and the best trial.
 
     Both are sequences of the trials' results, in the order of their numbers.
+
+    Attributes:
+        interrupted: Ctrl-C, or a signal, ended the run that has returned this.
     """
 
     # What others call it, without the underscore of scikit-learn: what is written here.
@@ -51,6 +54,7 @@ class Experiment:
         "df": "dataframe()",
         "to_dataframe": "dataframe()",
     }
+    interrupted = False
     _is_full = False  # what `dataframe()` shows unless it is told
 
     def __init__(self, reader: ExperimentReader, default_metric: str | None, default_mode: str | None) -> None:

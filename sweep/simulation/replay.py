@@ -371,6 +371,8 @@ class _Loop(Engine):
     As long as all commands are those of then, so is what they bring about: it is handed out in its order, at its time.
     """
 
+    driver_is_in: tuple[str, float] | None = None
+
     def __init__(self, record: _Record) -> None:
         events = [fact.event for fact in record.facts]
         plans = [event.plan for event in events if isinstance(event, PlanChanged)]

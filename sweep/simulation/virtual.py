@@ -108,6 +108,8 @@ class Simulation:
 class _Record:
     """The record of a simulation: what is asked for afterwards, in memory."""
 
+    driver_is_in: tuple[str, float] | None = None
+
     def __init__(self, simulator: Simulator) -> None:
         self.arrivals: list[Arrival] = []
         self.num_events = 0

@@ -77,10 +77,12 @@ from sweep import Scheduler as Scheduler
 from sweep import Searcher as Searcher
 from sweep import Stopper as Stopper
 from sweep import SweepError as SweepError
+from sweep import SweepInterrupted as SweepInterrupted
 from sweep import SyncConfig as SyncConfig
 from sweep import TimeoutStopper as TimeoutStopper
 from sweep import Trainable as Trainable
 from sweep import TrialPlateauStopper as TrialPlateauStopper
+from sweep import TrialsFailed as TrialsFailed
 from sweep import TuneConfig as TuneConfig
 from sweep import TuneError as TuneError
 from sweep.tune.running import Tuner as Tuner
@@ -102,6 +104,7 @@ from sweep import grid_search as grid_search
 from sweep import init as init
 from sweep import is_initialized as is_initialized
 from sweep import is_session_enabled as is_session_enabled
+from sweep import last_analysis as last_analysis
 from sweep import limit_gpu_memory as limit_gpu_memory
 from sweep import lograndint as lograndint
 from sweep import loguniform as loguniform

@@ -263,8 +263,22 @@ def test_a_hook_that_raises_is_named_once_and_switched_off_after_three(form: str
     assert len(other.heard) == 6
 
 
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_a_callback_that_raises_what_is_no_error_silences_nobody(kind: type[BaseException]) -> None:
+    class Leaves(Callback):
+        def on_trial_result(self, trial: Any, result: Any) -> None:
+            raise kind("of my own")
+
+    other = Ours()
+    notices = run_through([Leaves(), other], [[told(Hook.RESULT, trial(), {"loss": n})] for n in range(5)])
+    assert len(other.heard) == 5
+    assert notices[0].startswith(f"the callback Leaves.on_trial_result raised {kind.__name__}: of my own (")
+    assert notices[1:] == ["the callback Leaves raised 3 times and is switched off"]
+
+
 def test_a_callback_that_blocks_holds_up_nobody_but_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweep.callbacks.dispatch._FLUSH_S", 0.05)
+    monkeypatch.setattr("sweep.callbacks.dispatch._SLOW_S", 0.02)
     gate = threading.Event()
 
     class Blocks(Callback):
@@ -273,7 +287,10 @@ def test_a_callback_that_blocks_holds_up_nobody_but_the_end(monkeypatch: pytest.
 
     notices = run_through([Blocks()], [[told(Hook.RESULT, trial(), {"loss": 1})]])
     gate.set()
-    assert notices == ["Blocks.on_trial_result did not finish within 0.05 s; what it had not written is in sweep.db"]
+    assert notices == [
+        "the end of the sweep waits for Blocks.on_trial_result, for 0.03 s more at most",
+        "Blocks.on_trial_result did not finish within 0.05 s; what it had not written is in sweep.db",
+    ]
 
 
 def test_states_are_stored_at_the_end_and_given_back_to_the_next_run(tmp_path: Path) -> None:

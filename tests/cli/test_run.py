@@ -143,6 +143,7 @@ def test_options_and_ranges_become_arguments_of_the_api(script: Path, api: Api) 
         "resume": None,
         "import_path": f"{script}:train",
         "raise_on_failed_trial": False,
+        "on_interrupt": "return",
     }
 
 

@@ -1974,6 +1974,54 @@ def test_at_the_end_a_metric_that_no_trial_reported_is_an_error_also_of_a_small_
     assert world.failure is None
 
 
+def failing(world, reasons):
+    """Let trials fail one after another while one more runs; returns how many did until the sweep failed."""
+    for number, reason in enumerate(reasons):
+        world.run(number)
+        if number:
+            world.ended(number - 1, ExitKind.FAILED, reason)
+        if world.failure is not None:
+            return number
+    return None
+
+
+@pytest.mark.parametrize(
+    ("plan", "reasons", "number"),
+    [
+        ({}, ["KeyError: 'lr'"] * 20, 6),  # two run at a time
+        ({}, [f"ValueError: step {n} of 10" for n in range(20)], 6),
+        ({"max_identical_failures": 2}, ["KeyError: 'lr'"] * 20, 2),
+        ({"max_identical_failures": -1}, ["KeyError: 'lr'"] * 20, None),
+        ({}, ["KeyError: 'lr'"] * 5 + ["KeyError: 'x'"] + ["KeyError: 'lr'"] * 20, None),
+    ],
+)
+def test_trials_that_all_fail_alike_before_any_has_reported_end_the_sweep(plan, reasons, number):
+    world = opened(num_trials=40, **plan)
+    assert failing(world, reasons) == number
+    if number is not None:
+        assert str(world.failure).startswith(f"the first {number} trials all failed alike, before any had reported: ")
+        assert [world[n].status for n in range(number + 1)] == [ERROR] * number + [RUNNING]
+
+
+def test_one_report_or_one_trial_that_ends_well_is_enough_to_go_on():
+    for word in ("report", "end"):
+        world = opened(num_trials=40)
+        world.run(0)
+        world.report(0) if word == "report" else world.ended(0, ExitKind.FINISHED)
+        for number in range(1, 20):
+            world.run(number)
+            world.ended(number, ExitKind.FAILED, "KeyError: 'lr'")
+        assert world.failure is None
+
+
+def test_trials_that_never_ran_are_not_said_to_fail_alike():
+    world = opened(num_trials=40, num_cpus=1.0)
+    for number in range(10):
+        world.suggest(number, 9.0)
+        assert world[number].status is ERROR
+    assert world.failure is None
+
+
 def test_a_trial_that_reported_nothing_at_all_ends_with_that_reason():
     world = opened(num_trials=4, metric="acc")
     for number in range(3):

@@ -48,13 +48,13 @@ if __name__ == "__main__":
     which, how = sys.argv[1:3]
     if how == "tuner":
         sweep.init(num_cpus=2)
-        tuning = {"tune_config": sweep.TuneConfig(num_samples=4), "run_config": sweep.RunConfig(name="one")}
-        sweep.Tuner(globals()[which], **tuning).fit()
+        running = {"name": "one"} | eval(sys.argv[3])
+        tuning = {"tune_config": sweep.TuneConfig(num_samples=4), "run_config": sweep.RunConfig(**running)}
+        result = sweep.Tuner(globals()[which], **tuning).fit()
     else:
         arguments = {"num_samples": 4, "name": "one", "nodes": [sweep.Node(cpus=2)], "engine": how} | eval(sys.argv[3])
-        sweep.run(globals()[which], **arguments)
-    open("returned", "w").close()
-    print("returned")
+        result = sweep.run(globals()[which], **arguments)
+    print("returned", result.interrupted)
 """
 
 
@@ -144,7 +144,7 @@ def test_a_function_that_never_reports_is_killed_after_the_grace_that_is_shown(s
     assert session.watch(RUNS.format("00001"))
     session.type("\x03")
     session.watch()
-    assert session.process.returncode == 0
+    assert session.process.returncode == -signal.SIGINT
     stopping = [frame for frame in session.frames if "STOPPING" in frame]
     left = {
         seconds for frame in stopping for seconds in re.findall(r"STOPPING  in (\d)s what still runs is killed", frame)
@@ -155,7 +155,7 @@ def test_a_function_that_never_reports_is_killed_after_the_grace_that_is_shown(s
     assert not any("save" in frame for frame in session.frames)
     screen = final(session)
     assert screen[0].startswith("sweep one   interrupted after 0:0")
-    assert screen[-3:] == ["4 trials had not ended", "resume: the same call with name='one', resume=True", "returned"]
+    assert screen[-2:] == ["4 trials had not ended", "resume: the same call with name='one', resume=True"]
     assert sum(line.startswith("sweep one") for line in screen) == 1
     trials = sweep.ExperimentAnalysis(tmp_path / "one").trials
     assert [trial.status for trial in trials] == ["PENDING"] * 4
@@ -169,7 +169,7 @@ def test_the_second_ctrl_c_kills_at_once(start):
     assert session.watch("STOPPING  in ")
     session.type("\x03")
     session.watch(limit_s=20.0)
-    assert session.process.returncode == 0
+    assert session.process.returncode == -signal.SIGINT
     assert sum("resume" in line for line in final(session)) == 1
 
 
@@ -239,7 +239,7 @@ def test_a_pipe_is_told_once_and_the_resume_instruction_once(script, tmp_path):
         r"waiting for 00000 00001 to end at the next report",
         stopping,
     )
-    assert lines[-2:] == ["resume: the same call with name='one', resume=True", "returned"]
+    assert lines[-1] == "resume: the same call with name='one', resume=True"
     assert sum("resume" in line for line in lines) == 1
 
 
@@ -261,7 +261,8 @@ def test_verbose_0_prints_nothing_of_it_either(script, tmp_path):
     process = driver(tmp_path, str(script), "silent", "local", "{'verbose': 0}")
     wait_until_two_run(tmp_path / "one")
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=30)[0] == "returned\n"
+    assert process.communicate(timeout=30)[0] == ""
+    assert process.returncode == -signal.SIGINT
 
 
 @pytest.mark.parametrize(
@@ -324,7 +325,7 @@ def test_a_signal_that_comes_just_before_the_driver_waits_is_not_slept_through(t
 
     engine = Engine()
     heard: list[int] = []
-    with interruptible(engine, heard.append, lambda: None):
+    with interruptible(engine, lambda times, number: heard.append(times), lambda: None):
         # The C part of a signal handler has only this effect until Python code runs on the main thread.
         os.write(signal.set_wakeup_fd(engine.waker), b"\2")
         engine.loop.run_once(None)  # returns
@@ -346,7 +347,8 @@ def test_a_hang_up_stops_in_order_as_sigterm_does(script, tmp_path, how):
     wait_until_runs(tmp_path / "one", is_inline=how == "inline")
     process.send_signal(signal.SIGHUP)
     lines = process.communicate(timeout=30)[0].splitlines()
-    assert (process.returncode, lines[-1]) == (0, "returned"), lines
+    assert process.returncode == 128 + signal.SIGHUP, lines
+    assert "returned" not in lines
     assert statuses(tmp_path / "one") == ["PENDING"] * 4
 
 
@@ -374,7 +376,7 @@ def test_hang_ups_that_follow_the_first_do_not_kill(tmp_path):
 
     engine = Engine()
     heard: list[int] = []
-    with interruptible(engine, heard.append, lambda: None):
+    with interruptible(engine, lambda times, number: heard.append(times), lambda: None):
         for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGHUP):
             signal.raise_signal(number)
         assert heard == [1]
@@ -396,7 +398,7 @@ def test_a_hang_up_that_is_ignored_stays_ignored_and_another_handler_comes_back(
 
     old = signal.signal(signal.SIGHUP, before)
     try:
-        with interruptible(Engine(), lambda times: None, lambda: None):
+        with interruptible(Engine(), lambda times, number: None, lambda: None):
             assert (signal.getsignal(signal.SIGHUP) is signal.SIG_IGN) == (before is signal.SIG_IGN)
         assert signal.getsignal(signal.SIGHUP) is before
     finally:
@@ -415,13 +417,144 @@ def test_under_nohup_a_hang_up_does_nothing(script, tmp_path):
     assert reported.stat().st_size >= size + 100_000  # the trials go on
     process.send_signal(signal.SIGTERM)
     lines = process.communicate(timeout=30)[0].splitlines()
-    assert (process.returncode, lines[-1]) == (0, "returned"), lines
+    assert process.returncode == 128 + signal.SIGTERM, lines
 
 
 def test_a_window_that_is_closed_stops_the_sweep_in_order(start, tmp_path):
     session = start("reports")
     assert session.watch(RUNS.format("00001"))
     session.hang_up()
-    session.process.wait(30)
-    assert (tmp_path / "returned").exists()  # from there on it is the script's matter that nobody reads
+    assert session.process.wait(30) == 128 + signal.SIGHUP
     assert statuses(tmp_path / "one") == ["PENDING"] * 4
+
+
+# Three sweeps, as a script has them, under whatever runs it.
+LOOP = """
+import atexit, sys, threading, time
+import sweep
+
+atexit.register(lambda: print("exit function", flush=True))
+
+def reports(config):
+    step = 0
+    while True:
+        time.sleep(0.02)
+        step += 1
+        sweep.report(step=step)
+
+for name in ("one", "two", "three"):
+    settings = {"num_samples": 2, "nodes": [sweep.Node(cpus=2)], "verbose": 0}
+    sweep.run(reports, name=name, **settings)
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "number", "code"),
+    [
+        ("exec {}", signal.SIGINT, -signal.SIGINT),
+        ("exec {}", signal.SIGTERM, 143),
+        pytest.param("exec nohup {}", signal.SIGTERM, 143, marks=pytest.mark.slow),
+        pytest.param("timeout --preserve-status 1000 {}", signal.SIGTERM, 143, marks=pytest.mark.slow),
+        pytest.param("for i in 1 2; do {}; done", signal.SIGINT, -signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(
+            "printf 'all:\\n\\t%s\\n' '{}' | make -f -", signal.SIGINT, -signal.SIGINT, marks=pytest.mark.slow
+        ),
+    ],
+    ids=["interrupt", "terminate", "nohup", "timeout", "shell-loop", "make"],
+)
+def test_a_script_of_three_sweeps_ends_with_the_first(tmp_path, command, number, code):
+    (tmp_path / "script.py").write_text(LOOP)
+    shown = command.format(f"{sys.executable} script.py")
+    process = subprocess.Popen(
+        ["bash", "-c", shown],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(tmp_path, 1.0),
+        cwd=tmp_path,
+        start_new_session=True,  # Ctrl-C goes to all of a terminal's processes
+    )
+    wait_until_two_run(tmp_path / "one")
+    os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
+    output = process.communicate(timeout=30)[0]
+    assert process.returncode == code, output
+    assert "exit function" in output
+    assert "Traceback" not in output
+    assert not (tmp_path / "two").exists()
+    assert statuses(tmp_path / "one") == ["PENDING"] * 2
+
+
+@pytest.mark.parametrize("how", ["local", "tuner"])
+def test_a_script_may_ask_to_go_on_after_ctrl_c(script, tmp_path, how):
+    process = driver(tmp_path, str(script), "reports", how, "{'on_interrupt': 'return', 'verbose': 0}")
+    wait_until_two_run(tmp_path / "one")
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30)[0] == "returned True\n"
+    assert process.returncode == 0
+
+
+def test_what_is_raised_has_the_analysis(tmp_path, monkeypatch):
+    def reports(config):
+        while True:
+            sweep.report(step=1)
+
+    class Signals(sweep.Callback):
+        def __init__(self, number):
+            self.number = number
+
+        def on_trial_result(self, trial, result):
+            if result["training_iteration"] == 3:
+                os.kill(os.getpid(), self.number)
+
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    given = {"storage_path": tmp_path, "verbose": 0}
+    with pytest.raises(sweep.SweepInterrupted) as caught:
+        sweep.run(reports, callbacks=[Signals(signal.SIGINT)], name="one", **given)
+    assert isinstance(caught.value, KeyboardInterrupt)
+    assert not isinstance(caught.value, SystemExit)
+    assert caught.value.analysis.interrupted
+    assert caught.value.analysis is sweep.last_analysis()
+    tuner = sweep.Tuner(reports, run_config=sweep.RunConfig("two", **given, callbacks=[Signals(signal.SIGTERM)]))
+    with pytest.raises(sweep.SweepInterrupted) as caught:
+        tuner.fit()
+    assert isinstance(caught.value, SystemExit)
+    assert not isinstance(caught.value, KeyboardInterrupt)
+    assert caught.value.code == 143
+    assert tuner.get_results().interrupted
+    assert caught.value._render_traceback_() == [f"SweepInterrupted: {caught.value}"]  # all that a notebook shows
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_searcher_that_never_answers_is_named_and_left_at_the_second_signal(tmp_path, number):
+    code = """
+import sys, time
+import sweep
+import sweep.callbacks.dispatch as dispatch
+
+dispatch._SLOW_S = 0.1
+
+class Hangs(sweep.Searcher):
+    def suggest(self, trial_id):
+        open("begun", "w").close()
+        while True:
+            time.sleep(0.01)
+    def on_trial_complete(self, trial_id, result=None, error=False):
+        pass
+
+def train(config):
+    sweep.report(loss=1)
+
+sweep.run(train, search_alg=Hangs(), metric="loss", mode="min", name="one")
+"""
+    process = driver(tmp_path, "-c", code)
+    said = ""
+    while "everything waits for the searcher Hangs, which has not returned for 0.1 s or more" not in said:
+        said += process.stdout.readline()
+    process.send_signal(number)
+    while "STOPPING" not in said:
+        said += process.stdout.readline()
+    process.send_signal(number)
+    said += process.communicate(timeout=20)[0]
+    assert process.returncode == (-signal.SIGINT if number == signal.SIGINT else 143), said
+    assert "Traceback" not in said
+    assert statuses(tmp_path / "one") == []
