@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.accelerators import inventory
 from sweep.core.config import level_of_caller
-from sweep.display.screens import is_in_notebook
 from sweep.engines.kept import end_kept, prepare
 from sweep.errors import SweepInterrupted, TrialsFailed, readable
 from sweep.launch.interrupt import end_script_quietly
@@ -92,6 +91,8 @@ def execute(trainable: Any, arguments: Mapping[str, Any]) -> ExperimentAnalysis:
 
 def _raises(spec: RunSpec) -> bool:
     """Whether failed trials are an error of the run: in a notebook a warning leaves the cell its analysis."""
+    from sweep.display.screens import is_in_notebook
+
     return not is_in_notebook() if spec.raise_on_failed_trial is None else spec.raise_on_failed_trial
 
 
