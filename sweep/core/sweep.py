@@ -474,8 +474,7 @@ class Sweep:
         self._suggestions.hear_news()  # also when no process ended: the scheduler may have stopped one that was paused
         self._out.append(Notify(Hook.COMPLETE if status is Status.TERMINATED else Hook.ERROR, trial, trial.last_result))
         self._consult("on_trial_end", now, trial)
-        if self._ending is None and (error := self._expected.ended(trial, self._num_held)) is not None:
-            self._fail(error)
+        self._fail(self._expected.ended(trial, self._num_held) if self._ending is None else None)
         if status is Status.ERROR and self.plan.fail_fast and self._ending is None:
             self._stop_all(f"trial {trial.number:05d} failed and fail_fast is set", now)
 
@@ -902,11 +901,10 @@ class Sweep:
     def _fail_for_what_is_missing(self) -> bool:
         """End the sweep when enough trials lack what all were expected to report; whether it did."""
         error = self._expected.error(self._trials) if self._ending is None else None
-        if error is not None:
-            self._fail(error)
+        self._fail(error)
         return error is not None
 
-    def _fail(self, error: Exception) -> None:
-        if not self._failed:
+    def _fail(self, error: Exception | None) -> None:
+        if error is not None and not self._failed:
             self._failed = True
             self._out.append(Fail(error))
