@@ -26,7 +26,7 @@ TAKES_ALL = {
 BY_PYTHON = {
     *("available_resources", "get_gpu_ids", "TrainContext"),
     *("cluster_resources", "get_checkpoint", "get_context", "get_trial_dir", "get_trial_id", "get_trial_name"),
-    *("get_trial_resources", "is_initialized", "is_session_enabled", "shutdown", "checkpoint_dir"),
+    *("get_trial_resources", "is_initialized", "is_session_enabled", "last_analysis", "shutdown", "checkpoint_dir"),
     *("prepare_trainer", "RayTrainReportCallback"),
     *("as_searcher", "derived_seed", "keyed_rng", "pareto_front", "Signal", "Config"),
 }
@@ -47,7 +47,7 @@ def public() -> Iterator[tuple[str, Any]]:
             continue
         for word in module.__all__:
             thing = getattr(module, word)
-            is_error = inspect.isclass(thing) and issubclass(thing, Exception)
+            is_error = inspect.isclass(thing) and issubclass(thing, BaseException)
             if callable(thing) and id(thing) not in seen and not is_error and not inspect.isabstract(thing):
                 seen.add(id(thing))
                 if word not in TAKES_ALL | BY_PYTHON:
