@@ -44,8 +44,12 @@ def classify(
     """
     if outcome is not None:
         kind, error, traceback, class_name, pickled, needs = outcome
-        request = None if needs is None else Resources.from_json(needs)
-        return Exit(ExitKind(kind), error, traceback, class_name, pickled, peak_rss_bytes=peak_rss_bytes, needs=request)
+        try:
+            request = None if needs is None else Resources.from_json(needs)
+            as_said = ExitKind(kind)
+        except Exception as problem:  # user code can write into the worker's socket
+            return Exit(ExitKind.FAILED, f"its last word cannot be understood: {problem!r}")
+        return Exit(as_said, error, traceback, class_name, pickled, peak_rss_bytes=peak_rss_bytes, needs=request)
     if kill is not None:
         return Exit(kill.kind, error=kill.reason or "killed", signal=int(signal.SIGKILL), peak_rss_bytes=peak_rss_bytes)
     if status is None:

@@ -9,6 +9,13 @@ from sweep.core.trial import Outcome
 from sweep.engines.exits import classify, describe_signal, num_oom_kills
 
 
+@pytest.mark.parametrize("outcome", [Outcome("FOO"), Outcome("NEEDS_MORE", needs={"bundles": 3})])
+def test_a_last_word_that_means_nothing_is_a_failure(outcome):
+    ended = classify(outcome, 0)
+    assert ended.kind is ExitKind.FAILED
+    assert "cannot be understood" in ended.error
+
+
 @pytest.mark.parametrize(
     ("outcome", "status", "facts", "kind", "says"),
     [
