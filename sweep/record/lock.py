@@ -37,7 +37,8 @@ class DriverLock:
         mark: names the process for good; whoever has none only looks after the files, and keeps what was noted.
         is_shared: several machines see the file. Their locks reach each other on NFS, CephFS, GPFS and Lustre mounted
             with `flock`; where there are none at all, whoever comes must look at the lease (`record/working.py`).
-        take_over: called with `dead` before this driver is noted: who is killed meanwhile leaves it to the next.
+        take_over: called with `dead` before this driver is noted: who is killed meanwhile leaves it to the next. And
+            where processes of that one still hold the lock after ten seconds.
 
     Raises:
         ExperimentError: another driver holds it (names its pid and start time), or it cannot be written.
@@ -62,7 +63,7 @@ class DriverLock:
                 "who may write there: copy its directory to a place of yours, and resume it there with storage_path=."
             ) from error
         try:
-            self._acquire()
+            self._acquire(take_over if mark else None)
             self.dead = _dead_of(_note(self.fd))
             if self.dead and mark:
                 take_over(self.dead)
@@ -79,7 +80,7 @@ class DriverLock:
         os.ftruncate(self.fd, 0)
         os.pwrite(self.fd, json.dumps(self._record).encode(), 0)
 
-    def _acquire(self) -> None:
+    def _acquire(self, take_over: Callable[[str], object] | None) -> None:
         now = time.monotonic()
         give_up, glance = now + _ORPHANS_S, now + _GLANCE_S
         while True:
@@ -96,7 +97,11 @@ class DriverLock:
             host = str(owner.get("host", ""))
             is_here = host in ("", socket.gethostname())
             is_alive = pid > 0 and is_here and Path(f"/proc/{pid}").exists()
-            if time.monotonic() > (glance if is_alive else give_up):
+            is_over = time.monotonic() > (glance if is_alive else give_up)
+            if is_over and take_over is not None and is_here and not is_alive and _dead_of(owner):
+                take_over(_dead_of(owner))  # stopped (SIGSTOP), they do not see that their driver is gone
+                take_over, give_up = None, time.monotonic() + _GLANCE_S
+            elif is_over:
                 started = datetime.fromtimestamp(owner.get("started", 0), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
                 who = f"pid {pid}{'' if is_here else f' on {host}'}, started {started}"
                 if is_here and not is_alive:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import subprocess
 
 import pytest
 
@@ -46,6 +47,25 @@ def test_what_the_dead_driver_has_left_is_taken_over_before_the_next_one_is_note
             DriverLock(path, "9.9.boot.1", take_over=is_killed)
     DriverLock(path, "9.9.boot.1", take_over=taken.append).release()
     DriverLock(path, "9.9.boot.1", take_over=taken.append).release()
+    assert taken == ["7.8.boot.1"] * 3
+
+
+def test_what_holds_the_lock_of_a_dead_driver_for_too_long_is_ended(path, monkeypatch):
+    monkeypatch.setattr("sweep.record.lock._ORPHANS_S", 0.0)
+    held = DriverLock(path, "7.8.boot.1")
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    held._write(pid=gone.pid)
+    taken = []
+
+    def end(dead):
+        taken.append(dead)
+        if held.fd >= 0:
+            die_with(held)  # a zygote that was stopped
+
+    with pytest.raises(ExperimentError, match="processes left by pid"):
+        DriverLock(path, "9.9.boot.1", take_over=taken.append)
+    DriverLock(path, "9.9.boot.1", take_over=end).release()
     assert taken == ["7.8.boot.1"] * 3
 
 
