@@ -72,6 +72,8 @@ def chosen_metric(
         note = f"The first of {len(objectives)} objectives: {plain(shown_objectives(objectives), 200)}."
     modes = {name: one for name, one in objectives if one != "obs"}
     own = defaults[1] if given is None or given == defaults[0] or given not in modes else None
+    if not is_ranked and given not in (None, defaults[0]):
+        own = None  # another metric may have another goal, and only its curves are shown
     mode = mode or own or modes.get(metric or "")
     if mode:
         checks.mode(mode)

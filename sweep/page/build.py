@@ -72,11 +72,14 @@ def payload_of(models: Sequence[PageModel], events: str = "") -> str:
 
 def experiment_json(news: Mapping[str, Any], model: PageModel, index: int, *, with_parts: bool = True) -> str:
     """Return what is new of an experiment as JSON; the texts of parts and figures are JSON already."""
-    known = {name: value for name, value in news.items() if name not in ("parts", "figures")}
-    known |= {"index": index, "order": model.order}
+    known = {name: value for name, value in news.items() if name not in ("parts", "figures", "variants")}
+    known |= {"index": index, "order": model.order, "choices": model.choices}
     parts = ",".join(f"{json.dumps(name)}:{text}" for name, text in news["parts"].items()) if with_parts else ""
-    figures = ",".join(f"{json.dumps(name)}:{text}" for name, text in news["figures"].items())
-    return f'{json.dumps(known, allow_nan=False)[:-1]}, "parts": {{{parts}}}, "figures": {{{figures}}}}}'
+    figures, variants = (
+        ",".join(f"{json.dumps(name)}:{text}" for name, text in news[kind].items()) for kind in ("figures", "variants")
+    )
+    known_text = json.dumps(known, allow_nan=False)[:-1]
+    return f'{known_text}, "parts": {{{parts}}}, "figures": {{{figures}}}, "variants": {{{variants}}}}}'
 
 
 def rendered(subjects: Sequence[Subject]) -> str:

@@ -9,7 +9,7 @@ import re
 import secrets
 import socket
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -47,7 +47,7 @@ class LivePage:
 
     def __init__(self, subjects: Sequence[Subject]) -> None:
         self.models = models_of(subjects)
-        self.num_watching = 0
+        self.watching: dict[object, list[tuple[int, str]]] = {}  # who looks -> variants of figures that are shown there
         self._ease = 1.0
 
     def page(self, events: str) -> str:
@@ -55,6 +55,11 @@ class LivePage:
         for model in self.models:
             model.refresh(with_figures=False)
         return page(self.models, events=events)
+
+    @property
+    def num_watching(self) -> int:
+        """How many look."""
+        return len(self.watching)
 
     def look(self) -> Iterator[None]:
         """Bring what is quick up to date: how far each is, the tables."""
@@ -66,21 +71,31 @@ class LivePage:
 
     def renew(self) -> Iterator[None]:
         """Bring the rest up to date in steps: browsers are sent what one step has found before the next."""
-        for model in self.models:
+        wanted = [one for some in tuple(self.watching.values()) for one in some]
+        for index, model in enumerate(self.models):
+            model.wanted = {key for at, key in wanted if at == index}
             with contextlib.suppress(ExperimentError):
                 yield from model.renew(self._ease_of(model))
 
     def _ease_of(self, model: PageModel) -> float:
         return self._ease if model.is_running else _EASE_AT_REST
 
-    def news(self, versions: Sequence[int]) -> tuple[list[int], str]:
-        """Return the versions now, and as JSON what changed since some, one for each experiment; empty: nothing did."""
+    def news(self, versions: Sequence[int], wanted: Collection[tuple[int, str]] = ()) -> tuple[list[int], str]:
+        """Return the versions now, and as JSON what changed since some, one for each experiment; empty: nothing did.
+
+        Args:
+            wanted: variants of figures that are given whether they changed or not: index of the experiment, and key.
+        """
         found, now = [], []
         for index, (model, version) in enumerate(zip(self.models, versions, strict=True)):
             with model.lock:
                 now.append(model.version)
-                if model.version != version:
-                    found.append(experiment_json(model.news(version), model, index))
+                more = {key: model.variants[key].text for at, key in wanted if at == index and key in model.variants}
+                more = {key: text for key, text in more.items() if text}
+                if model.version != version or more:
+                    news = model.news(version)
+                    news["variants"] |= more
+                    found.append(experiment_json(news, model, index))
         if not found:
             return now, ""
         head = {"version": now, "title": self.models[0].title}
@@ -124,7 +139,9 @@ def application(live: LivePage, token: str) -> Any:
         known = request.query_params.get("version", "").split(",")
         if len(known) != len(live.models) or not all(part.isdecimal() for part in known):
             return PlainTextResponse("version= names the version of each experiment, such as 12,7\n", 400, _HEADERS)
-        stream = _stream(live, [int(part) for part in known], changed)
+        shown = [one.partition(":") for one in request.query_params.getlist("show")]
+        wanted = [(int(at), key) for at, _, key in shown if at.isdecimal()]
+        stream = _stream(live, [int(part) for part in known], wanted, changed)
         return StreamingResponse(stream, media_type="text/event-stream", headers=_HEADERS)
 
     changed = asyncio.Condition()
@@ -165,15 +182,19 @@ def _refusal(headers: Mapping[str, str], given: str, token: str) -> tuple[int, s
     return None
 
 
-async def _stream(live: LivePage, versions: list[int], changed: asyncio.Condition) -> AsyncIterator[str]:
+async def _stream(
+    live: LivePage, versions: list[int], wanted: list[tuple[int, str]], changed: asyncio.Condition
+) -> AsyncIterator[str]:
     """Give the events of one browser, at most one a second."""
     loop = asyncio.get_running_loop()
-    live.num_watching += 1
+    me = object()
+    live.watching[me] = missing = wanted
     try:
         yield "retry: 2000\n\n"
         sent = loop.time() - 1.0
         while True:
-            versions, text = await asyncio.to_thread(live.news, versions)
+            versions, text = await asyncio.to_thread(live.news, versions, missing)
+            missing = []
             if text:
                 yield f"data: {text}\n\n"
                 sent = loop.time()
@@ -187,7 +208,7 @@ async def _stream(live: LivePage, versions: list[int], changed: asyncio.Conditio
             except TimeoutError:
                 continue
     finally:
-        live.num_watching -= 1
+        del live.watching[me]
 
 
 def listening_socket(port: int) -> socket.socket:

@@ -23,6 +23,12 @@ __all__ = ["ExperimentModel", "PageModel", "Piece", "models_of"]
 
 _LEAST_S = 1.0  # between two makings of one piece
 _SHARE = 0.02  # of one CPU, for each piece, while a sweep runs that needs the machine
+_MOST_METRICS = 12  # that a figure can be asked for
+_MOST_VARIANTS = 3_000_000  # characters of figures with other metrics or axes that a file holds
+_AXES = {  # figure -> its argument that names the x axis, and what that may be, each with what people call it
+    "history": ("over", {"trials": "trial", "time": "time"}),
+    "curves": ("x", {"training_iteration": "step", "time_total_s": "time"}),
+}
 _OLD_S = 5.0  # a figure that is this much older than what is known says so
 
 
@@ -54,6 +60,8 @@ class PageModel:
         version: grows with every change of any piece; 0: nothing was made yet.
         parts, figures: name -> piece; the JSON text of a part is its HTML, that of a figure what plotly draws, or null.
         order: names of the figures in the order of the page.
+        choices: figure -> metrics and x axes that it can be drawn with.
+        variants: the figures that are so drawn, by figure, metric and axis; while a sweep runs only those `wanted`.
         is_running: some sweep that it shows was driven when it was looked at last.
         titles: of the parts that have one, in the order of the page.
     """
@@ -68,6 +76,9 @@ class PageModel:
         self.order: list[str] = []
         self.parts: dict[str, Piece] = {}
         self.figures: dict[str, Piece] = {}
+        self.choices: dict[str, dict[str, Any]] = {}
+        self.variants: dict[str, Piece] = {}
+        self.wanted: set[str] = set()
         self._clock, self._cpu = clock, cpu
         self._quick: list[Piece] = []  # what is seen first: how far it is, the table
         self._others: list[Piece] = []
@@ -92,6 +103,11 @@ class PageModel:
             self._refresh(piece)
         for name in self.order if with_figures else ():
             self._refresh(self.figures[name])
+        size = 0
+        for piece in self.variants.values() if with_figures else ():
+            if size < _MOST_VARIANTS:
+                self._refresh(piece)
+            size += len(piece.text)
 
     def look(self, ease: float = 1.0) -> None:
         """Look at the record if that is due, and make what is quick.
@@ -105,7 +121,7 @@ class PageModel:
             began, self._looked.made_at = self._cpu(), self._clock()
             self._state_now = self._state()
             self._as_of = time.time(), self._num_ended()
-            for piece in self.figures.values():
+            for piece in (*self.figures.values(), *self.variants.values()):
                 if piece.state == self._state_now:
                     piece.as_of = self._as_of
             for piece in self._quick:
@@ -122,18 +138,23 @@ class PageModel:
             ExperimentError: a record is gone or damaged.
         """
         for group in ("others", "figures"):  # the others say which figures there are
-            pieces = self._others if group == "others" else [self.figures[name] for name in self.order]
+            pieces = self._others if group == "others" else list(self._shown().values())
             for piece in sorted(pieces, key=lambda piece: piece.made_at):
                 if piece.state != self._state_now and piece.is_due(self._clock(), ease * _SHARE):
                     self._refresh(piece)
                     yield
         self._mark_old()
 
+    def _shown(self) -> dict[str, Piece]:
+        wanted = {key: self.variants[key] for key in self.wanted & self.variants.keys()}
+        return {name: self.figures[name] for name in self.order} | wanted
+
     def news(self, version: int) -> dict[str, Any]:
         """Return what changed after a version, as `page.js` takes it; texts of parts and figures are JSON already."""
         found: dict[str, Any] = {
             "parts": {name: piece.text for name, piece in self.parts.items() if piece.version > version},
             "figures": {name: piece.text for name, piece in self.figures.items() if piece.version > version},
+            "variants": {key: piece.text for key, piece in self.variants.items() if piece.version > version},
         }
         if self._old.version > version:
             found["old"] = json.loads(self._old.text)
@@ -167,8 +188,7 @@ class PageModel:
     def _mark_old(self) -> None:
         """Say of figures that are older than the rest as of when they are, and how many trials had ended."""
         latest = self._as_of[0] - _OLD_S
-        pieces = {name: self.figures[name] for name in self.order}
-        old = {name: piece.as_of for name, piece in pieces.items() if piece.text and piece.as_of[0] < latest}
+        old = {name: piece.as_of for name, piece in self._shown().items() if piece.text and piece.as_of[0] < latest}
         self._set(self._old, json.dumps(old))
 
 
@@ -250,7 +270,22 @@ class ExperimentModel(PageModel):
         for name in self.order:
             if name not in self.figures:
                 self.figures[name] = Piece(partial(_drawn, getattr(self._plots, name)))
-        return json.dumps(self.order)
+        self._update_variants()
+        return json.dumps([self.order, self.choices])
+
+    def _update_variants(self) -> None:
+        subject = self.subject
+        goals = [name for name, mode in subject.objectives if mode != "obs"] or [subject.metric or ""]
+        others = list(dict.fromkeys([*goals, *self.reader.metric_names()]))[:_MOST_METRICS]
+        for name in self.order:
+            argument, axes = _AXES.get(name, ("", {"": ""}))
+            metrics = others if name == "curves" else goals
+            if not goals[0] or name in ("pareto", "population", "timeline") or len(metrics) * len(axes) < 2:
+                continue
+            self.choices[name] = {"metrics": metrics, "axes": list(axes.items())}
+            for metric, axis in [(metric, axis) for metric in metrics for axis in axes][1:]:
+                draw = partial(getattr(self._plots, name), metric=metric, **({argument: axis} if argument else {}))
+                self.variants.setdefault("\n".join((name, metric, axis)), Piece(partial(_drawn, draw)))
 
 
 class ComparisonModel(PageModel):

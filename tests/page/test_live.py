@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import re
 import signal
@@ -106,6 +107,22 @@ def test_nothing_is_read_while_nobody_looks(made: MadeExperiment) -> None:
         assert page.live.num_watching == 1
         stream.close()  # the connection goes with it: noticed at the next thing that is sent
     assert page.live.num_watching == 0
+
+
+def test_a_figure_with_another_metric_is_drawn_for_who_asks_and_sent_to_who_comes_later(made: MadeExperiment) -> None:
+    live, key = LivePage([subject(made.root)]), "curves\neval/acc\ntime_total_s"
+    live.page("events")
+    for _ in live.renew():
+        pass
+    assert live.models[0].variants[key].text == ""
+    live.watching["somebody"] = [(0, key), (0, "curves\nno such"), (7, key)]
+    for _ in live.renew():
+        pass
+    now, _ = live.news([0])
+    assert live.news(now)[1] == ""
+    (sent,) = json.loads(live.news(now, live.watching["somebody"])[1])["experiments"]
+    assert list(sent["variants"]) == [key]
+    assert sent["choices"]["curves"]["metrics"][:2] == ["loss", "eval/acc"]
 
 
 def test_a_record_that_disappears_stays_as_it_was_shown(made: MadeExperiment) -> None:

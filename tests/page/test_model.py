@@ -39,7 +39,7 @@ def test_what_has_not_changed_is_not_made_again_and_nothing_is_news(made: MadeEx
     model.refresh()
     assert calls == []
     assert model.version == version
-    assert model.news(version) == {"parts": {}, "figures": {}, "rows": []}
+    assert model.news(version) == {"parts": {}, "figures": {}, "variants": {}, "rows": []}
 
 
 def test_a_new_report_is_news_of_its_row_and_of_what_shows_it_only(made: MadeExperiment) -> None:
@@ -141,6 +141,9 @@ def test_a_figure_that_is_older_than_the_counts_says_as_of_when(
 def test_at_ease_everything_is_made_at_once(made: MadeExperiment) -> None:
     model = ExperimentModel(subject(made.root))
     model.look(1e6)
+    for _ in model.renew(1e6):
+        pass
+    model.wanted = set(model.variants)
     for _ in model.renew(1e6):
         pass
     assert not model.is_running

@@ -162,6 +162,30 @@ def test_the_conditions_of_the_filter_all_hold_in_the_table_and_in_the_figures(
     until(lambda: len(driver.execute_script(MARKED, "timeline")) == 10)
 
 
+CHOOSE = """
+const [name, at, value] = arguments;
+const select = window.sweepPage.experiments[0].figures.get(name).tools.querySelectorAll("select")[at];
+select.value = value;
+select.dispatchEvent(new Event("change"));
+"""
+AXES = """
+const { xaxis, yaxis } = window.sweepPage.experiments[0].figures.get(arguments[0]).plot.layout;
+return [xaxis.title.text ?? xaxis.title, yaxis.title.text ?? yaxis.title];
+"""
+
+
+def test_a_figure_is_drawn_with_another_metric_and_x_axis_when_it_is_chosen(driver: Any) -> None:
+    driver.execute_script(CHOOSE, "curves", 0, "eval/acc")
+    driver.execute_script(CHOOSE, "curves", 1, "time_total_s")
+    until(lambda: driver.execute_script(AXES, "curves") == ["time_total_s", "eval/acc"])
+    driver.execute_script(CHOOSE, "history", 0, "time")
+    until(lambda: driver.execute_script(AXES, "history") == ["seconds of driving", "loss"])
+    driver.execute_script(CHOOSE, "history", 0, "trials")
+    driver.execute_script(CHOOSE, "curves", 0, "loss")
+    driver.execute_script(CHOOSE, "curves", 1, "training_iteration")
+    until(lambda: driver.execute_script(AXES, "curves") == ["training_iteration", "loss"])
+
+
 def test_ranges_that_are_brushed_filter_the_table_and_the_other_figures(driver: Any) -> None:
     driver.execute_script(BRUSH, [1.05, 1.3])
     assert [int(row[0]) for row in driver.execute_script(ROWS)] == [1, 2]
@@ -279,4 +303,7 @@ def test_a_trial_that_begins_is_seen_while_one_looks(tmp_path: Path) -> None:
         made.commit()
         until(lambda: driver.find_elements("css selector", '.trials tr[data-trial="10"]'))
         until(lambda: "loss = 0.5" in driver.find_element("css selector", '[data-part="winner"]').text)
+        driver.execute_script(CHOOSE, "curves", 0, "eval/acc")
+        driver.execute_script("window.sweepPage.experiments[0].drawAll()")
+        until(lambda: driver.execute_script(AXES, "curves") == ["training_iteration", "eval/acc"])
         assert console_errors(driver) == []

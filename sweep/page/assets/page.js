@@ -280,11 +280,37 @@ class Figure {
     this.frame = element("figure", { "data-figure": name, class: WIDE.has(name) ? "wide" : null },
       element("figcaption", {}, this.title, this.note, this.tools), this.age, element("div", { class: "scroll" }, this.plot));
     this.isNear = false;
+    this.key = name;
+    this.choice = [];
     this.brushes = new Map();  // label of an axis of parallel coordinates -> ranges
     this.observer = new IntersectionObserver((entries) => {
       if (entries.some((entry) => entry.isIntersecting)) { this.isNear = true; this.draw(); }
     }, { rootMargin: "600px" });
     this.observer.observe(this.frame);
+  }
+
+  // Shows what it can be drawn with instead: another metric, another x axis.
+  offer(choices) {
+    if (!choices || JSON.stringify(choices) === this.offered) return;
+    this.offered = JSON.stringify(choices);
+    const { metrics, axes } = choices;
+    const select = (label, options, i) => {
+      const made = element("select", { "aria-label": `${label} of this figure`, onchange: () => { this.choice[i] = made.value; this.choose(); } },
+        ...options.map(([value, text]) => element("option", { value }, text)));
+      this.choice[i] = made.value = options.some(([value]) => value === this.choice[i]) ? this.choice[i] : options[0][0];
+      return options.length > 1 ? [element("label", {}, `${label} `, made)] : [];
+    };
+    this.first = [metrics[0], axes[0][0]].join("\n");
+    this.tools.replaceChildren(...select("metric", metrics.map((name) => [name, name]), 0), ...select("x axis", axes, 1));
+  }
+
+  choose() {
+    const key = this.choice.join("\n");
+    this.key = key === this.first ? this.name : `${this.name}\n${key}`;
+    const spec = this.key === this.name ? this.base : this.experiment.variants.get(this.key);
+    if (spec) this.set(spec);
+    else this.age.textContent = window.sweepPage.want ? "is being drawn" : "not in this file: sweep watch has it";
+    window.sweepPage.want?.();
   }
 
   set(spec) {
@@ -418,6 +444,7 @@ class Experiment {
     this.brushed = null;  // and of those that the ranges of parallel coordinates hold
     this.best = { metric: "", mode: "", winners: [] };
     this.figures = new Map();
+    this.variants = new Map();
     this.columns = [];
     this.rows = [];
     const place = this.root.querySelector("[data-trials]");  // a comparison has none
@@ -457,11 +484,19 @@ class Experiment {
         const next = order.slice(order.indexOf(name) + 1).map((one) => this.figures.get(one)).find(Boolean);
         place.insertBefore(made.frame, next ? next.frame : null);
       }
-      this.figures.get(name).set(spec);
+      const figure = this.figures.get(name);
+      figure.base = spec;
+      if (figure.key === name) figure.set(spec);
     }
+    for (const [key, spec] of Object.entries(data.variants ?? {})) {
+      if (spec === null) continue;
+      this.variants.set(key, spec);
+      for (const figure of this.figures.values()) if (figure.key === key) figure.set(spec);
+    }
+    for (const [name, figure] of this.figures) figure.offer(data.choices?.[name]);
     place.closest("section").toggleAttribute("hidden", !this.figures.size);
-    for (const [name, figure] of data.old ? this.figures : []) {
-      const [seconds, trials] = data.old[name] ?? [];
+    for (const figure of data.old ? this.figures.values() : []) {
+      const [seconds, trials] = data.old[figure.key] ?? [];
       figure.age.textContent = seconds ? `as of ${clockTime(seconds)}, ${trials} trials` : "";
     }
   }
@@ -590,8 +625,13 @@ async function start() {
 function follow(data, experiments) {
   const sign = document.querySelector(".live");
   let version = data.version;
+  let source, timer;
   const connect = () => {
-    const source = new EventSource(`${data.events}&version=${version.join(",")}`);
+    clearTimeout(timer);
+    source?.close();
+    const shown = experiments.flatMap((one) => [...one.figures.values()].filter((figure) => figure.key !== figure.name)
+      .map((figure) => `&show=${one.index}:${encodeURIComponent(figure.key)}`)).join("");
+    source = new EventSource(`${data.events}&version=${version.join(",")}${shown}`);
     source.onopen = () => { sign.textContent = "live"; };
     source.onmessage = (event) => {
       const news = JSON.parse(event.data);
@@ -605,9 +645,10 @@ function follow(data, experiments) {
     source.onerror = () => {
       sign.textContent = "not connected: sweep watch has ended or cannot be reached; trying again";
       source.close();
-      setTimeout(connect, 2000);
+      timer = setTimeout(connect, 2000);
     };
   };
+  window.sweepPage.want = connect;
   connect();
 }
 
