@@ -151,8 +151,6 @@ class RunArguments:
             "seed": self.seed,
             "stop": self._stop(),
             "import_path": self.target,
-            "raise_on_failed_trial": False,
-            "on_interrupt": "return",
         }
         return {key: value for key, value in kwargs.items() if value is not None}
 

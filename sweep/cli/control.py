@@ -110,5 +110,5 @@ def _asked_in_python(reader: ExperimentReader, storage: str, *, is_quiet: bool) 
         given.pop("progress_reporter", None)
     if target:
         given["import_path"] = target
-    given |= {"name": reader.root.name, "storage_path": storage, "raise_on_failed_trial": False}
+    given |= {"name": reader.root.name, "storage_path": storage}
     return trainable, with_environment(given, os.environ)

@@ -128,6 +128,7 @@ def carry_out(
     if as_json:
         callbacks.append(_JsonLines())
     kwargs |= {"resume": resume, "verbose": verbose, "callbacks": callbacks}
+    kwargs |= {"on_interrupt": "return", "raise_on_failed_trial": False}
     analysis = sweep.run(trainable, **kwargs)
     statuses = [trial.status for trial in analysis.trials]
     if any(status not in ("TERMINATED", "ERROR") for status in statuses):

@@ -355,6 +355,15 @@ def test_a_sweep_of_a_python_script_is_extended_as_it_was_called(script: Path, h
         assert f"resume it there ({script}): make the same call with name='py'" in said
 
 
+def test_a_sweep_of_python_is_interrupted_and_fails_on_the_command_line_as_others_do(tmp_path: Path, api: Api) -> None:
+    from sweep.api import run
+
+    run(lambda config: {"loss": 1}, name="py", storage_path=tmp_path, engine="inline", verbose=0)
+    assert call("resume", str(tmp_path / "py"), "--trials", "+2").exception is None
+    ((_, given),) = api.calls
+    assert (given["num_samples"], given["on_interrupt"], given["raise_on_failed_trial"]) == (3, "return", False)
+
+
 def test_what_a_script_gave_by_with_parameters_is_asked_for_in_python(tmp_path: Path) -> None:
     def train(config: dict[str, Any], data: int) -> dict[str, int]:
         return {"loss": data}
