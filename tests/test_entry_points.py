@@ -518,6 +518,22 @@ def test_what_is_called_through_tune_runs_its_trials_in_their_own_directories(
     assert (found["cwd"], found["caller"], found["text"]) == (found["own"], str(tmp_path), "hello")
 
 
+@pytest.mark.parametrize("more", [{}, {"start_method": "spawn"}, {"engine": "inline"}], ids=["fork", "spawn", "inline"])
+def test_a_module_beside_the_script_is_imported_where_the_caller_is(more: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text(
+        "import os\n\nDATA = os.path.abspath('data')\n\n\ndef get():\n    return DATA\n"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os\nimport beside\nfrom sweep import tune\n\n\n"
+        "def train(config):\n    tune.report({'data': beside.get(), 'cwd': os.getcwd()})\n\n\n"
+        f"trial = tune.run(train, verbose=0, **{more!r}).trials[0]\n"
+        "assert trial.last_result['data'] == os.path.abspath('data'), trial.last_result\n"
+        "assert trial.last_result['cwd'] == trial.path, trial.last_result\n"
+    )
+    subprocess.run([sys.executable, "script.py"], cwd=tmp_path, check=True, timeout=60)
+
+
 @pytest.mark.parametrize("way", [through_run, through_tuner])
 @pytest.mark.parametrize("switch", ["argument", "variable", "init"])
 def test_trials_of_tune_stay_with_the_caller_where_that_is_said(

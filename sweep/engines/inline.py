@@ -256,9 +256,7 @@ class InlineEngine(Engine):
         cwd = os.getcwd()
         try:
             _set_variables(variables)
-            if self._context.is_chdir:
-                sys.path += [cwd] * ("" in sys.path)
-                os.chdir(trial_dir)
+            sys.path += [cwd] * (self._context.is_chdir and "" in sys.path)
             seed_generators(job.seed)
             with inside_trial(trial.id):
                 outcome = run_job(job, attempt, self._code, is_interruptible=True)

@@ -198,8 +198,6 @@ def _run_here(
     try:
         _open_output(job, channel, trial_dir, logs)
         environment.set(job.variables)
-        if job.is_chdir:
-            os.chdir(trial_dir)
         limit_threads(job.num_threads, were=were_threads)
         seed_generators(job.seed)
     except StopRequested:
@@ -276,6 +274,8 @@ def run_job(
         code.load(job)
         config = unpickle(job.config)
         session = _session_of(job, channel, config, control)
+        if job.is_chdir:
+            os.chdir(session.trial_dir)  # not before: modules that were just imported may have looked where they are
         if damage := session.damage():
             return Outcome(DAMAGED, damage)
         install(session)
