@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -43,7 +44,8 @@ def page(models: Sequence[PageModel], *, events: str = "") -> str:
         tabs = f'<nav aria-label="Experiments">{buttons}</nav>'
     connect = "'self'" if events else "'none'"
     title = models[0].title
-    live = '<p class="live" role="status"></p>' if events else ""
+    now = f"as of {time.strftime('%Y-%m-%d %H:%M:%S %Z')}" if not events and models[0].is_running else ""
+    live = f'<p class="live" role="status">{now}</p>' if events or now else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -21,6 +21,7 @@ from sweep.cli.main import sweep as command_line
 from sweep.errors import ConfigError
 from sweep.figures import style
 from sweep.page.build import rendered, write_page
+from sweep.record.reader import ExperimentReader
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +103,14 @@ def test_an_experiment_that_has_only_begun_has_a_page(tmp_path: Path) -> None:
     text = rendered([subject(MadeExperiment(tmp_path, num_trials=5).commit())])
     assert "0 of 5 trials ended: no trials yet" in re.sub(r"<[^>]+>", "", text)
     assert payload(text)["experiments"][0]["figures"] == {}
+
+
+def test_a_page_of_a_sweep_that_runs_says_as_of_when_it_is(
+    root: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ExperimentReader, "state", lambda reader: "running")
+    assert re.search(r'role="status">as of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d', rendered([subject(root)]))
+    assert 'role="status"' not in text
 
 
 @pytest.mark.parametrize(
