@@ -17,7 +17,7 @@ from sweep.record.reader import find_experiment
 
 ROOT = Path(__file__).parents[1]
 # They unwind code and are no news to anybody: `except Exception` must not swallow them.
-CONTROL_FLOW = {"MoreNeeded", "StopRequested", "DriverCalled"}
+CONTROL_FLOW = {"MoreNeeded", "StopRequested", "DriverCalled", "SweepInterrupted"}
 
 
 def classes() -> Iterator[tuple[str, list[str]]]:

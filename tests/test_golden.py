@@ -116,7 +116,7 @@ def test_its_checkpoints_are_found_and_whole(copy: Path):
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        (("ls", "{name}"), "TERMINATED"),
+        (("ls", "{name}"), "finished"),
         (("trials", "{name}"), "stopped early"),
         (("best", "{name}"), "finishes"),
         (("show", "{name}"), "Ballast(7)"),

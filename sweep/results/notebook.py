@@ -15,7 +15,7 @@ from sweep.core.values import printed
 from sweep.record.encoding import Opaque
 from sweep.results.glance import config_to_paste, figures
 from sweep.results.scopes import scores
-from sweep.results.winners import best_by_last, better_earlier, objectives_front
+from sweep.results.winners import Best, best_by_last, better_earlier, objectives_front
 
 if TYPE_CHECKING:
     from sweep.record.reader import TrialRow
@@ -46,7 +46,8 @@ def analysis_page(analysis: Experiment) -> str:
     trials = reader.trials()
     counts = Counter(trial.state for trial in trials)
     words = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
-    hint = f"<br><i>{_text(reader.state_hint(), 0)}</i>" if reader.state_hint() else ""
+    state_hint = reader.state_hint()
+    hint = f"<br><i>{_text(state_hint, 0)}</i>" if state_hint else ""
     head = f"<strong>{_text(reader.name)}</strong> &middot; {_trials(len(trials))}{f': {words}' if words else ''}{hint}"
     objectives = analysis._objectives if not metric else ()
     best = None
@@ -60,7 +61,7 @@ def analysis_page(analysis: Experiment) -> str:
     else:
         best = best_by_last(reader, metric, mode)
         names, marked = [metric or ""], [] if best is None else [best.row.trial_id]
-        chosen = _best_lines(analysis) if trials else []
+        chosen = _best_lines(analysis, best) if trials else []
     values = dict(scores(reader, metric, mode, "last")) if metric and mode else {}
     table = _trial_table(_ranked(trials, values, mode), names, marked)
     if best is not None:
@@ -109,10 +110,10 @@ def _trial_page(
     return _page(head, body + config + place, path)
 
 
-def _best_lines(analysis: Experiment) -> list[str]:
+def _best_lines(analysis: Experiment, best: Best | None) -> list[str]:
     """Return which trial is best, or why none is, and what had been better at an earlier step."""
     reader, metric, mode = analysis._reader, analysis.default_metric, analysis.default_mode
-    best, earlier = best_by_last(reader, metric, mode), better_earlier(reader, metric, mode)
+    earlier = better_earlier(reader, metric, mode)
     if best is not None:
         lines = [
             f"&#9733; best <strong>{_text(best.metric)} = {_value(best.value)}</strong> ({_text(best.mode)}, "

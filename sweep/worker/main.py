@@ -326,11 +326,7 @@ def describe(error: BaseException) -> Outcome:
 
     The traceback is printed too, so that it stands in the trial's output.
     """
-    name = type(error).__name__
-    try:
-        text = str(error)
-    except Exception:  # a user's own __str__
-        text = "(its message cannot be shown)"
+    name, text = type(error).__name__, _text_of(error)
     line = f"{name}: {text.strip().splitlines()[0]}" if text.strip() else name
     if isinstance(error, NameError) and (why := why_missing(error)):
         line = f"{line}. {why}"
@@ -342,11 +338,18 @@ def describe(error: BaseException) -> Outcome:
     return Outcome(FAILED, line[:_MAX_ERROR], rendered[-_MAX_TRACEBACK:], name, _pickled(error))
 
 
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # a user's own __str__
+        return "(its message cannot be shown)"
+
+
 def _left_behind(error: BaseException | None) -> str:
     """Say what a trial that runs in its own directory did not find there and would find where the caller is."""
     here, caller = os.path.realpath("/proc/self/cwd"), os.environ.get(CALLER_VARIABLE)  # getcwd fails in a deleted one
     while error is not None and caller:
-        text = str(error)
+        text = _text_of(error)
         is_lack = isinstance(error, FileNotFoundError) or re.search(r"(?i)no such|not exist|not found|n.t find", text)
         words = [str(getattr(error, "filename", "")), *re.split(r"[\s'\"`,;()]+", text)] if is_lack else []
         for word in words:

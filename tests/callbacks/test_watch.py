@@ -126,9 +126,9 @@ def test_a_stop_key_with_a_slip_is_said_at_the_first_report_of_an_endless_trial_
 ) -> None:
     class Endless(sweep.Trainable):
         def step(self) -> dict[str, Any]:
-            return {"loss": 1.0}
+            return {"loss": 1.0, "done": self.iteration >= 30}
 
-    shown = swept(Endless, stop={"training_iterations": 5}, time_budget_s=0.2, verbose=verbose)
+    shown = swept(Endless, stop={"training_iterations": 5}, verbose=verbose)
     said = "made 1 report without 'training_iterations', which stop= names; it ends nothing until it is reported. Did"
     assert shown.count(said) == 1
     assert "Did you mean 'training_iteration'" in shown

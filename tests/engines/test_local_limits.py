@@ -52,7 +52,7 @@ def run(train, cpus, number, **options):
     sweep.init(num_cpus=cpus)
     before = soft()
     found = sweep.run(train, num_samples=number, name="one", storage_path=".", callbacks=[Watch()],
-                      raise_on_failed_trial=False, **options)
+                      raise_on_failed_trial=False, on_interrupt="return", **options)
     assert soft() == before, "the limit is not given back"
     print(json.dumps({
         "statuses": dict(collections.Counter(trial.status for trial in found.trials)),

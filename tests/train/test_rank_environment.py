@@ -141,6 +141,7 @@ def compare(ranks, tables, tmp_path, *, name="run", trial_id=None):
     for rank, table in zip(ranks, tables, strict=True):
         marks = {"SWEEP_EXPERIMENT": str(tmp_path / name), "SWEEP_TRIAL": trial_id, "SWEEP_ATTEMPT": "1"}
         marks["SWEEP_DRIVER"] = process_mark(os.getpid())
+        marks["TUNE_ORIG_WORKING_DIR"] = os.getcwd()
         run_id = {"TORCHELASTIC_RUN_ID": trial_id} if "TORCHELASTIC_RUN_ID" in table else {}
         is_shown = {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"} & table.keys()
         hidden = {} if is_shown or os.environ.get("SWEEP_KEEP_VISIBLE_DEVICES") == "1" else NO_GPU
