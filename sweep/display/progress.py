@@ -95,7 +95,8 @@ class Progress(Callback):
         self._inbox: dict[str, tuple[float, float, Trial, int]] = {}
         self._messages: deque[tuple[int, Callable[[], str]]] = deque(maxlen=_MAX_MESSAGES)
         self._order = itertools.count()  # of what is written as lines
-        self._results: dict[str, TrialResult | None] = {}  # the last ones that were shown, with verbose=2
+        self._shows_results = verbose > 1 and table is None  # a table of the user's own says what they want to see
+        self._results: dict[str, TrialResult | None] = {}  # the last ones that were shown
         self._reports: deque[tuple[int, Any, Any]] | None = None  # trial, step and value of each, for the curves
         self._metric = ""
         self._restored: list[Trial] | None = None
@@ -146,7 +147,7 @@ class Progress(Callback):
         self._beat_at = self._drawn_at = self._clock()
         if "trials" in info:  # of earlier runs of the driver
             self._restored = list(info["trials"])
-            self._results |= {trial.id: trial.last_result for trial in self._restored if self.verbose > 1}
+            self._results |= {trial.id: trial.last_result for trial in self._restored if self._shows_results}
             self._is_first_step = False
         if self._file is None:
             self._file = sys.stdout
@@ -177,12 +178,12 @@ class Progress(Callback):
                 # Everything that was there before this run: looked at once.
                 news = set(changed)
                 self._restored = [trial for trial_id, trial in trials.items() if trial_id not in news]
-                self._results |= {trial.id: trial.last_result for trial in self._restored if self.verbose > 1}
+                self._results |= {trial.id: trial.last_result for trial in self._restored if self._shows_results}
             inbox = self._inbox
             for trial_id in changed:
                 trial = trials.get(trial_id)
                 if trial is not None:
-                    if self.verbose > 1 and trial.last_result is not self._results.get(trial_id):
+                    if self._shows_results and trial.last_result is not self._results.get(trial_id):
                         self._results[trial_id] = trial.last_result
                         self._messages.append((next(self._order), partial(_report_line, now, trial)))
                     known = inbox.get(trial_id)
