@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import queue
 import threading
@@ -117,7 +118,8 @@ class Dispatcher:
 
     Args:
         callbacks: called in this order.
-        notice: called with one line that says which callback raised, was switched off, or is slow.
+        notice: called with one line that says which callback raised or was switched off.
+        warn: called with what everything waits for, which also a user who wants no lines must know; None: `notice`.
         about: the experiment, for what callbacks see of a trial.
         files: are brought up to date before a hook of the user's is called who may read them, and finished before the
             last one is.
@@ -127,12 +129,14 @@ class Dispatcher:
         self,
         callbacks: Sequence[Callback],
         notice: Callable[[str], None],
+        warn: Callable[[str], None] | None = None,
         *,
         about: ExperimentInfo | None = None,
         files: LogFiles | None = None,
     ) -> None:
         self._callbacks = list(callbacks)
         self._notice = notice
+        self._warn = warn or notice
         self._about = about or ExperimentInfo()
         self._files = files
         self._errors: dict[int, int] = {}
@@ -197,9 +201,7 @@ class Dispatcher:
         while self._sent - self._handled > _LIMIT and self._thread.is_alive():
             busy = self._busy
             if busy is not None and time.monotonic() - busy[1] > _SLOW_S:
-                self._notice(
-                    f"trials wait for the callback {busy[0]}, which has not returned for {_SLOW_S:g} s or more"
-                )
+                self._warn(f"trials wait for the callback {busy[0]}, which has not returned for {_SLOW_S:g} s or more")
             self._room.clear()
             self._room.wait(_SLOW_S)
 
@@ -226,11 +228,17 @@ class Dispatcher:
         is_complete = True
         if self._thread is not None:
             self._queue.put(None)
-            self._thread.join(_SLOW_S)
-            if self._thread.is_alive():
-                name = self._busy[0] if self._busy is not None else "a callback"
-                self._notice(f"the end of the sweep waits for {name}, for {_FLUSH_S - _SLOW_S:g} s more at most")
-                self._thread.join(_FLUSH_S - _SLOW_S)
+            self.driver_is_in = ("callbacks", time.monotonic())
+            with contextlib.suppress(KeyboardInterrupt):  # the user does not want to wait
+                self._thread.join(_SLOW_S)
+                if self._thread.is_alive():
+                    name = self._busy[0] if self._busy is not None else "a callback"
+                    left_s = _FLUSH_S - _SLOW_S
+                    self._warn(
+                        f"the end of the sweep waits for {name}, at most {left_s:g} s more; Ctrl-C twice leaves it"
+                    )
+                    self._thread.join(left_s)
+            self.driver_is_in = None
             if self._thread.is_alive():
                 is_complete = False
                 name = self._busy[0] if self._busy is not None else "a callback"
@@ -270,7 +278,7 @@ class Dispatcher:
                 waits = self.driver_is_in
             if waits is not None and waits is not self._said and time.monotonic() - waits[1] > _SLOW_S:
                 self._said = waits
-                self._notice(
+                self._warn(
                     f"everything waits for {waits[0]}, which has not returned for {_SLOW_S:g} s or more; Ctrl-C twice "
                     "ends the sweep"
                 )

@@ -23,7 +23,7 @@ from sweep.engines.base import Engine
 from sweep.errors import SweepInterrupted
 from sweep.launch.settings import NO_SIGINT, is_set
 
-__all__ = ["end_script_quietly", "interruptible"]
+__all__ = ["end_script_quietly", "interruptible", "woken_by_signals"]
 
 _LEAVE_S = 0.5  # how long the last Ctrl-C may take to give the terminal back
 
@@ -71,15 +71,25 @@ def interruptible(
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         wanted.append(signal.SIGHUP)
     previous = {number: signal.signal(number, handler) for number in wanted}
-    # A signal that comes just before the engine waits would be handled when something else wakes it: maybe never.
-    woken = None if engine.waker is None else signal.set_wakeup_fd(engine.waker, warn_on_full_buffer=False)
     try:
         yield
     finally:
-        if woken is not None:
-            signal.set_wakeup_fd(woken)
         for number, old in previous.items():
             signal.signal(number, old if old is not None else signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def woken_by_signals(engine: Engine) -> Iterator[None]:
+    """Let signals wake the engine: one that comes just before it waits would be handled when something else does that,
+    maybe never."""
+    if engine.waker is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.set_wakeup_fd(engine.waker, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
 
 
 def end_script_quietly() -> None:

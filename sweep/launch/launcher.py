@@ -27,7 +27,7 @@ from sweep.launch.build import build, prepared, seed_of
 from sweep.launch.description import COMPLETE, meta_of_run, setup_info
 from sweep.launch.drive import drive
 from sweep.launch.engines import away_of, engine_of, nodes_of, with_engine
-from sweep.launch.interrupt import interruptible
+from sweep.launch.interrupt import interruptible, woken_by_signals
 from sweep.launch.notices import Notices, resumption, surprises, unjudged
 from sweep.launch.observers import about_of, callbacks_of, finish_copy, mirror_of, take_log_files
 from sweep.launch.place import place_of, start_from
@@ -234,7 +234,10 @@ class Launch:
         scribe = self._scribe(take_log_files(built, callbacks), journal, is_incomplete=is_incomplete)
         if mirror is not None:
             mirror.await_files = scribe.catch_up
-        dispatcher = Dispatcher(callbacks, notices.say, about=self.about, files=scribe)
+        dispatcher = Dispatcher(callbacks, notices.say, notices.warn, about=self.about, files=scribe)
+        leave = getattr(notices.display, "leave", lambda: None)
+        # Until the callbacks are closed, which may take its time.
+        stack.enter_context(interruptible(engine, self.ending.hear, leave, lambda: dispatcher.driver_is_in is not None))
         stack.callback(self._close_callbacks, dispatcher, scribe, sweep, journal, guard)
         info = setup_info(built, self.place, self.ending)
         dispatcher.setup(**info, resumed=is_incomplete, trials=tuple(loaded.trials))
@@ -248,8 +251,7 @@ class Launch:
                 publisher.start(lambda: journal.seq, lambda: engine.post(Tick()), journal.flush)
         except RuntimeError as error:  # no thread is free
             raise limits.refusal(OSError(errno.EAGAIN, str(error))) from error
-        leave = getattr(notices.display, "leave", lambda: None)
-        stack.enter_context(interruptible(engine, self.ending.hear, leave, lambda: dispatcher.driver_is_in is not None))
+        stack.enter_context(woken_by_signals(engine))
         try:
             engine.run_loop(lambda: self._loop(sweep, engine, dispatcher, journal))
             guard.check()

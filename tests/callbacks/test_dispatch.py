@@ -288,7 +288,7 @@ def test_a_callback_that_blocks_holds_up_nobody_but_the_end(monkeypatch: pytest.
     notices = run_through([Blocks()], [[told(Hook.RESULT, trial(), {"loss": 1})]])
     gate.set()
     assert notices == [
-        "the end of the sweep waits for Blocks.on_trial_result, for 0.03 s more at most",
+        "the end of the sweep waits for Blocks.on_trial_result, at most 0.03 s more; Ctrl-C twice leaves it",
         "Blocks.on_trial_result did not finish within 0.05 s; what it had not written is in sweep.db",
     ]
 

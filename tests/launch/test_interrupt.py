@@ -311,7 +311,7 @@ def test_a_wrong_argument_is_no_reason_to_resume(script, tmp_path, arguments):
 def test_a_signal_that_comes_just_before_the_driver_waits_is_not_slept_through(tmp_path):
     """The handler runs on the way into the waiting: Python has looked for signals, and the kernel has not begun."""
     from sweep.engines.loop import Loop
-    from sweep.launch.interrupt import interruptible
+    from sweep.launch.interrupt import interruptible, woken_by_signals
 
     class Engine:
         waker = None
@@ -325,7 +325,7 @@ def test_a_signal_that_comes_just_before_the_driver_waits_is_not_slept_through(t
 
     engine = Engine()
     heard: list[int] = []
-    with interruptible(engine, lambda times, number: heard.append(times), lambda: None):
+    with interruptible(engine, lambda times, number: heard.append(times), lambda: None), woken_by_signals(engine):
         # The C part of a signal handler has only this effect until Python code runs on the main thread.
         os.write(signal.set_wakeup_fd(engine.waker), b"\2")
         engine.loop.run_once(None)  # returns
@@ -558,3 +558,30 @@ sweep.run(train, search_alg=Hangs(), metric="loss", mode="min", name="one")
     assert process.returncode == (-signal.SIGINT if number == signal.SIGINT else 143), said
     assert "Traceback" not in said
     assert statuses(tmp_path / "one") == []
+
+
+def test_a_callback_that_never_returns_is_named_at_the_end_and_left_at_the_second_signal(tmp_path):
+    code = """
+import threading
+import sweep
+import sweep.callbacks.dispatch as dispatch
+
+dispatch._SLOW_S = 0.5
+
+class Hangs(sweep.Callback):
+    def on_trial_result(self, trial, result):
+        threading.Event().wait()
+
+def train(config):
+    sweep.report(loss=1)
+
+sweep.run(train, callbacks=[Hangs()], metric="loss", mode="min", name="one", verbose=0)
+"""
+    process = driver(tmp_path, "-c", code)
+    assert "the end of the sweep waits for Hangs.on_trial_result, at most 29.5 s more" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)  # two of one kind at once may be one
+    said = process.communicate(timeout=20)[0]
+    assert process.returncode == -signal.SIGINT, said
+    assert "Traceback" not in said
+    assert statuses(tmp_path / "one") == ["TERMINATED"]
