@@ -69,7 +69,8 @@ def _pairs(
         in_all = len(trial_ids) == len(reader.trials())
         for start in range(0, len(trial_ids), 30_000):  # SQLite takes so many parameters and more
             part = trial_ids[start : start + 30_000]
-            which = "" if in_all else f" WHERE {reports.trial_id} IN ({', '.join('?' * len(part))})"
+            # The plus keeps SQLite from looking up each report's trial once for each of these.
+            which = "" if in_all else f" WHERE +{reports.trial_id} IN ({', '.join('?' * len(part))})"
             query = f"SELECT {reports.trial_id}, r.attempt, {columns} FROM {reports.all}{which} ORDER BY r.seq"
             for trial_id, attempt, one, other in connection.execute(query, () if in_all else part):
                 if has_paths:

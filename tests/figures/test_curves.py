@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +17,7 @@ from odd_experiments import make, run
 
 from sweep.errors import ConfigError, MetricError
 from sweep.figures.curves import _fewer, curves_of
+from sweep.record.reader import ExperimentReader
 from sweep.results.analysis import ExperimentAnalysis
 
 points = st.lists(st.one_of(st.floats(-1e6, 1e6), st.just(math.nan)), min_size=1, max_size=300)
@@ -111,3 +115,26 @@ def test_of_many_trials_some_are_drawn_and_the_figure_says_which(tmp_path: Path)
     figure = ExperimentAnalysis(make(tmp_path, "many_categories")).plot.curves(most=10)
     assert figure.layout.meta["note"] == "10 of 40 trials: the best 3 and a spread of the others."
     assert {0, 1, 2} < {row[0] for trace in figure.data for row in trace.customdata}
+
+
+def test_curves_of_some_trials_cost_no_more_than_those_of_all(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    for number in range(80):
+        run(made, {"lr": number}, [1.0 / step for step in range(1, 6)])
+    reader = ExperimentReader(made.upgrade())
+    connect, steps = reader.connect, []
+
+    @contextmanager
+    def counted(**kwargs: Any) -> Iterator[Any]:
+        with connect(**kwargs) as connection:
+            connection.set_progress_handler(lambda: steps.append(1), 20)
+            yield connection
+
+    reader.connect = counted  # type: ignore[method-assign, assignment]
+    rows = reader.trials()
+    costs = []
+    for some_rows in (rows, rows[:60]):
+        steps.clear()
+        assert len(curves_of(reader, some_rows, "loss", "training_iteration")) == len(some_rows)
+        costs.append(len(steps))
+    assert costs[1] <= 1.2 * costs[0]
