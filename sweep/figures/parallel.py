@@ -72,7 +72,7 @@ def draw_parallel(field: Field, names: Sequence[str] | None) -> go.Figure:
         },
         labelfont={"size": 11},
         tickfont={"size": 10, "shadow": "none", "weight": 700},
-        labelangle=-30,
+        labelangle=-45,
         labelside="top",
         rangefont={"size": 1, "color": "rgba(0,0,0,0)"},
     )
@@ -87,8 +87,8 @@ def draw_parallel(field: Field, names: Sequence[str] | None) -> go.Figure:
         "blue lines are the better ones.",
         margin={
             "l": 20 + 6 * max(map(len, axes[0]["ticktext"])),
-            "r": 40,
-            "t": 110,
+            "r": max(40, 8 + 5 * len(axes[-1]["label"])),
+            "t": 120,
             "b": 70,
         },
         height=540,

@@ -54,7 +54,8 @@ def draw_pareto(reader: ExperimentReader, metrics: Sequence[str] | None, modes: 
     layout: dict[str, Any] = {"xaxis": axes[0], "yaxis": axes[1]}
     if len(names) == 3:
         scene = {
-            f"{letter}axis": {**axis, "title": {"text": axis["title"]}, "dtick": 1 if axis["type"] == "log" else None}
+            f"{letter}axis": axis
+            | {"title": {"text": axis["title"], "font": {"size": 11}}, "dtick": 1 if axis["type"] == "log" else None}
             for letter, axis in zip("xyz", axes, strict=True)
         }
         layout = {"scene": scene | {"camera": {"eye": {"x": 1.7, "y": 1.7, "z": 1.1}}}, "height": 540}

@@ -45,6 +45,8 @@ def test_colours_are_explained_axes_are_seen_on_dark_pages_and_whole_numbers_hav
     assert list(lines.line.colorbar.ticktext) == ["8", "4", "0"]  # from worst to best, by ranks
     assert [shape.x0 for shape in figure.layout.shapes] == pytest.approx([0, 1 / 3, 2 / 3, 1])
     assert max(map(len, lines.dimensions[2]["ticktext"])) <= 14
+    wide = ExperimentAnalysis(tmp_path / "made").plot.parallel(metric="training_iteration", params=["x", "depth"])
+    assert wide.layout.margin.r > figure.layout.margin.r  # a longer name has its room
     many = MadeExperiment(tmp_path, "many")
     for number in range(9):
         run(many, {f"p{place}": "a very long name indeed" * (1 + number % 2) for place in range(8)}, [number])

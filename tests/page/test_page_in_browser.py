@@ -79,6 +79,9 @@ def test_a_row_that_is_clicked_is_marked_in_every_figure(driver: Any) -> None:
     assert "00001 finished" in driver.find_element("id", "chosen").text
     driver.find_element("css selector", '.trials tr[data-trial="1"]').click()
     assert driver.execute_script(ABOVE, "curves") == []
+    driver.find_element("css selector", '.trials tr[data-trial="0"]').click()
+    assert until(lambda: driver.execute_script(ABOVE, "history")) == [1]  # not the line of the best so far
+    driver.find_element("css selector", '.trials tr[data-trial="0"]').click()
     assert not driver.find_element("id", "chosen").is_displayed()
 
 

@@ -322,7 +322,8 @@ class Figure {
     this.plot.setAttribute("aria-label", [meta.summary ?? meta.figure ?? "figure", meta.note].filter(Boolean).map(decoded).join(" "));
     const lines = (title?.subtitle?.text ?? "").split("<br>").filter(Boolean).length;
     this.saved = Math.min(28 + 15 * lines, margin?.t ?? 0);  // the title stands above the plot, where it has the room it needs
-    this.plot.style.minHeight = `${height - this.saved}px`;
+    this.height = (spec.layout.scene ? Math.min(height, (this.frame.clientWidth || height) + 60) : height) - this.saved;
+    this.plot.style.minHeight = `${this.height}px`;
     this.isDrawn = false;
     if (this.isNear) this.draw();
   }
@@ -333,7 +334,7 @@ class Figure {
     const layout = structuredClone(this.spec.layout);
     delete layout.title;
     delete layout.width;
-    layout.height = (layout.height ?? 440) - this.saved;
+    layout.height = this.height;
     layout.margin = { ...layout.margin, t: (layout.margin?.t ?? 0) - this.saved };
     layout.uirevision = this.spec.layout.meta?.figure ?? true;  // what was zoomed stays so
     layout.paper_bgcolor = "rgba(0,0,0,0)";
@@ -342,7 +343,7 @@ class Figure {
     layout.hoverlabel = { ...layout.hoverlabel, bgcolor: panel, bordercolor: line, font: { color: ink } };
     layout.autosize = true;
     const eye = layout.scene?.camera?.eye;
-    const ratio = (layout.height ?? 0) / (this.plot.clientWidth || Infinity);
+    const ratio = layout.height / (this.plot.clientWidth || Infinity);
     if (eye && ratio > 1) layout.scene.camera.eye = { x: eye.x * ratio, y: eye.y * ratio, z: eye.z * ratio };  // else cut
     for (const key of ["xaxis", "yaxis", ...Object.keys(layout).filter((one) => /^[xy]axis\d+$/.test(one))]) {
       layout[key] = { ...layout[key], gridcolor: line, zerolinecolor: line, linecolor: faint, tickcolor: faint };
@@ -353,10 +354,12 @@ class Figure {
   // Returns the figure's own traces, those of the selected trials marked, and lines drawn once more above the others.
   traces() {
     const { selected, kept, brushed } = this.experiment;
+    const paper = getComputedStyle(document.documentElement).getPropertyValue("--paper").trim();
     const own = this.spec.data.map((trace) => {
       if (!trace.customdata || trace.line?.shape === "hv") return { ...trace };  // the best so far is that of all
       if (trace.type !== "parcoords") return kept || brushed ? thinned(trace, (number) => this.experiment.isShown(number)) : { ...trace };
       const lines = kept ? thinned(trace, (number) => kept.has(number)) : { ...trace };
+      lines.tickfont = { ...lines.tickfont, shadow: Array(4).fill(`0 0 3px ${paper}`).join() };  // else lost among the lines
       lines.dimensions = lines.dimensions.map((one) => ({ ...one, constraintrange: this.brushes.get(one.label) }));
       return lines;
     });
@@ -366,7 +369,7 @@ class Figure {
     const [faint, ink] = ["--line", "--ink"].map((name) => style.getPropertyValue(name).trim());
     for (const trace of own) {
       const rows = trace.customdata;
-      if (!rows) continue;
+      if (!rows || trace.line?.shape === "hv") continue;
       const isChosen = (j) => selected.has(numberOf(rows[j]));
       const type = trace.type ?? "scatter";
       if (POINTS.has(type)) {
