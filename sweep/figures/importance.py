@@ -26,6 +26,7 @@ _MOST = 1000
 _MOST_PARAMETERS = 30
 _AMONG_BEST = 5  # trials that PED-ANOVA compares with all the others, at least; else the best tenth
 _DRAWS = 20  # of as many trials with replacement; the range is that of all draws but the lowest and the highest
+_DRAWN = 10_000  # trials of all draws together at most
 _DEFAULT = "ped_anova"
 EVALUATORS: Mapping[str, tuple[str, str]] = {  # name: class in optuna.importance, how it is called
     "ped_anova": ("PedAnovaImportanceEvaluator", "PED-ANOVA"),
@@ -66,7 +67,8 @@ def importances(field: Field, evaluator: Any = None) -> tuple[Shares, dict[str, 
     draws = []
     if evaluator in (None, _DEFAULT):
         numbers, trials = random.Random(0), study.get_trials(deepcopy=False)
-        draws = [_judged(_drawn(study, numbers.choices(trials, k=len(trials))), chosen) for _ in range(_DRAWS)]
+        some_draws = range(min(_DRAWS, _DRAWN // len(rows)))
+        draws = [_judged(_drawn(study, numbers.choices(trials, k=len(trials))), chosen) for _ in some_draws]
         notes.append("Lines: what other draws of as many trials say.")
     ranges = {name: sorted(draw.get(name, 0.0) for draw in draws)[1:-1] or [share] for name, share in found.items()}
     shares = {name: (share, min(share, *ranges[name]), max(share, *ranges[name])) for name, share in found.items()}

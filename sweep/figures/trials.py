@@ -176,13 +176,13 @@ class Field:
         """Return the first parameters that vary, and their values, each on a line."""
         flat = flatten(row.config)
         names = [name for name in self.varying if name in flat]
-        lines = [f"{plain(name, 30)} = {value_text(flat[name])}" for name in names[:_PARAMETERS_SHOWN]]
+        lines = [f"{self.varying[name]} = {value_text(flat[name])}" for name in names[:_PARAMETERS_SHOWN]]
         return lines + [f"and {len(names) - _PARAMETERS_SHOWN} more"] * (len(names) > _PARAMETERS_SHOWN)
 
     @cached_property
-    def varying(self) -> list[str]:
-        """The flattened names of the parameters that the space varies; all, where that is not known."""
-        return varying_names(self.reader, self.rows)
+    def varying(self) -> dict[str, str]:
+        """The flattened names of the parameters that the space varies, each as it is shown; all, if that is unknown."""
+        return {name: plain(name, 30) for name in varying_names(self.reader, self.rows)}
 
 
 def value_text(value: object) -> str:

@@ -24,7 +24,7 @@ __all__ = ["ExperimentModel", "PageModel", "Piece", "models_of"]
 _LEAST_S = 1.0  # between two makings of one piece
 _SHARE = 0.02  # of one CPU, for each piece, while a sweep runs that needs the machine
 _MOST_METRICS = 12  # that a figure can be asked for
-_MOST_VARIANTS = 3_000_000  # characters of figures with other metrics or axes that a file holds
+_MOST_VARIANTS = 10_000_000  # characters of figures with other metrics or axes that a file holds
 _AXES = {  # figure -> its argument that names the x axis, and what that may be, each with what people call it
     "history": ("over", {"trials": "trial", "time": "time"}),
     "curves": ("x", {"training_iteration": "step", "time_total_s": "time"}),
@@ -104,10 +104,13 @@ class PageModel:
         for name in self.order if with_figures else ():
             self._refresh(self.figures[name])
         size = 0
-        for piece in self.variants.values() if with_figures else ():
-            if size < _MOST_VARIANTS:
+        for key, piece in self.variants.items() if with_figures else ():
+            if size + len(self.figures[key.partition("\n")[0]].text) < _MOST_VARIANTS:  # it will be as long as that
                 self._refresh(piece)
             size += len(piece.text)
+        made = {tuple(key.split("\n")[:2]) for key, piece in self.variants.items() if piece.text}
+        for name, choice in self.choices.items() if with_figures else ():  # only of what is there
+            choice["metrics"] = [one for at, one in enumerate(choice["metrics"]) if not at or (name, one) in made]
 
     def look(self, ease: float = 1.0) -> None:
         """Look at the record if that is due, and make what is quick.

@@ -152,6 +152,21 @@ def test_at_ease_everything_is_made_at_once(made: MadeExperiment) -> None:
     assert model.news(0) == whole.news(0)
 
 
+def test_a_file_offers_only_what_it_holds_and_holds_what_is_small_beside_what_is_large(
+    made: MadeExperiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = ExperimentModel(subject(made.root))
+    whole.refresh()
+    assert len(whole.choices["curves"]["metrics"]) > 2
+    monkeypatch.setattr(model_module, "_MOST_VARIANTS", len(whole.figures["curves"].text))
+    model = ExperimentModel(subject(made.root))
+    model.refresh()
+    held = {key.partition("\n")[0] for key, piece in model.variants.items() if piece.text}
+    assert held == {"history"}
+    assert model.choices["curves"]["metrics"] == ["loss"]
+    assert model.choices["history"] == whole.choices["history"]
+
+
 def test_a_figure_that_has_nothing_to_show_any_more_is_taken_away(made: MadeExperiment) -> None:
     def nothing() -> Any:
         raise MetricError("no trial has a number")
