@@ -191,12 +191,15 @@ def test_a_trial_of_a_lost_node_goes_on_elsewhere_from_its_last_checkpoint(bucke
     cluster = apart()
 
     class Kill(sweep.Callback):
-        is_done = False
+        """The node is lost when both of its trials have saved."""
+
+        saved: set[str] = set()
 
         def on_trial_result(self, iteration, trials, trial, result, **info):
-            if result["step"] == 3 and not self.is_done:
-                self.is_done = True
-                os.kill(cluster.processes["two"].pid, signal.SIGKILL)
+            if trial.placement.bundles[0].node == "two" and result["step"] == 2 and len(self.saved) < 2:
+                self.saved.add(trial.trial_id)
+                if len(self.saved) == 2:
+                    os.kill(cluster.processes["two"].pid, signal.SIGKILL)
 
     def slow(config):
         start, checkpoint = 0, sweep.get_checkpoint()

@@ -165,5 +165,5 @@ def test_a_node_behind_a_dead_link_is_lost_its_trials_start_elsewhere_and_it_com
     there = [[node.id for node in event.nodes] for event in facts if isinstance(event, NodesChanged)]
     assert there == [["near", "far"], ["near"], ["near", "far"]]
     frame = sweep.ExperimentAnalysis(tmp_path / "cut").dataframe(full=True)
-    assert list(frame["state"]) == ["TERMINATED"] * 7
+    assert list(frame["state"]) == ["finished"] * 7
     assert sorted(frame["attempt"]) == [1, 1, 1, 1, 1, 2, 2]
