@@ -376,11 +376,11 @@ def test_trials_that_fail_alike_end_the_sweep_which_goes_on_when_it_is_mended(tm
 
     given = {"config": {"x": sweep.grid_search(list(range(30)))}, "name": "alike", "max_concurrent_trials": 2}
     with pytest.raises(TrialsFailed, match=r"the first [5-8] trials all failed alike, .*: KeyError: 'lr'\n") as caught:
-        run(broken, **given)
+        run(broken, **given, verbose=1)
     assert isinstance(caught.value.__cause__.__cause__, KeyError)
-    assert (
-        5 <= sum(trial.status == "ERROR" for trial in caught.value.analysis.trials) < 10
-    )  # two run at a time, at most
+    failed = sum(trial.status == "ERROR" for trial in caught.value.analysis.trials)
+    assert 5 <= failed < 10  # two run at a time, at most
+    assert f"finished 0 · stopped early 0 · failed {failed}\n" in capfd.readouterr().out
     analysis = run(broken, resume=True, raise_on_failed_trial=False, **given)
     assert re.search("sweep: the first [5-8] trials all failed alike", capfd.readouterr().err)
     assert 10 <= sum(trial.status == "ERROR" for trial in analysis.trials) < 20

@@ -29,6 +29,7 @@ from sweep.errors import (
 )
 from sweep.launch.policies import build_policies
 from sweep.launch.spec import RunSpec
+from sweep.record.lock import DriverLock
 from sweep.record.reader import ExperimentReader
 from sweep.schedulers import Scheduler
 
@@ -436,6 +437,17 @@ def test_an_existing_name_without_resume_is_refused(tmp_path):
     with pytest.raises(ExperimentError, match=r"already is an experiment 'taken'.*resume=True"):
         run(name="taken")
     assert (tmp_path / "taken" / "sweep.db").read_bytes() == before
+    with pytest.raises(ExperimentError, match=r"Continue it with sweep.Tuner.restore\(.*taken', train\).fit\(\), give"):
+        sweep.Tuner(train, run_config=sweep.RunConfig(name="taken", storage_path=tmp_path)).fit()
+
+
+def test_nobody_is_told_to_delete_a_sweep_that_runs(tmp_path):
+    run(name="taken")
+    lock = DriverLock(tmp_path / "taken" / "driver.lock", "another driver's")
+    with pytest.raises(ExperimentError, match=rf"'taken' in .*A driver runs it now \(pid {os.getpid()}\)") as error:
+        run(name="taken")
+    lock.release()
+    assert "rmtree" not in str(error.value)
 
 
 def test_the_message_for_an_existing_name_offers_to_resume_another_name_and_the_call_that_deletes_it(tmp_path):

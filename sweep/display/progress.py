@@ -314,10 +314,11 @@ class Progress(Callback):
 
     def _open(self) -> None:
         """Take the screen; on the display's thread, because importing rich takes longer than starting a trial."""
-        assert self._file is not None
         assert self.style is not None
         assert self._view is not None
         self._is_open = True
+        if self._file is None:  # standard output was closed before the process began
+            return
         self._screen = screen_of(self.style, self._file, self._below, self._above, is_table=self._table is not None)
         opening = opening_line(self._view, self._about)
         self._write(lambda screen: screen.show([opening]) if isinstance(screen, Lines) else screen.open())

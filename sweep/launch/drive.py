@@ -134,6 +134,7 @@ def drive(
                     store.discard(checkpoint)
                 case Fail(error):
                     observers.notify(notifications)
+                    observers.step(sweep.trials, now, list(changes.trials))
                     raise error
                 case _:
                     engine.execute(command)

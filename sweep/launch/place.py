@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sweep.errors import ConfigError, ExperimentError
 from sweep.launch.spec import HAS_NO_RESUME, RunSpec
+from sweep.record.driver import find_driver
 from sweep.record.guard import make_directory
 from sweep.record.layout import ExperimentLayout, check_name, tidy_name
 from sweep.record.remote import has_experiment, pull
@@ -71,13 +72,20 @@ def place_of(spec: RunSpec, trainable: PreparedTrainable) -> Place:
     layout = ExperimentLayout(storage.local_root / name)
     exists = layout.database.exists()
     is_typed = bool(spec.import_path)  # by the command line
+    command = _resume_command(spec, trainable, storage, layout)
     if not is_resumed and (exists or has_experiment(storage, name)):
         resume, other = ("--resume", "another --name") if is_typed else ("resume=True", "another name=")
-        raise ExperimentError(
-            f"there already is an experiment {name!r} in {storage.uri or storage.local_root}. Continue it with "
-            f"{resume}, give {other}, or delete it: {storage.deletion(name, is_shell=is_typed)}"
+        driver = find_driver(layout.lock)
+        advice = (
+            f"A driver runs it now (pid {driver.pid}): give {other}, or wait for its end"
+            if driver is not None and driver.is_alive
+            else f"Continue it with {command if HAS_NO_RESUME.get() else resume}, give {other}, or delete it: "
+            f"{storage.deletion(name, is_shell=is_typed)}"
         )
-    return Place(storage, layout, exists, _resume_command(spec, trainable, storage, layout), tuple(claimed))
+        raise ExperimentError(
+            f"there already is an experiment {name!r} in {storage.uri or storage.local_root}. {advice}"
+        )
+    return Place(storage, layout, exists, command, tuple(claimed))
 
 
 def _claim(storage: Storage, base: str) -> tuple[str, list[Path]]:

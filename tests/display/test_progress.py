@@ -671,6 +671,19 @@ def test_a_window_that_is_resized_shows_the_block_once(monkeypatch: pytest.Monke
     assert file.screen()[1].startswith("sweep mnist")
 
 
+@pytest.mark.parametrize("has_thread", [False, True])
+def test_without_a_standard_output_nothing_is_shown_and_nothing_fails(
+    monkeypatch: pytest.MonkeyPatch, has_thread: bool
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)  # as in a process that is started with it closed
+    failures: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", failures.append)
+    feed = Feed(Progress(2, has_thread=has_thread)).some()
+    feed.progress.notice("something")
+    feed.finish()
+    assert not failures
+
+
 def test_what_else_is_printed_stands_above_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     file = Terminal()
     monkeypatch.setattr(sys, "stdout", file)
