@@ -131,10 +131,11 @@ def carry_out(
     kwargs |= {"on_interrupt": "return", "raise_on_failed_trial": False}
     analysis = sweep.run(trainable, **kwargs)
     statuses = [trial.status for trial in analysis.trials]
-    if any(status not in ("TERMINATED", "ERROR") for status in statuses):
+    if analysis.interrupted:
         return 130
-    failed = statuses.count("ERROR")
-    return 0 if not failed else 1 if failed == len(statuses) else 3
+    if "ERROR" not in statuses:
+        return 0
+    return 3 if "TERMINATED" in statuses else 1  # also where all failed alike, and others were not started
 
 
 def say(text: str) -> None:

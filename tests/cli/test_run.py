@@ -50,6 +50,7 @@ class Api:
 
     def __init__(self, root: Path) -> None:
         self.calls: list[tuple[Any, dict[str, Any]]] = []
+        self.interrupted = False
         self.made = MadeExperiment(root, "stub")
 
     def __call__(self, trainable: Any, **arguments: Any) -> ExperimentAnalysis:
@@ -57,7 +58,9 @@ class Api:
         self.made.commit()
         for callback in arguments["callbacks"]:
             callback.setup(experiment_dir=str(self.made.root), plan=None, num_trials=1, seed=5)
-        return ExperimentAnalysis(self.made.root)
+        analysis = ExperimentAnalysis(self.made.root)
+        analysis.interrupted = self.interrupted
+        return analysis
 
 
 @pytest.fixture
@@ -172,9 +175,13 @@ def test_a_spec_is_run_and_the_command_line_wins_over_it(script: Path, api: Api)
 
 @pytest.mark.parametrize(
     ("ends", "code"),
-    [(["good", "good"], 0), (["good", "bad"], 3), (["bad", "bad"], 1), (["good", "open"], 130), ([], 0)],
+    [
+        *((["good", "good"], 0), (["good", "bad"], 3), (["bad", "bad"], 1), ([], 0)),
+        *((["good", "open"], 130), (["bad", "open"], 1)),  # the second: all failed alike, and others were not started
+    ],
 )
 def test_the_exit_code_says_how_it_went(script: Path, api: Api, ends: list[str], code: int) -> None:
+    api.interrupted = code == 130
     for end in ends:
         trial = api.made.trial({})
         if end != "open":
