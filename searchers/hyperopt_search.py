@@ -20,7 +20,7 @@ from searchers.variants import Path, check_space, flatten, has_domains, path_nam
 __all__ = ["HyperOptSearch"]
 
 
-@refuse_unknown()
+@refuse_unknown({"max_concurrent": "Give max_concurrent_trials to run() or to TuneConfig."})
 class HyperOptSearch(HistorySearch):
     """Suggest configs with Hyperopt's tree of Parzen estimators (TPE). Needs the package hyperopt.
 

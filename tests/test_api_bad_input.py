@@ -217,6 +217,13 @@ def test_a_metric_that_is_reported_later_is_allowed_when_not_strict():
     assert analysis.best_result["loss"] == 1.0
 
 
+def test_a_mode_alone_asks_for_no_metric():
+    analysis = run(lambda config: sweep.report(score=config["x"]), config={"x": sweep.grid_search([1, 2])}, mode="max")
+    assert analysis.get_best_config(metric="score", mode="max") == {"x": 2}
+    with pytest.raises(MetricError, match="expected the metric '_metric'"):
+        run(lambda config: sweep.report(score=1), mode="max", scheduler="asha")
+
+
 def test_an_unpicklable_trainable_names_the_captured_variable(tmp_path):
     lock = threading.Lock()
 

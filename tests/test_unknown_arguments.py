@@ -12,6 +12,7 @@ import pytest
 
 import sweep
 import sweep.integration
+from searchers.hyperopt_search import HyperOptSearch
 from sweep.errors import ConfigError, SearchError, UnknownNameError
 from sweep.schedulers import SCHEDULERS
 from sweep.train.jax import JaxConfig
@@ -121,6 +122,7 @@ def test_the_words_of_optuna_and_others_name_our_parameter(word, said):
 @pytest.mark.parametrize(
     ("call", "keyword", "said"),
     [
+        (HyperOptSearch, "max_concurrent", "Give max_concurrent_trials to run() or to TuneConfig."),
         (sweep.TuneConfig, "n_trials", "Optuna's n_trials is num_samples here."),
         (sweep.TuneConfig, "stop", "It is a field of RunConfig: run_config=sweep.RunConfig(stop=...)."),
         (sweep.TuneConfig, "config", "It is an argument of Tuner itself, called param_space there"),

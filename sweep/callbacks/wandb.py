@@ -140,7 +140,8 @@ def setup_wandb(
         config: what the run shows as its config.
         rank_zero_only: in a group, ranks other than 0 get a run that does nothing. False: each has a run of its own,
             named with its rank.
-        init: passed on to `wandb.init`; wins over what is derived from the trial.
+        init: passed on to `wandb.init`, as in Tune with `trial_id` for the run's id and `trial_name` for its name; wins
+            over what is derived from the trial.
 
     Raises:
         ConfigError: wandb is not installed; a key is given twice.
@@ -164,7 +165,8 @@ def setup_wandb(
         os.makedirs(derived["dir"], exist_ok=True)
     if config is not None:
         derived["config"] = plain(config)
-    return _open_run({**derived, **init})
+    named = {ours: init.pop(theirs) for theirs, ours in (("trial_id", "id"), ("trial_name", "name")) if theirs in init}
+    return _open_run({**derived, **named, **init})
 
 
 def _require() -> Any:

@@ -26,16 +26,18 @@ __all__ = ["migrate", "migrated"]
 
 _FROM = re.compile(rb"from[\s\\]+(ray)\b")
 _SPEAKS_OF_RAY = re.compile(r"\b(?:from|import)\s+ray\b|\bray\.\w")
+_CLASS = re.compile(r"ray(\.\w+)+\.[A-Z]\w*")
 _BY_NAME = ("import_module", "__import__", "patch")  # functions that take a module's name as a text
 
 Remarks = dict[tuple[int, str], None]  # line and what to say of it, each once
 
 
 @click.command(short_help="Rewrite scripts and notebooks that were written for Ray.")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 @click.option("--write", is_flag=True, help="Write the files; otherwise only the difference is printed.")
 def migrate(files: tuple[Path, ...], write: bool) -> int:
-    """Have scripts (*.py) and notebooks (*.ipynb) that were written for Ray import sweep instead: print the difference,
+    """Have scripts (*.py) and notebooks (*.ipynb) that were written for Ray import sweep instead; of a directory, all
+    below it whose path has no part that begins with a dot. Print the difference,
     and after it, on standard error, each line with something of Ray's that has no counterpart, and what to do about it.
 
     Only import statements change, wherever they stand, and of those only the words that must. Texts, comments and
@@ -45,9 +47,10 @@ def migrate(files: tuple[Path, ...], write: bool) -> int:
     Examples:
       sweep migrate train.py
       sweep migrate train.py search.ipynb > changes.diff
-      sweep migrate train.py --write
+      sweep migrate . --write
     """
     num_changed = num_left = 0
+    files = tuple(found for path in files for found in (_below(path) if path.is_dir() else [path]))
     for path in files:
         try:
             before = path.read_bytes()
@@ -97,7 +100,7 @@ def migrated(source: str, bound: dict[str, str]) -> tuple[str, Remarks]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and (problem := _problem(_dotted(node, bound))):
             left[node.lineno, problem] = None
-        elif isinstance(node, ast.Call) and (named := _named(node)):
+        elif isinstance(node, (ast.Call, ast.Constant)) and (named := _named(node)):
             left[node.lineno, f"the text {named!r} stays as it is: write {_ours(named)!r} if that is meant."] = None
     for row in unread:
         if _SPEAKS_OF_RAY.search(lines[row]):
@@ -105,6 +108,12 @@ def migrated(source: str, bound: dict[str, str]) -> tuple[str, Remarks]:
     for at, end, new in sorted(set(edits), reverse=True):
         data = data[:at] + new + data[end:]
     return data.decode("utf-8", "surrogatepass"), dict(sorted(left.items()))
+
+
+def _below(directory: Path) -> list[Path]:
+    """Return the scripts and notebooks below a directory."""
+    found = (path for path in directory.rglob("*") if path.suffix in (".py", ".ipynb") and path.is_file())
+    return sorted(path for path in found if not any(part[0] == "." for part in path.relative_to(directory).parts))
 
 
 def _changed(path: Path, data: bytes) -> tuple[str, str, list[str]]:
@@ -211,10 +220,12 @@ def _dotted(node: ast.expr, bound: dict[str, str]) -> str:
     return f"{base}.{node.attr}" if base and isinstance(node, ast.Attribute) else ""
 
 
-def _named(call: ast.Call) -> str:
-    """Return the module of Ray's that a call names by a text."""
-    function = ast.unparse(call.func).rpartition(".")[2]
-    given = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
+def _named(node: ast.Call | ast.Constant) -> str:
+    """Return the class of Ray's that a text is the name of, or the module that a call names by a text."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) and _CLASS.fullmatch(node.value) else ""
+    function = ast.unparse(node.func).rpartition(".")[2]
+    given = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
     return given if function in _BY_NAME and isinstance(given, str) and given.partition(".")[0] == "ray" else ""
 
 

@@ -143,12 +143,13 @@ def _plan(spec: RunSpec, trainable: PreparedTrainable, policies: Policies, ahead
     keep, failures, searcher = spec.checkpoints, spec.failures, policies.searcher
     is_class = trainable.can_save_on_demand
     _refuse_for_functions(spec, trainable)
+    uses_metric = policies.metrics is not None or searcher.is_adaptive or not policies.scheduler.is_stateless
     return Plan(
         num_trials=searcher.num_trials(spec.samples),
         ask_ahead=1 if searcher.is_adaptive else max(2, min(ahead, spec.max_concurrent_trials or ahead)),
         metric=policies.metric,
         mode=policies.mode,
-        required=policies.optimised if spec.strict_metric else (),
+        required=policies.optimised if spec.strict_metric and uses_metric else (),
         numbers=policies.numbers(key for key, bound in spec.stop_rules.criteria.items() if not isinstance(bound, bool)),
         stop=spec.stop_rules.criteria,
         time_budget_s=spec.budget_s,

@@ -379,7 +379,7 @@ NOT_HERE = {
         "sweep.tune: durable durable_trainable DurableTrainable",
     ),
     "sweep.tune.function": "pass the function itself.",
-    "sweep.tune.track": "call sweep.report(metrics) instead of track.log(**metrics); nothing is opened or closed.",
+    "sweep.tune.track": "call sweep.report(metrics) instead of track.log(**metrics), and drop its import and init.",
     "sweep.tune.result.DEFAULT_RESULTS_DIR": "results go to ./sweep_results, or to storage_path=.",
     **_each(
         "pass DistributeResources() or DistributeResourcesToTopJob() to it.",
@@ -388,8 +388,8 @@ NOT_HERE = {
     ),
     "sweep.tune.schedulers.SyncMedianStoppingRule": "use MedianStoppingRule, which stops trials one by one.",
     # --- ray.train
-    **_each(_GROUP, "sweep.train: Trainer BackendConfig backend mosaic collective gbdt_trainer predictor"),
-    **_each(_GROUP, "sweep.train.base_trainer.BaseTrainer", "sweep.train.BaseTrainer", "sweep.train.TrainingIterator"),
+    **_each(_GROUP, "sweep.train: Trainer BackendConfig backend mosaic collective gbdt_trainer"),
+    **_each(_GROUP, "sweep.train.base_trainer.BaseTrainer", "sweep.train: BaseTrainer TrainingIterator"),
     **_each(
         "call the library's own train in the function of a trial, with the RayTrainReportCallback of this module.",
         "sweep.train.xgboost: XGBoostTrainer XGBoostConfig XGBoostCheckpoint",
@@ -414,7 +414,12 @@ NOT_HERE = {
         "sweep.tune.integration.wandb: wandb_mixin WandbTrainableMixin WandbLogger",
         "sweep.tune.integration.mlflow: mlflow_mixin MLflowTrainableMixin MLflowLogger",
     ),
-    **_each(_CHECKPOINTS, "sweep.train.torch: TorchCheckpoint TorchPredictor"),
+    **_each(_CHECKPOINTS, "sweep.train.torch: TorchCheckpoint"),
+    **_each(
+        "load the model from result.get_best_checkpoint(...), and call it on the data yourself.",
+        "sweep.train: batch_predictor predictor",
+        "sweep.train.torch: TorchPredictor torch_predictor",
+    ),
     "sweep.tune.integration.pytorch_lightning.TuneCallback": "derive from TuneReportCallback of this module.",
     "sweep.train.LoggingConfig": "leave it out: the output of each worker is in a file of its own.",
     "sweep.train.MLflowLoggerCallback": "import it from sweep.integration.mlflow.",

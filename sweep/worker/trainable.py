@@ -363,12 +363,14 @@ def _check_class(inner: type) -> None:
             f"the class {inner.__name__} is no trainable; expected a subclass of sweep.Trainable, or a function that "
             "takes a config."
         )
+    former_names = [name for name in _FORMER_METHODS if hasattr(inner, name)]
+    renamed = ", and ".join(f"{name}, which is called {_FORMER_METHODS[name]} now" for name in former_names)
     if not _overrides(inner, "step"):
         former = "; _train is called step now" if hasattr(inner, "_train") else ""
+        former += f"; it has {renamed}" if renamed else ""
         raise TrainableError(f"the class {inner.__name__} has no step{former}; define step(self) that returns a dict.")
-    for former, name in _FORMER_METHODS.items():
-        if hasattr(inner, former):
-            raise TrainableError(f"the class {inner.__name__} has {former}, which is called {name} now; rename it.")
+    if renamed:
+        raise TrainableError(f"the class {inner.__name__} has {renamed}; rename it.")
 
 
 def former_arguments(inner: Any, objects: Mapping[str, Any]) -> frozenset[str]:

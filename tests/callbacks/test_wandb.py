@@ -263,6 +263,15 @@ def test_a_trial_opens_its_own_run(runs: list[Run], tmp_path: Path, monkeypatch:
     }
 
 
+def test_the_run_takes_tunes_names_of_its_id_and_name(
+    runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ours, "get_context", lambda: Context(tmp_path))
+    options = setup_wandb({}, trial_id="7", trial_name="mine", group="7").options
+    assert (options["id"], options["name"], options["group"]) == ("7", "mine", "7")
+    assert not {"trial_id", "trial_name"} & set(options)
+
+
 def test_other_ranks_get_a_run_that_does_nothing_or_one_of_their_own(
     runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

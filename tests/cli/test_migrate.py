@@ -61,6 +61,7 @@ tune.run_sklearn(f); ray.data.read_csv("x"); ray.tune.schedulers.pb2.PB2; tune.i
 if ray.__version__ > "2": importlib.import_module("ray.tune")
 print "ray", ray.get(1)
 os.remote("ray.tune")
+{"scheduler": "ray.tune.schedulers.HyperBandScheduler", "log": "ray.tune.search", "text": "of ray.tune.Tuner"}
 """
     _, left = migrated(source, {})
     assert [(line, what.partition(":")[0]) for line, what in left] == [
@@ -74,6 +75,7 @@ os.remote("ray.tune")
         (13, "ray.__version__"),
         (13, "the text 'ray.tune' stays as it is"),
         (14, "this line cannot be read as Python"),
+        (16, "the text 'ray.tune.schedulers.HyperBandScheduler' stays as it is"),
     ]
     assert all(len(what.rpartition(": ")[2]) > 15 for _, what in left)
 
@@ -106,6 +108,27 @@ def test_a_notebook_keeps_all_but_its_imports_and_names_last_from_cell_to_cell(t
     assert path.stat().st_mode & 0o777 == 0o640
     after = before.replace('"import ray"\n   ],\n   "outputs', '"import sweep as ray"\n   ],\n   "outputs')
     assert path.read_text(encoding="utf-8") == after.replace("from ray import tune", "from sweep import tune")
+
+
+def test_a_directory_stands_for_all_scripts_and_notebooks_below_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sweep.cli.main import main
+
+    for name in ("a.py", "src/b.py", "src/c.txt", ".venv/d.py", "src/.ipynb_checkpoints/e.ipynb"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("import ray\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["migrate", str(tmp_path), "--write"])
+    assert ended.value.code == 0
+    assert "2 of 2 files changed" in capsys.readouterr().err
+    changed = {
+        str(path.relative_to(tmp_path))
+        for path in tmp_path.rglob("*.*")
+        if path.is_file() and "sweep" in path.read_text()
+    }
+    assert changed == {"a.py", "src/b.py"}
 
 
 @pytest.mark.parametrize(

@@ -235,6 +235,8 @@ REFUSED = {
     "from sweep.util.placement_group import placement_group": "no tasks, actors",
     "from sweep.util import ActorPool": "no tasks, actors",
     "from sweep.util.joblib import register_ray": r"sweep\.util\.joblib does not exist: leave out register_ray\(\)",
+    "from sweep.train.batch_predictor import BatchPredictor": "load the model from",
+    "from sweep.train.torch import TorchPredictor": "load the model from",
     "from sweep.tune.integration.wandb import wandb_mixin": r"call setup_wandb\(config\)",
     "from sweep.train.torch import TorchCheckpoint": "checkpoint=Checkpoint.from_directory",
     "from sweep.tune.integration.pytorch_lightning import TuneCallback": "derive from TuneReportCallback",

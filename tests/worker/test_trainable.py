@@ -89,6 +89,10 @@ def test_a_class_tells_whether_it_can_save_and_what_it_asks_for():
             type("Half", (Trainable,), {"step": lambda self: {}, "_save": lambda self, path: None}),
             "has _save, which is called save_checkpoint now; rename it",
         ),
+        (
+            type("Old", (Trainable,), dict.fromkeys(("_setup", "_train", "_save"), lambda *_: {})),
+            "_train is called step now; it has _setup, which is called setup now, and _save, which is called save",
+        ),
         (type("Former", (Trainable,), {"_train": lambda self: {}}), "has no step; _train is called step now; define"),
     ],
 )
