@@ -43,6 +43,7 @@ _MAX_VISITS = 2000
 WARN_BYTES = 10_000_000
 _MAX_DEPTH, _MAX_ITEMS = 4, 16  # of the containers among shared objects
 _TRAIN = "sweep.train."
+_NO_FILE = "<dynamic-code>"  # what cloudpickle calls the file of all code
 # What torch itself imports when the first optimizer of a process is built: 1.8 s, in every trial that builds one.
 _TORCH_OPTIMIZERS = "torch._dynamo"
 
@@ -64,7 +65,7 @@ def pickle_trainable(trainable: Any) -> bytes:
             cloudpickle.register_pickle_by_value(module)
             registered.append(module)
     try:
-        payload: bytes = cloudpickle.dumps(trainable)
+        payload = _pickled_by_value(trainable)
         if "ray" in sys.modules and (why := _measured(trainable)[0]) is not None:  # a reference of Ray's travels so far
             raise TypeError(why)
         return payload
@@ -87,6 +88,23 @@ def pickle_trainable(trainable: Any) -> bytes:
     finally:
         for module in registered:
             cloudpickle.unregister_pickle_by_value(module)
+
+
+def _pickled_by_value(trainable: Any) -> bytes:
+    """Return what `cloudpickle.dumps` does, with the names of files: since its version 3.1.3 it leaves them out, and
+    tracebacks would show no line of the user's."""
+    import cloudpickle
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, thing: Any) -> Any:
+            if type(thing) is not types.CodeType:
+                return super().reducer_override(thing)
+            make, given = self.dispatch_table[types.CodeType](thing)
+            return make, tuple(thing.co_filename if isinstance(one, str) and one == _NO_FILE else one for one in given)
+
+    file = io.BytesIO()
+    Pickler(file).dump(trainable)
+    return file.getvalue()
 
 
 def refuse_unpicklable(config: Any, *, is_warned: bool = False) -> None:

@@ -13,7 +13,7 @@ import sweep
 from sweep.core.resources import Bundle, Resources
 from sweep.errors import TrainableError
 from sweep.worker.parameters import load_objects, store_objects, with_parameters, with_resources
-from sweep.worker.shipping import main_globals, refuse_unpicklable
+from sweep.worker.shipping import main_globals, pickle_trainable, refuse_unpicklable
 from sweep.worker.trainable import Trainable, prepare
 
 
@@ -233,3 +233,15 @@ def test_functions_and_large_arrays_in_a_config_travel_and_are_not_copied_to_be_
     config = {"f": lambda x: x + 1, "large": np.zeros(10).view(Large), "lr": sweep.uniform(0, 1)}
     refuse_unpicklable(config)
     assert seen == [5]  # the protocol that passes arrays by reference
+
+
+def test_code_that_travels_by_value_keeps_the_name_of_its_file_for_tracebacks():
+    def outer(config):
+        def inner():
+            return config
+
+        return inner
+
+    code = pickle.loads(pickle_trainable(outer)).__code__
+    inner = next(constant for constant in code.co_consts if hasattr(constant, "co_filename"))
+    assert code.co_filename == inner.co_filename == __file__
