@@ -326,11 +326,15 @@ class Dispatcher:
         errors = self._errors.get(id(callback), 0)
         if errors >= _MAX_ERRORS and hook != "on_experiment_end":
             return
-        self._busy = (f"{type(callback).__name__}.{hook}", time.monotonic())
+        name, is_driver = f"{type(callback).__name__}.{hook}", threading.current_thread() is not self._thread
+        if not is_driver:
+            self._busy = (name, time.monotonic())
+        elif not _is_ours(type(callback)):
+            self.driver_is_in = (f"the callback {name}", time.monotonic())
         try:
             function(*arguments, **named)
         except BaseException as error:  # a callback may be the user's own; it never harms the sweep, unless it wants to
-            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is not self._thread:
+            if isinstance(error, KeyboardInterrupt) and is_driver:
                 raise  # Ctrl-C
             # One of ours is no wish of the user's: a callback that reads results may meet it.
             if isinstance(error, SweepError) and (type(error) is SweepError or not _is_ours(type(error))):
@@ -340,11 +344,14 @@ class Dispatcher:
             # A full disk is no callback's fault and passes: it is said once, and switches nothing off.
             self._errors[id(callback)] = max(errors, 1) if lacks_space(error) else errors + 1
             if errors == 0:
-                self._notice(f"the callback {self._busy[0]} raised {type(error).__name__}: {error} ({_where(error)})")
+                self._notice(f"the callback {name} raised {type(error).__name__}: {error} ({_where(error)})")
             elif self._errors[id(callback)] == _MAX_ERRORS:
                 self._notice(f"the callback {type(callback).__name__} raised {_MAX_ERRORS} times and is switched off")
         finally:
-            self._busy = None
+            if is_driver:
+                self.driver_is_in = None
+            else:
+                self._busy = None
 
 
 def _reads(callback: Callback) -> bool:

@@ -60,8 +60,7 @@ def migrate(files: tuple[Path, ...], write: bool) -> int:
                 write_atomically(path.resolve(), after.encode(_encoding(before)))
                 path.chmod(mode)
         except OSError as error:
-            more = f" Give its files, such as {path / '*.py'}." if path.is_dir() else ""
-            raise ConfigError(f"{path} cannot be read or written: {error.strerror or error}.{more}") from error
+            raise ConfigError(f"{path} cannot be read or written: {error.strerror or error}.") from error
         difference = difflib.unified_diff(_lines(text), _lines(after), str(path), str(path))
         click.echo("".join(line if line.endswith("\n") else f"{line}\n" for line in difference), nl=False)
         for line in left:

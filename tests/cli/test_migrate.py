@@ -142,7 +142,6 @@ def test_a_directory_stands_for_all_scripts_and_notebooks_below_it(
         ("search.ipynb", b"{}", 1, "open it in Jupyter and save it"),
         ("sweep.py", b"import ray\n", 1, "sweep.py hides the package 'sweep'"),
         ("train.py", None, 2, "train.py cannot be read or written: No such file or directory."),
-        ("", None, 2, "cannot be read or written: Is a directory. Give its files, such as "),
     ],
 )
 def test_the_code_says_whether_something_is_left(

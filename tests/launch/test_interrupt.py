@@ -578,7 +578,10 @@ def train(config):
 sweep.run(train, callbacks=[Hangs()], metric="loss", mode="min", name="one", verbose=0)
 """
     process = driver(tmp_path, "-c", code)
-    assert "the end of the sweep waits for Hangs.on_trial_result, at most 29.5 s more" in process.stdout.readline()
+    said = process.stdout.readline()
+    if "the end of the sweep waits for Hangs.on_trial_result, at most 29.5 s more" not in said:
+        process.kill()
+        pytest.fail(said + process.communicate()[0])
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGTERM)  # two of one kind at once may be one
     said = process.communicate(timeout=20)[0]
