@@ -23,7 +23,7 @@ NAMES = sorted(path.stem for path in PROGRAMS.glob("*.py"))
 # What ends with an error here, and its words; the reasons are in docs/how-to/migrate-from-ray-tune.md.
 REFUSED = {
     "odd_custom_scheduler": r"the scheduler Cutoff has hooks of Ray Tune .* on_result\(trial, result, trials\)",
-    "odd_same_name_twice": r"there already is an experiment 'same' .* Continue it with resume=True",
+    "odd_same_name_twice": r"already is an experiment 'same' .* Continue it with sweep\.Tuner\.restore\('out/same'",
     "odd_zero_samples": r"num_samples is 0; expected a whole number of at least 1",
     "old_trainable_underscore": r"the class Old has no step; _train is called step now",
     "ray_core_objects": r"sweep.put does not exist: there is no object store here. sweep.with_parameters",
