@@ -99,6 +99,8 @@ def end_script_quietly() -> None:
     sees 130, end with it. (A `SystemExit` needs nothing: Python ends with its code.)
     """
     before = sys.excepthook
+    if before.__module__ == __name__:  # of an interruption before, which somebody caught
+        return
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if not isinstance(error, SweepInterrupted) or hasattr(sys, "ps1") or sys.flags.interactive:

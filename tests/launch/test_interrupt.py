@@ -514,12 +514,14 @@ def test_what_is_raised_has_the_analysis(tmp_path, monkeypatch):
     assert not isinstance(caught.value, SystemExit)
     assert caught.value.analysis.interrupted
     assert caught.value.analysis is sweep.last_analysis()
+    hook = sys.excepthook
     tuner = sweep.Tuner(reports, run_config=sweep.RunConfig("two", **given, callbacks=[Signals(signal.SIGTERM)]))
     with pytest.raises(sweep.SweepInterrupted) as caught:
         tuner.fit()
     assert isinstance(caught.value, SystemExit)
     assert not isinstance(caught.value, KeyboardInterrupt)
     assert caught.value.code == 143
+    assert sys.excepthook is hook  # one is enough, however often somebody catches it
     assert tuner.get_results().interrupted
     assert caught.value._render_traceback_() == [f"SweepInterrupted: {caught.value}"]  # all that a notebook shows
 
