@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 from conformance.engines import collect, context, has_released, has_reported, trial
@@ -226,7 +226,13 @@ def test_a_trial_ends_though_the_fork_server_and_its_supervisor_were_stopped(tmp
             engine.execute(Stop(reported.trial_id, 1, reported.seq))
         else:
             engine.execute(Kill(reported.trial_id, 1, "it is to end", ExitKind.TIMEOUT))
-        events = collect(engine, has_released(1), answer=None)
+        try:
+            events = collect(engine, has_released(1), answer=None)
+        except BaseException:
+            for pid in (zygote, host):  # stopped processes would outlive the test
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+            raise
         (ended,) = [event.exit for event in events if isinstance(event, Exited)]
         assert ended.kind is (ExitKind.STOPPED if command == "stop" else ExitKind.TIMEOUT)
 
