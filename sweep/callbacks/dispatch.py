@@ -25,6 +25,7 @@ _LIMIT = 20_000  # messages that may wait before the driver does
 _MAX_ERRORS = 3
 _SLOW_S = 5.0  # a hook that takes longer than this is named
 _FLUSH_S = 30.0  # how long the end waits for callbacks to finish
+_LOOK_S = 0.1  # a signal that another thread was given is heard so late
 _STATE_S = 10.0  # between two times that the callbacks' own states are stored
 
 _HOOKS: Mapping[Hook, tuple[str, ...]] = {
@@ -147,6 +148,7 @@ class Dispatcher:
         self._told = self._covered = 0  # commands told so far; and those that log files are known to say already
         self._busy: tuple[str, float] | None = None
         self._room = threading.Event()
+        self._over = threading.Event()
         self._seen: dict[str, Trial] = {}
         self._iteration = 0
         self._trials = _Trials(self._seen, self._about)
@@ -230,16 +232,15 @@ class Dispatcher:
             self._queue.put(None)
             self.driver_is_in = ("callbacks", time.monotonic())
             with contextlib.suppress(KeyboardInterrupt):  # the user does not want to wait
-                self._thread.join(_SLOW_S)
-                if self._thread.is_alive():
+                if not self._is_over_within(_SLOW_S):
                     name = self._busy[0] if self._busy is not None else "a callback"
                     left_s = _FLUSH_S - _SLOW_S
                     self._warn(
                         f"the end of the sweep waits for {name}, at most {left_s:g} s more; Ctrl-C twice leaves it"
                     )
-                    self._thread.join(left_s)
+                    self._is_over_within(left_s)
             self.driver_is_in = None
-            if self._thread.is_alive():
+            if not self._over.is_set():
                 is_complete = False
                 name = self._busy[0] if self._busy is not None else "a callback"
                 self._notice(f"{name} did not finish within {_FLUSH_S:g} s; what it had not written is in sweep.db")
@@ -251,7 +252,20 @@ class Dispatcher:
         self._states.store()
         return is_complete and not self._errors
 
+    def _is_over_within(self, limit_s: float) -> bool:
+        """Wait for the thread, in short steps: of two signals at once, the kernel may give one to another thread."""
+        give_up = time.monotonic() + limit_s
+        while not self._over.wait(_LOOK_S) and time.monotonic() < give_up:
+            pass
+        return self._over.is_set()
+
     def _run(self) -> None:
+        try:
+            self._hand_over()
+        finally:
+            self._over.set()
+
+    def _hand_over(self) -> None:
         while (item := self._next()) is not None:
             commands, changed = item
             self._seen |= changed

@@ -210,9 +210,10 @@ def driver(tmp_path: Path, *arguments: str, grace_s: float = 1.0) -> subprocess.
 
 
 def wait_until_two_run(experiment: Path) -> None:
+    """Wait until the driver knows that two trials run; one that still starts is killed at once."""
     give_up = time.monotonic() + 30
     while time.monotonic() < give_up:
-        if len(list(experiment.glob("*/output.log"))) >= 2:
+        if len(list(experiment.glob("*/output.log"))) >= 2 and statuses(experiment).count("RUNNING") >= 2:
             return
         select.select([], [], [], 0.02)
     raise AssertionError("nothing runs")
