@@ -15,8 +15,6 @@ from searchers.signals import EXHAUSTED, NOT_NOW, Config, Names, Signal
 from searchers.space import is_same
 from searchers.variants import fresh, has_domains, merge
 
-__all__ = ["ForeignSearcher", "as_searcher"]
-
 _FINISHED = "FINISHED"
 """What Tune's searchers return when nothing more will come."""
 

@@ -12,8 +12,6 @@ from searchers.signals import EXHAUSTED, NOT_NOW, Config, answer_of
 if TYPE_CHECKING:
     from searchers.base import Searcher
 
-__all__ = ["Asked", "ask", "flat", "tell"]
-
 
 @dataclass
 class _Trial:

@@ -18,8 +18,6 @@ from searchers.signals import EXHAUSTED, NOT_NOW, Config, Signal
 from searchers.space import Categorical, Domain, Float, Normal, uniform
 from searchers.variants import check_space, constants_by_name, has_domains, unflatten
 
-__all__ = ["BayesOptSearch"]
-
 UTILITY: Mapping[str, Any] = {"kind": "ucb", "kappa": 2.576, "xi": 0.0, "kappa_decay": 1.0, "kappa_decay_delay": 0}
 """What `utility_kwargs` may set, and what holds without."""
 

@@ -22,8 +22,6 @@ from searchers.named_space import DomainSpace, Range, Values
 from searchers.signals import NOT_NOW, Config, Signal
 from searchers.space import Categorical, Domain, Float, Integer, Normal
 
-__all__ = ["BOHBSearch", "TuneBOHB"]
-
 Array = NDArray[np.float64]
 
 _STANDARD = NormalDist()

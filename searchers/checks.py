@@ -14,22 +14,6 @@ from typing import Any, NoReturn
 
 from searchers.errors import SearchError, UnknownNameError, closest
 
-__all__ = [
-    "Checks",
-    "as_number",
-    "is_number",
-    "is_whole",
-    "listed",
-    "metric_and_mode",
-    "mode",
-    "number",
-    "one_of",
-    "refuse",
-    "seconds",
-    "seed",
-    "whole",
-]
-
 _MOST_SHOWN = 100  # characters of a value in a message
 
 

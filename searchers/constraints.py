@@ -10,8 +10,6 @@ from typing import Any
 from searchers import checks
 from searchers.errors import SearchError
 
-__all__ = ["Constraints", "Limits"]
-
 Limits = str | Sequence[str] | Mapping[str, float] | Callable[[Mapping[str, Any]], float | Sequence[float]]
 """Metrics that must be at most 0, metrics with the most that each may be, or a function of the result."""
 

@@ -15,19 +15,6 @@ import difflib
 from collections.abc import Iterable
 from unicodedata import category
 
-__all__ = [
-    "SearchError",
-    "SearchExhausted",
-    "SearchWaits",
-    "SpaceError",
-    "SweepError",
-    "UnknownArgument",
-    "UnknownNameError",
-    "closest",
-    "nearest",
-    "readable",
-]
-
 
 class SweepError(Exception):
     """Root of the errors of `searchers` and `sweep`; it stands here because `searchers` imports nothing of `sweep`."""

@@ -13,8 +13,6 @@ from searchers.random_search import NumberedSearch
 from searchers.signals import NOT_NOW, Config, Signal
 from searchers.space import RandomState
 
-__all__ = ["BasicVariantGenerator", "GridSearch"]
-
 
 @refuse_unknown()
 class GridSearch(NumberedSearch):

@@ -21,8 +21,6 @@ from searchers.signals import Config, Names, Signal
 from searchers.space_searcher import SpaceSearcher
 from searchers.variants import fresh
 
-__all__ = ["HistorySearch", "NamedSpace", "Tried", "load", "quietly"]
-
 
 @contextmanager
 def quietly() -> Iterator[None]:

@@ -17,8 +17,6 @@ from searchers.signals import Config, Signal
 from searchers.space import Categorical, Domain, Float, Function, Integer, Normal
 from searchers.variants import Path, check_space, flatten, has_domains, path_name, walk
 
-__all__ = ["HyperOptSearch"]
-
 
 @refuse_unknown({"max_concurrent": "Give max_concurrent_trials to run() or to TuneConfig."})
 class HyperOptSearch(HistorySearch):

@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 
 from searchers.errors import UnknownArgument, closest, nearest
 
-__all__ = ["WORDS", "meant", "refuse_unknown", "taken_by", "unknown_argument"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 # What other libraries call a parameter -> whose word it is, our names for it, and what else there is to know.

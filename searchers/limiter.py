@@ -11,8 +11,6 @@ from searchers.keywords import refuse_unknown
 from searchers.signals import NOT_NOW, Config, Signal, answer_of
 from searchers.wrapper import Wrapper
 
-__all__ = ["ConcurrencyLimiter"]
-
 
 @refuse_unknown()
 class ConcurrencyLimiter(Wrapper):

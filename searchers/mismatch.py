@@ -10,8 +10,6 @@ from searchers.signals import Config
 from searchers.space import Domain
 from searchers.variants import Path, fresh, grid_values, has_domains, matches, path_name
 
-__all__ = ["constants_of", "mismatch"]
-
 
 def constants_of(space: Mapping[str, Any]) -> Config:
     """Return the part of a space that holds no domain and no grid."""

@@ -24,8 +24,6 @@ from searchers.variants import (
     resolve,
 )
 
-__all__ = ["DomainSpace", "Range", "Values"]
-
 Values = dict[str, Any]
 """The parameters of one config by name; of a choice the index of its option."""
 

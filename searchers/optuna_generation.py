@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.study import Study
 
-__all__ = ["generation_size", "is_generation_full", "with_open_trials"]
 
 # The attributes under which Optuna keeps the generation of a trial, and the state that the next one begins with.
 _GENERATION, _OPTIMIZER = "cma:generation", "cma:optimizer"

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-__all__ = ["SAMPLERS", "Sampling"]
 
 SAMPLERS: Mapping[str, tuple[str, ...]] = {
     "tpe": (),

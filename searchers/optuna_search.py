@@ -13,7 +13,7 @@ from searchers.constraints import Constraints, Limits
 from searchers.errors import SearchError
 from searchers.keywords import refuse_unknown
 from searchers.optuna_generation import is_generation_full
-from searchers.optuna_samplers import SAMPLERS, Sampling
+from searchers.optuna_samplers import Sampling
 from searchers.optuna_space import (
     Space,
     check_used,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     AnySpace = Mapping[str, Any] | Mapping[str, BaseDistribution] | Callable[[BaseTrial], Mapping[str, Any] | None]
 
-__all__ = ["SAMPLERS", "OptunaSearch"]
 
 TRIAL_ID = "trial_id"
 """The user attribute of the study's trials that holds our trial id."""

@@ -21,21 +21,6 @@ if TYPE_CHECKING:
 
     AnySpace = Mapping[str, Any] | Mapping[str, BaseDistribution] | Callable[[BaseTrial], Mapping[str, Any] | None]
 
-__all__ = [
-    "FunctionSpace",
-    "Space",
-    "check_used",
-    "contains",
-    "decoded",
-    "distribution_of",
-    "distributions_of",
-    "encoded",
-    "quiet",
-    "recorded_distributions",
-    "space_of",
-    "study_trial",
-]
-
 
 @contextmanager
 def quiet() -> Iterator[None]:

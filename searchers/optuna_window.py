@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial, TrialState
 
-__all__ = ["CONSTRAINTS", "TrialWindow", "windowed"]
 
 CONSTRAINTS = "constraints"
 """The attribute of a study's trial under which Optuna keeps the violations."""

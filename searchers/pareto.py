@@ -9,8 +9,6 @@ from typing import Any
 from searchers import checks
 from searchers.errors import SearchError
 
-__all__ = ["is_dominated", "losses_of", "pareto_front"]
-
 Losses = tuple[float, ...]
 
 

@@ -12,8 +12,6 @@ from searchers.signals import EXHAUSTED, Config, Names, Signal
 from searchers.space_searcher import SpaceSearcher
 from searchers.variants import Variants, fresh, refuse_grids
 
-__all__ = ["NumberedSearch", "RandomSearch"]
-
 
 class NumberedSearch(SpaceSearcher):
     """Suggest the configs of a space by their numbers: the part that searchers without a model share.

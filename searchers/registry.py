@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     SEARCHERS: Mapping[str, Callable[..., Searcher]]
 
-__all__ = ["SEARCHERS", "create_searcher", "name_of"]
 
 _CLASSES: Mapping[str, tuple[str, dict[str, Any]]] = {
     "random": ("BasicVariantGenerator", {}),

@@ -16,8 +16,6 @@ from searchers.signals import Config, Names, Signal
 from searchers.variants import fresh
 from searchers.wrapper import Wrapper
 
-__all__ = ["TRIAL_INDEX", "Repeater"]
-
 TRIAL_INDEX = "__trial_index__"
 """The key of a config that says which of the repeats it is, from 0."""
 

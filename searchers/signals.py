@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Final
 
-__all__ = ["EXHAUSTED", "NOT_NOW", "Config", "Names", "Signal", "answer_of"]
-
 Config = dict[str, Any]
 
 Names = str | Sequence[str] | None

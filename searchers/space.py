@@ -17,35 +17,6 @@ from searchers.checks import Checks, is_number, is_whole
 from searchers.errors import SpaceError
 from searchers.keywords import refuse_unknown
 
-__all__ = [
-    "Categorical",
-    "Domain",
-    "Float",
-    "Function",
-    "Grid",
-    "Integer",
-    "LogUniform",
-    "Normal",
-    "Quantized",
-    "RandomState",
-    "Sampler",
-    "Uniform",
-    "as_generator",
-    "choice",
-    "grid_search",
-    "lograndint",
-    "loguniform",
-    "qlograndint",
-    "qloguniform",
-    "qrandint",
-    "qrandn",
-    "quniform",
-    "randint",
-    "randn",
-    "sample_from",
-    "uniform",
-]
-
 RandomState = int | np.random.Generator | np.random.RandomState | None
 
 _LARGEST_INT = 2**63 - 1

@@ -12,8 +12,6 @@ from searchers.errors import SearchError
 from searchers.signals import Config, Names
 from searchers.variants import check_points, fresh, has_domains, merge
 
-__all__ = ["SpaceSearcher"]
-
 
 class SpaceSearcher(Searcher):
     """Search the space of the constructor, or else that of the run, whose constants then go into each config.

@@ -12,8 +12,6 @@ from typing import Any
 from searchers.errors import SpaceError
 from searchers.space import Categorical, Domain, Float, Grid, Integer, LogUniform, Normal, Quantized, Sampler, Uniform
 
-__all__ = ["read_space_text"]
-
 _MOST_NESTED = 30
 _NUMBER = r"[-+\w.]+"
 _RANGE = re.compile(rf"(Float|Integer)\(({_NUMBER}), ({_NUMBER})\)(?:\.(.+))?")

@@ -11,7 +11,6 @@ from searchers.errors import SearchError
 if TYPE_CHECKING:
     from searchers.base import Searcher
 
-__all__ = ["restore", "restore_from_dir", "save", "save_to_dir"]
 
 _FORMAT = 1
 _PREFIX, _SUFFIX = "searcher-state-", ".json"

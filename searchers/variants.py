@@ -16,31 +16,6 @@ from searchers.base import Config, keyed_rng
 from searchers.errors import SpaceError, nearest
 from searchers.space import Categorical, Domain, Function, is_same
 
-__all__ = [
-    "Decide",
-    "Path",
-    "Put",
-    "Variants",
-    "check_points",
-    "check_space",
-    "draw_with",
-    "fill",
-    "fixed_domains",
-    "flatten",
-    "fresh",
-    "grid_values",
-    "has_domains",
-    "matches",
-    "merge",
-    "num_points",
-    "option_of",
-    "path_name",
-    "refuse_grids",
-    "resolve",
-    "unflatten",
-    "walk",
-]
-
 Path = tuple[str | int, ...]
 """Where a leaf lies: keys of dicts and indexes of lists, outermost first."""
 

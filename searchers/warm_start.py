@@ -17,7 +17,6 @@ from searchers.signals import Config
 if TYPE_CHECKING:
     from searchers.base import Searcher
 
-__all__ = ["Learned", "Point", "add_evaluated_point", "add_evaluated_trials", "observe_all", "points_of"]
 
 Point = tuple[Mapping[str, Any], Mapping[str, Any] | None]
 

@@ -11,8 +11,6 @@ from searchers.errors import SearchError
 from searchers.keywords import refuse_unknown, taken_by
 from searchers.signals import Config, Names, Signal, answer_of
 
-__all__ = ["Wrapper"]
-
 
 @refuse_unknown()
 class Wrapper(Searcher):

@@ -43,7 +43,8 @@ _NAMES = {
     "sweep.launch.shutdown": "shutdown",
     "sweep.launch.tuner": "Tuner",
     "sweep.record.checkpoints": "Checkpoint",
-    "sweep.results.analysis": "ExperimentAnalysis Result ResultGrid",
+    "sweep.results.analysis": "ExperimentAnalysis ResultGrid",
+    "sweep.results.views": "Result",
     "sweep.results.optuna_points": "from_optuna",
     "sweep.schedulers": """
         ASHAScheduler AsyncHyperBandScheduler DistributeResources DistributeResourcesToTopJob FIFOScheduler
@@ -53,7 +54,8 @@ _NAMES = {
     """,
     "sweep.simulation.curves": "Curves",
     "sweep.simulation.replay": "replay rerun",
-    "sweep.simulation.virtual": "Point simulate",
+    "sweep.engines.simulator": "Point",
+    "sweep.simulation.virtual": "simulate",
     "sweep.tune.experiments": "Experiment run_experiments",
     "sweep.tune.session_functions": "get_gpu_ids",
     "sweep.worker.gpu_memory": "limit_gpu_memory wait_for_gpu",

@@ -74,8 +74,8 @@ from sweep.launch.shutdown import shutdown as shutdown
 from sweep.launch.tuner import Tuner as Tuner
 from sweep.record.checkpoints import Checkpoint as Checkpoint
 from sweep.results.analysis import ExperimentAnalysis as ExperimentAnalysis
-from sweep.results.analysis import Result as Result
 from sweep.results.analysis import ResultGrid as ResultGrid
+from sweep.results.views import Result as Result
 from sweep.results.optuna_points import from_optuna as from_optuna
 from sweep.schedulers import ASHAScheduler as ASHAScheduler
 from sweep.schedulers import AsyncHyperBandScheduler as AsyncHyperBandScheduler
@@ -96,7 +96,7 @@ from sweep.schedulers import create_scheduler as create_scheduler
 from sweep.simulation.curves import Curves as Curves
 from sweep.simulation.replay import replay as replay
 from sweep.simulation.replay import rerun as rerun
-from sweep.simulation.virtual import Point as Point
+from sweep.engines.simulator import Point as Point
 from sweep.simulation.virtual import simulate as simulate
 from sweep.tune.experiments import Experiment as Experiment
 from sweep.tune.experiments import run_experiments as run_experiments

@@ -20,7 +20,6 @@ from sweep.schedulers import Scheduler
 if TYPE_CHECKING:
     from sweep.results.analysis import ExperimentAnalysis
 
-__all__ = ["run"]
 
 # Parameters that Tune once had, and what takes their place.
 _FORMER = {

@@ -246,6 +246,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.callbacks",
         "sweep.core",
         "sweep.display",
+        "sweep.results.trials",
     ),
     "sweep.launch.description": (
         "sweep.launch.build",

@@ -46,7 +46,8 @@ def public() -> Iterator[tuple[str, Any]]:
             module = importlib.import_module(name)
         except ImportError:  # a library that is not installed here
             continue
-        for word in module.__all__:
+        own = [word for word, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
+        for word in getattr(module, "__all__", [word for word in own if not word.startswith("_")]):
             thing = getattr(module, word)
             is_error = inspect.isclass(thing) and issubclass(thing, BaseException)
             if callable(thing) and id(thing) not in seen and not is_error and not inspect.isabstract(thing):

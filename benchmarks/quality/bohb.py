@@ -20,9 +20,10 @@ import numpy as np
 
 import sweep as tune
 from searchers.bohb_search import BOHBSearch
+from sweep.engines.simulator import Point
 from sweep.schedulers.hb_bohb import HyperBandForBOHB
 from sweep.schedulers.hyperband import HyperBandScheduler
-from sweep.simulation.virtual import Point, simulate
+from sweep.simulation.virtual import simulate
 
 SEEDS = 20
 UNITS = 8000.0

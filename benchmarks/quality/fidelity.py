@@ -28,11 +28,12 @@ import numpy as np
 from scipy.stats import binomtest, wilcoxon
 
 from searchers.base import EXHAUSTED, Config, Searcher, Signal
+from sweep.engines.simulator import Point
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.fifo import FIFOScheduler
 from sweep.schedulers.hyperband import HyperBandScheduler
 from sweep.schedulers.pasha import PASHAScheduler
-from sweep.simulation.virtual import Point, Simulation, simulate
+from sweep.simulation.virtual import Simulation, simulate
 
 HARTMANN_SEEDS, DIGITS_SEEDS = 100, 20
 UNITS = 4000

@@ -23,11 +23,12 @@ import numpy as np
 
 import sweep as tune
 from searchers.bohb_search import BOHBSearch
+from sweep.engines.simulator import Point
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.fifo import FIFOScheduler
 from sweep.schedulers.hb_bohb import HyperBandForBOHB
 from sweep.schedulers.hyperband import HyperBandScheduler
-from sweep.simulation.virtual import Point, Simulation, simulate
+from sweep.simulation.virtual import Simulation, simulate
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that it can also be imported from elsewhere
 import fidelity

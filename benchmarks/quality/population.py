@@ -23,8 +23,9 @@ from statistics import median
 from typing import Any
 
 import sweep as tune
+from sweep.engines.simulator import Point
 from sweep.schedulers.pb2 import PB2
-from sweep.simulation.virtual import Point, simulate
+from sweep.simulation.virtual import simulate
 
 SEEDS = 20
 RATE_STEPS, SQUARE_STEPS = 48, 100

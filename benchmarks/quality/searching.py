@@ -27,7 +27,8 @@ import optuna
 from scipy.stats import wilcoxon
 
 import sweep as tune
-from sweep.simulation.virtual import Point, simulate
+from sweep.engines.simulator import Point
+from sweep.simulation.virtual import simulate
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that it can also be imported from elsewhere
 from tasks import ACKLEY_10, BRANIN, HARTMANN_6, Task, bbob, has_bbob

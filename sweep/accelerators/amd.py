@@ -13,8 +13,6 @@ from sweep.accelerators.gpu_types import labels_of
 from sweep.core.resources import Device
 from sweep.errors import ResourceError
 
-__all__ = ["amd_parent", "find_amd", "look_at_amd"]
-
 _VENDOR = 4098
 # Boards that do not tell a product name, by PCI device id.
 _NAMES = {

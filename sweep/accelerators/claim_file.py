@@ -11,8 +11,6 @@ import fcntl
 import os
 import zlib
 
-__all__ = ["is_free", "newest", "write"]
-
 _SLOT_BYTES = 1 << 20  # a hole in the file but for what is used
 _READ_BYTES = 4096
 

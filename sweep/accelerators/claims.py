@@ -32,8 +32,6 @@ from sweep.core.claims import Claim
 from sweep.core.resources import LOCAL, UNIT, Node, Placement, Resources, units_of
 from sweep.errors import SweepError
 
-__all__ = ["DIRECTORY_VARIABLE", "Claims", "Unkept", "directory_of"]
-
 DIRECTORY_VARIABLE = "SWEEP_CLAIMS"
 
 _VERSION = 1

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from sweep.core.resources import Device
 
-__all__ = ["LIST", "Look", "ask", "count_files", "index_of", "is_blank", "read_list", "take_at_its_word"]
-
 LIST = "CUDA_VISIBLE_DEVICES"
 
 

@@ -15,11 +15,8 @@ from pathlib import Path
 from sweep.accelerators import cuda
 from sweep.accelerators.amd import find_amd, look_at_amd
 from sweep.accelerators.cuda import Look
-from sweep.accelerators.gpu_types import labels_of
 from sweep.accelerators.nvml import Gpu, list_gpus
 from sweep.core.resources import Device
-
-__all__ = ["count", "detect", "labels_of", "look", "look_at_nvidia"]
 
 
 def detect(

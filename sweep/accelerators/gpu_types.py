@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from sweep.core.resources import Device
 from sweep.errors import ResourceError, nearest
 
-__all__ = ["KNOWN_TYPES", "check_type", "labels_of"]
-
 _PLAIN_TYPES = """
 B300 GB300 B200 GB200 GH200 H200 H100 H800 H20 A100 A800 A40 A30 A16 A10G A10 A2 L40S L40 L20 L4 L2
 V100S V100 P100 P40 P4 T4G T4 M60 M40 K80 K40

@@ -22,22 +22,6 @@ from sweep.core.config import env_vars_of
 from sweep.core.resources import Device, Node, parse_bytes
 from sweep.errors import ConfigError, ResourceError, nearest, refuse_unknown
 
-__all__ = [
-    "available",
-    "available_resources",
-    "checked_nodes",
-    "cluster_options",
-    "cluster_resources",
-    "default_engine",
-    "detected",
-    "env_vars",
-    "init",
-    "is_initialized",
-    "is_shared",
-    "notices",
-    "shutdown",
-]
-
 # Arguments of Ray's `init` that say something about a cluster, its processes or its pages; there is none of them here.
 _OF_A_CLUSTER = frozenset(
     [

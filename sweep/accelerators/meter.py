@@ -9,8 +9,6 @@ from typing import Any
 from sweep.accelerators import nvml
 from sweep.core.resources import Device, format_bytes
 
-__all__ = ["Holder", "MemoryUse", "describe", "read_memory", "read_placed"]
-
 _NAMED_HOLDERS = 3
 # What runs on a device, by kind; the second name is for drivers that do not have the first.
 _PROCESS_LISTS = (

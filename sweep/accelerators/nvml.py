@@ -11,8 +11,6 @@ from typing import Any
 from sweep.accelerators.gpu_types import labels_of
 from sweep.core.resources import Device
 
-__all__ = ["Gpu", "Instance", "ask", "list_gpus", "open_library", "why_silent"]
-
 
 @dataclass(frozen=True, slots=True)
 class Instance:

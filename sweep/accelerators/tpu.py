@@ -18,21 +18,6 @@ from typing import Any
 from sweep.checks import is_whole
 from sweep.errors import ResourceError, nearest
 
-__all__ = [
-    "CHIP_COUNTS",
-    "GENERATIONS",
-    "Generation",
-    "SlicePlan",
-    "chip_variables",
-    "identity_variables",
-    "parse_generation",
-    "parse_pod_type",
-    "parse_topology",
-    "plan_slices",
-    "pod_type",
-    "slice_variables",
-]
-
 CHIP_COUNTS = (1, 2, 4, 8)
 """How many chips one process can have: libtpu knows no other shapes inside a host."""
 

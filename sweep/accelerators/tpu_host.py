@@ -15,8 +15,6 @@ from sweep.accelerators.tpu import GENERATIONS, Generation, parse_pod_type
 from sweep.core.resources import Device
 from sweep.errors import ResourceError
 
-__all__ = ["Fetch", "TpuHost", "ask_metadata_server", "describe", "detect"]
-
 Fetch = Callable[[str], str | None]
 """Answers an attribute of the metadata server by its key; None: there is no such attribute. May raise anything."""
 

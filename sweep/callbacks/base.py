@@ -13,8 +13,6 @@ from sweep.errors import refuse_unknown
 from sweep.record.checkpoints import Checkpoint
 from sweep.record.layout import ExperimentLayout
 
-__all__ = ["Callback", "FilesCallback", "in_either_form", "overriding"]
-
 _K = TypeVar("_K", bound=type)
 _GIVEN = ("trial", "result", "checkpoint")
 

@@ -12,14 +12,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from sweep.callbacks.base import Callback, overriding
-from sweep.callbacks.observed import ExperimentInfo, ObservedTrial, plain_result
+from sweep.callbacks.observed import ObservedTrial, plain_result
 from sweep.callbacks.states import CallbackStates
 from sweep.core.messages import Hook, Notify
 from sweep.core.trial import Trial
 from sweep.errors import SweepError, taken_by
 from sweep.record.space import lacks_space
-
-__all__ = ["Dispatcher", "LogFiles"]
+from sweep.results.trials import ExperimentInfo
 
 _LIMIT = 20_000  # messages that may wait before the driver does
 _MAX_ERRORS = 3

@@ -14,8 +14,6 @@ from typing import Any
 from sweep.core.results import flatten
 from sweep.core.values import is_held, printed, shown_int
 
-__all__ = ["csv_line", "csv_row", "json_line", "params_text", "plain", "read_csv", "to_json", "write_to"]
-
 _encoder = json.JSONEncoder(default=lambda value: plain(value))
 # Made once: `JSONEncoder.encode` makes it anew for every value.
 _make = getattr(json.encoder, "c_make_encoder", None)

@@ -13,8 +13,6 @@ from sweep.core.trial import Trial
 from sweep.core.values import as_float
 from sweep.errors import ConfigError
 
-__all__ = ["LoggerCallback", "number_of", "required", "step_of"]
-
 
 @in_either_form
 class LoggerCallback(FilesCallback):

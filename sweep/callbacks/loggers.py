@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.callbacks.base import in_either_form
-from sweep.callbacks.log_text import csv_line, csv_row, json_line, params_text, plain, read_csv, to_json, write_to
+from sweep.callbacks.log_text import csv_line, csv_row, json_line, params_text, read_csv, to_json, write_to
 from sweep.callbacks.logger_base import LoggerCallback, number_of, required, step_of
 from sweep.core.results import AUTO_FILLED, TrialResult, flatten
 from sweep.core.trial import Trial
@@ -32,14 +32,6 @@ from sweep.record.encoding import decode, decode_metrics
 from sweep.record.files import write_atomically
 from sweep.record.space import lacks_space
 from sweep.record.working import open_record
-
-__all__ = [
-    "CSVLoggerCallback",
-    "JsonLoggerCallback",
-    "LoggerCallback",
-    "TBXLoggerCallback",
-    "plain",
-]
 
 _MAX_WRITERS = 64
 _MAX_WAITING = 4_000_000  # characters that may wait to be written

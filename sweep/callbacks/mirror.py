@@ -15,8 +15,6 @@ from sweep.record.filesystems import remember_home
 from sweep.record.storage import Storage
 from sweep.record.upload import OtherDriver, Uploader, UploadStopped
 
-__all__ = ["MirrorCallback"]
-
 _GAP_S = 10.0  # between two passes: what happens faster than that is sent together
 _RECORD_SHARE = 3  # and at least this many times as long as copying and sending the record takes
 _FIRST_BACKOFF_S = 2.0

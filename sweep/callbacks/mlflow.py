@@ -19,8 +19,6 @@ from sweep.errors import ConfigError, refuse_unknown
 from sweep.record.derived_fields import MOST_SECONDS
 from sweep.worker.session import get_context
 
-__all__ = ["MLflowLoggerCallback", "setup_mlflow"]
-
 _TRIAL_TAG = "sweep.trial_id"
 _EXPERIMENT_TAG = "sweep.experiment"
 _STATUS = {"finished": "FINISHED", "failed": "FAILED", "paused": "SCHEDULED", "interrupted": "KILLED"}

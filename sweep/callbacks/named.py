@@ -9,8 +9,6 @@ from sweep.callbacks.base import Callback
 from sweep.errors import ConfigError
 from sweep.record.importing import importing
 
-__all__ = ["callbacks_from"]
-
 _VARIABLES = ("SWEEP_CALLBACKS", "RAY_TUNE_CALLBACKS")
 
 

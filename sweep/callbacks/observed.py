@@ -14,8 +14,6 @@ from sweep.record.reader import ExperimentReader
 from sweep.results.scopes import metric_analysis
 from sweep.results.trials import ExperimentInfo, ShownTrial
 
-__all__ = ["ExperimentInfo", "ObservedTrial", "plain_result"]
-
 
 class ObservedTrial(ShownTrial):
     """One trial as it was when something happened to it.

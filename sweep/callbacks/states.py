@@ -11,8 +11,6 @@ from sweep.callbacks.base import Callback, overriding
 from sweep.record.files import write_atomically
 from sweep.record.importing import unpickle
 
-__all__ = ["STATES_NAME", "CallbackStates"]
-
 STATES_NAME = "callbacks.pkl"
 
 

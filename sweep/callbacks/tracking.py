@@ -13,8 +13,6 @@ from sweep.callbacks.logger_base import LoggerCallback, number_of
 from sweep.core.results import TrialResult, flatten
 from sweep.core.trial import Trial
 
-__all__ = ["TrackingCallback", "numbers_of", "trial_name"]
-
 _MAX_THREADS = 4
 _MAX_WAITING = 20_000  # calls; what comes after that is dropped, and said
 _Call = Callable[[], None]

@@ -19,8 +19,6 @@ from sweep.errors import closest, nearest
 from sweep.record.rows import last_exit
 from sweep.record.working import open_record
 
-__all__ = ["AlikeFailures", "DamageNotice", "MissingKeys", "SchedulerNotices", "SlowStarts", "SpaceNotice"]
-
 _REPORTS = 10  # of one trial, after which a key that a rule goes by is missed
 _MISSPELT = 0.8  # likeness of two names, of which one is the other with a slip: `val_loss` is none of `loss`
 _COUNTS = (2, 5)  # failures alike at which it is said: early, and once more when it is sure

@@ -18,16 +18,6 @@ from sweep.errors import ConfigError, ExperimentError, TrainableError, nearest
 from sweep.record.files import write_atomically
 from sweep.record.importing import DriverCalled, ended_at, importing, load_file, why_missing
 
-__all__ = [
-    "COMMAND_FILE",
-    "RunArguments",
-    "import_trainable",
-    "parse_count",
-    "parse_seconds",
-    "refuse_shadows",
-    "split_target",
-]
-
 # Beside `sweep.db`: the arguments, for `sweep resume`.
 COMMAND_FILE = "command.json"
 

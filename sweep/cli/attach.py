@@ -20,8 +20,6 @@ from sweep.record.records import decode_event
 from sweep.record.resume import read_trials
 from sweep.record.schema import last_event
 
-__all__ = ["attach"]
-
 _POLL_S = 0.5
 _REST = 10  # times what one look took: 10% of one CPU at most
 

@@ -7,8 +7,6 @@ from contextlib import suppress
 import click
 from click.shell_completion import CompletionItem
 
-__all__ = ["complete_name", "complete_trial"]
-
 
 def complete_name(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the sweeps in the storage; of what looks like a path the shell completes the rest."""

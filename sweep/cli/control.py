@@ -19,8 +19,6 @@ from sweep.record.reader import ExperimentReader, find_experiment
 from sweep.record.saved_spec import read_saved_spec, with_environment
 from sweep.record.storage import storage_of
 
-__all__ = ["resume"]
-
 
 @click.command(short_help="Go on with a sweep, or extend it.")
 @click.argument("name", shell_complete=complete_name)

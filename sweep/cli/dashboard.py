@@ -22,8 +22,6 @@ from sweep.errors import ConfigError, MetricError
 from sweep.record.reader import find_experiment
 from sweep.results.optuna_study import objectives_for
 
-__all__ = ["dashboard"]
-
 _App = Callable[..., Iterable[bytes]]
 _HOST = "127.0.0.1"
 _OWN_NAMES = (_HOST, "localhost")

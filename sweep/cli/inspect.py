@@ -30,14 +30,13 @@ from sweep.display.formats import at_step, clean, text, to_yaml
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.record.derived_fields import MOST_SECONDS
 from sweep.record.layout import ExperimentLayout, split_uri
-from sweep.record.reader import ExperimentReader, TrialRow, find_experiment, list_experiments, what_is_there
+from sweep.record.reader import ExperimentReader, find_experiment, list_experiments, what_is_there
 from sweep.record.remote import has_experiment
+from sweep.record.rows import TrialRow
 from sweep.record.storage import parse_storage
 from sweep.results.analysis import ExperimentAnalysis
 from sweep.results.views import TrialView
 from sweep.results.winners import Best, best_by_last, better_earlier, objectives_front
-
-__all__ = ["COUNTS", "MAX_FRONT", "best", "experiment_row", "goal_option", "ls", "stamp", "storage_option", "trials"]
 
 COUNTS = [state.replace(" ", "_") for state in STATES]  # columns
 MAX_FRONT = 5  # trials of a Pareto set that are shown where it is not asked for

@@ -20,8 +20,6 @@ from sweep.record.layout import checked_name, rank_output, rank_outputs
 from sweep.record.reader import ExperimentReader, find_experiment
 from sweep.worker.output import OUTPUT_NAME
 
-__all__ = ["logs", "print_logs"]
-
 _POLL_S = 0.2
 _BLOCK = 1 << 16
 

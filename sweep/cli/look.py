@@ -20,8 +20,6 @@ from sweep.page.build import write_page
 from sweep.page.subject import Subject
 from sweep.record.reader import ExperimentReader, find_experiment
 
-__all__ = ["html", "watch"]
-
 metric_option = click.option("--metric", help="Another metric than the sweep's own.")
 
 

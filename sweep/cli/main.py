@@ -12,8 +12,6 @@ from typing import Any
 
 import click
 
-__all__ = ["ALIASES", "COMMANDS", "CommandGroup", "main"]
-
 COMMANDS: Mapping[str, str] = {
     "run": "sweep.cli.run:run",
     "ls": "sweep.cli.inspect:ls",

@@ -22,8 +22,6 @@ from sweep.cli.arguments import refuse_shadows
 from sweep.errors import ConfigError
 from sweep.record.files import write_atomically
 
-__all__ = ["migrate", "migrated"]
-
 _FROM = re.compile(rb"from[\s\\]+(ray)\b")
 _SPEAKS_OF_RAY = re.compile(r"\b(?:from|import)\s+ray\b|\bray\.\w")
 _CLASS = re.compile(r"ray(\.\w+)+\.[A-Z]\w*")

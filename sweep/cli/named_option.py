@@ -7,8 +7,6 @@ from typing import Any
 
 import click
 
-__all__ = ["NamedOption"]
-
 
 class NamedOption(click.Option):
     """An option whose help lists the names of a table, which is imported only when the help is shown.

@@ -15,8 +15,6 @@ from sweep.display.formats import clean
 from sweep.errors import ConfigError, ExperimentError
 from sweep.record.reader import find_experiment
 
-__all__ = ["NOTES", "note", "read_notes"]
-
 NOTES = "notes.md"
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.(md|txt)")

@@ -13,8 +13,6 @@ from searchers.errors import SpaceError
 from sweep.core.literals import parse_literal
 from sweep.errors import ConfigError, nearest
 
-__all__ = ["parse_parameter", "parse_range", "put"]
-
 _NAME = re.compile(r"(?:--)?([A-Za-z_][\w.-]*)[=~](.*)", re.DOTALL)
 _CALL = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
 _FROM_TO = re.compile(r"([+-]?[\d.]*\d(?:e[+-]?\d+)?)\.\.+([+-]?\.?\d[\d.]*(?:e[+-]?\d+)?)", re.IGNORECASE)

@@ -24,8 +24,6 @@ from sweep.record.reader import ExperimentReader, find_experiment
 from sweep.simulation.replay import Replay
 from sweep.simulation.replay import replay as decide_again
 
-__all__ = ["replay", "say_what_is_loaded"]
-
 
 @click.command(short_help="Show every fact and what followed, or decide it all again.")
 @click.argument("name", shell_complete=complete_name)

@@ -20,8 +20,6 @@ from sweep.core.results import TrialResult
 from sweep.core.trial import Trial, shown_state
 from sweep.errors import ConfigError
 
-__all__ = ["carry_out", "execute", "join", "run", "say"]
-
 
 @click.command(short_help="Start a sweep of a function or a spec file.")
 @click.argument("target", metavar="SCRIPT.py:FUNCTION|SPEC.yaml")

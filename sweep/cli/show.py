@@ -19,10 +19,9 @@ from sweep.core.resources import name_device
 from sweep.core.results import flatten, own_metrics, without_index
 from sweep.display.formats import at_step, clean, duration, pairs, to_yaml
 from sweep.record.layout import rank_outputs
-from sweep.record.reader import ExperimentReader, Timeline, TrialRow, find_experiment
+from sweep.record.reader import ExperimentReader, find_experiment
+from sweep.record.rows import Timeline, TrialRow
 from sweep.results.winners import Best, best_by_last, better_earlier, objectives_front
-
-__all__ = ["show", "why"]
 
 _REASONS = {
     "PENDING": "waits for its turn",

@@ -28,8 +28,6 @@ from sweep.simulation.replay import Replay, rerun
 from sweep.simulation.virtual import Simulation
 from sweep.simulation.virtual import simulate as run_simulation
 
-__all__ = ["simulate"]
-
 _ALIASES = {"eta": "reduction_factor", "grace": "grace_period"}
 
 

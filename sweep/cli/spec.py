@@ -17,8 +17,6 @@ from sweep.core.failures import CLASSES
 from sweep.core.resources import parse_resources
 from sweep.errors import ConfigError
 
-__all__ = ["METHODS", "read_spec"]
-
 METHODS: Mapping[str, str] = {**{name: name for name in space.SEARCHERS}, "bayes": "gp", "sobol": "qmc"}
 """`method:` of a spec file -> name of the searcher."""
 

@@ -12,8 +12,6 @@ import searchers as space
 from searchers.errors import nearest
 from sweep.errors import ConfigError
 
-__all__ = ["DISTRIBUTIONS", "Model", "Number", "Parameter", "domain_of", "space_of"]
-
 Number = Annotated[float, Field(strict=True)] | StrictInt
 
 

@@ -22,20 +22,6 @@ from sweep.core.values import printed, sound_text
 from sweep.display.formats import aligned, clean, fit, text, width_of
 from sweep.errors import ConfigError, nearest, readable
 
-__all__ = [
-    "FILES",
-    "ListCommand",
-    "Row",
-    "Selection",
-    "Table",
-    "emit",
-    "format_option",
-    "json_option",
-    "print_rows",
-    "print_table",
-    "selection_options",
-]
-
 Row = Mapping[str, Any]  # a row may lack some columns
 
 FILES = (".csv", ".json", ".parquet", ".pkl")

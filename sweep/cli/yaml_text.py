@@ -13,8 +13,6 @@ from ruamel.yaml.reader import ReaderError
 
 from sweep.errors import ConfigError
 
-__all__ = ["KeyPath", "load_yaml"]
-
 KeyPath = tuple[Any, ...]  # of keys and indices
 
 _MAX_DEPTH = 50

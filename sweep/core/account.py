@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 
 from sweep.core.resources import Node, Placement, Resources, plain_type
 
-__all__ = ["Account"]
-
 _Holder = tuple[str, int]  # trial id and attempt
 
 

@@ -16,8 +16,6 @@ from typing import Any
 from sweep.core.claims import Claim, withheld
 from sweep.core.resources import UNIT, Bundle, BundlePlacement, Node, Resources, bare_bundle, plain_type, units_of
 
-__all__ = ["Capacity", "Free", "Look", "Need", "OneNode", "Part", "Types", "Used", "accelerator_of"]
-
 # How many TPU chips make a block; each larger one consists of two of the smaller.
 BLOCKS = (1, 2, 4, 8)
 # How many kinds of requests have a shelf; each costs something with every placement.

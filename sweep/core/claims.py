@@ -8,8 +8,6 @@ from typing import Any
 
 from sweep.core.resources import LOCAL, UNIT, Node, Resources, format_amount, format_request, plain_type, units_of
 
-__all__ = ["Claim", "Lookout", "of_others", "withheld"]
-
 _MOST_NAMED = 3
 
 Amount = tuple[str, str, int]  # node, name, how much

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["ClockGap"]
-
 
 class ClockGap:
     """How far another machine's monotonic clock is ahead of this one's.

@@ -23,20 +23,6 @@ if TYPE_CHECKING:
     from sweep.core.stoppers import Stopper
     from sweep.schedulers.base import Scheduler
 
-__all__ = [
-    "CheckpointConfig",
-    "FailureConfig",
-    "ResumeConfig",
-    "RunConfig",
-    "SyncConfig",
-    "TuneConfig",
-    "env_vars_of",
-    "fields_of",
-    "level_of_caller",
-    "refuse_endless",
-    "storage_path_of",
-]
-
 
 def fields_of(config: type, where: str) -> dict[str, str]:
     """Return the message for a user who gives a field of `config` to something that holds the whole of it."""

@@ -12,8 +12,6 @@ from sweep.core.trial import Status, Trial
 from sweep.core.values import MOST, as_float, shown_int
 from sweep.errors import MetricError, TrialsFailed, closest
 
-__all__ = ["Expected", "fault", "is_silent", "silence", "silent_trials"]
-
 _NOTHING = "reported nothing"
 _NEVER = "never reported the metric"
 _FEW_REPORTS = 10  # of one trial, after which a metric that no trial reported is taken for misspelt

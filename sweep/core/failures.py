@@ -16,23 +16,6 @@ if TYPE_CHECKING:
     from sweep.core.plan import Plan
     from sweep.core.resources import Resources
 
-__all__ = [
-    "CLASSES",
-    "DISOBEYED",
-    "RETRIED",
-    "after_exit",
-    "budget_spent",
-    "class_of",
-    "fell_back",
-    "grace_s",
-    "put_back",
-    "says_fell_back",
-    "unbegun",
-    "wants_save",
-    "was_lost",
-    "was_put_off",
-    "without_numbers",
-]
 
 CLASSES = {
     "user": "the trial's own code raised",

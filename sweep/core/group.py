@@ -17,23 +17,6 @@ from typing import NamedTuple
 
 from sweep.core.trial import Outcome
 
-__all__ = [
-    "START_ERROR",
-    "Action",
-    "Dismiss",
-    "Dump",
-    "Explain",
-    "Forward",
-    "GroupRules",
-    "Joined",
-    "KillAll",
-    "Late",
-    "Limits",
-    "Merge",
-    "Note",
-    "Tell",
-]
-
 START_ERROR = "GroupStartError"  # class of the errors that mean: the ranks did not find each other
 
 

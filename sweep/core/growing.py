@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from sweep.core.resources import Bundle, Resources
 from sweep.core.trial import Grown, Status, Trial, evolve
 
-__all__ = ["GrownRequests", "grown_request"]
-
 
 def grown_request(trial: Trial, wanted: Resources, *, is_unasked: bool) -> Resources:
     """Return what a trial must hold for a group that did not fit into what it held.

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from sweep.core.resources import Bundle, Node, Resources, format_amount, format_request, list_devices, plain_type
 
-__all__ = ["CanHold", "why_absent", "why_never"]
-
 CanHold = Callable[[Resources, Sequence[Node]], bool]
 """Whether some nodes hold a request when they are idle."""
 

@@ -12,8 +12,6 @@ from typing import Any
 from sweep.core.results import flatten
 from sweep.core.values import is_held, printed, shown, shown_int, sound_text
 
-__all__ = ["as_arguments", "json_text", "jsonable", "parse_literal"]
-
 _INT = re.compile(r"[+-]?\d+")
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "none": None}
 

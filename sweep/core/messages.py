@@ -13,47 +13,6 @@ from sweep.core.resources import Node, Resources
 from sweep.core.results import TrialResult
 from sweep.core.trial import CheckpointRef, Trial
 
-__all__ = [
-    "Ask",
-    "Asked",
-    "Changes",
-    "ClaimsChanged",
-    "CloneTrial",
-    "Command",
-    "Continue",
-    "Decision",
-    "Declined",
-    "Discard",
-    "Event",
-    "Exit",
-    "ExitKind",
-    "Exited",
-    "Fail",
-    "Failed",
-    "Hook",
-    "Kill",
-    "NodesChanged",
-    "Notify",
-    "PauseTrial",
-    "PlanChanged",
-    "Released",
-    "Reported",
-    "ResizeTrial",
-    "ResumeTrial",
-    "Save",
-    "SaveTrial",
-    "Saved",
-    "Start",
-    "Started",
-    "Stop",
-    "StopTrial",
-    "Suggest",
-    "Suggested",
-    "Tick",
-    "Verdict",
-    "Waiting",
-]
-
 # --- facts ---------------------------------------------------------------------------------------------------------
 
 

@@ -9,8 +9,6 @@ from typing import Any
 from sweep.core.results import flatten
 from sweep.core.values import printed
 
-__all__ = ["evaluated_params", "experiment_tag", "format_vars"]
-
 _NO_LETTERS = re.compile(r"[^A-Za-z0-9_-]+")
 
 

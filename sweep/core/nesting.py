@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from sweep.core.resources import Bundle, BundlePlacement, Placement, Resources, units_of
 
-__all__ = ["place_inside"]
-
 _WHOLE = 1_000_000_000  # units of one device, or one CPU: shares add up exactly
 
 

@@ -25,8 +25,6 @@ from sweep.core.resources import (
     units_of,
 )
 
-__all__ = ["Holder", "Packer"]
-
 # How many placements of single bundles may be tried before a gang counts as "does not fit now".
 _SEARCH_LIMIT = 5_000
 

@@ -8,8 +8,6 @@ from sweep.core.claims import Lookout
 from sweep.core.packing import Packer
 from sweep.core.resources import Resources
 
-__all__ = ["PendingQueue"]
-
 # Starts of younger trials that the oldest waiting one may see pass; then nodes are kept for it, or nothing starts.
 _MAX_OVERTAKES = 16
 

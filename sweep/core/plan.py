@@ -8,8 +8,6 @@ from typing import Any
 
 from sweep.core.failures import RETRIED
 
-__all__ = ["Plan"]
-
 
 @dataclass(frozen=True)
 class Plan:

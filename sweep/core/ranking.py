@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 from sweep.core.values import as_float
 
-__all__ = ["Objectives", "Ranking", "beats", "best_of", "objectives_of", "rankable", "replaces", "shown_objectives"]
-
 Objectives = tuple[tuple[str, str], ...]  # (metric, mode) of each
 
 _Key = TypeVar("_Key")

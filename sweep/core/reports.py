@@ -13,8 +13,6 @@ from sweep.core.results import TrialResult, fill, score
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.core.values import as_float, summed
 
-__all__ = ["auto_filled", "improves", "reference", "worth"]
-
 
 def auto_filled(trial: Trial, event: Reported) -> dict[str, Any]:
     """Return the metrics of a report with the auto-filled ones; `trial` as it was before the report."""

@@ -14,29 +14,6 @@ from typing import Any
 from sweep import checks
 from sweep.errors import ResourceError, refuse_unknown
 
-__all__ = [
-    "LOCAL",
-    "STRATEGIES",
-    "UNIT",
-    "Bundle",
-    "BundlePlacement",
-    "Device",
-    "Node",
-    "Placement",
-    "PlacementGroupFactory",
-    "Resources",
-    "bare_bundle",
-    "bare_placement",
-    "format_amount",
-    "format_request",
-    "list_devices",
-    "name_device",
-    "parse_bytes",
-    "parse_resources",
-    "plain_type",
-    "units_of",
-]
-
 # Amounts are counted in billionths, as integers and rounded down: 0.1 + 0.2 must leave room for 0.7, and six sixths
 # must fit.
 UNIT = 1_000_000_000

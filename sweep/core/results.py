@@ -9,22 +9,6 @@ from typing import Any
 
 from sweep.core.values import as_float, printed
 
-__all__ = [
-    "ANONYMOUS_METRIC",
-    "AUTO_FILLED",
-    "NUMBERS",
-    "TRIAL_INDEX",
-    "TrialResult",
-    "fill",
-    "flatten",
-    "own_metrics",
-    "reported",
-    "score",
-    "signed",
-    "unflatten",
-    "without_index",
-]
-
 TRIAL_INDEX = "__trial_index__"  # which repeat of a suggestion it is, in configs that `searchers.Repeater` made
 ANONYMOUS_METRIC = "_metric"  # of a number that a function returns or yields by itself, as in Tune
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from sweep.core.messages import CloneTrial, ExitKind
 from sweep.core.trial import CheckpointRef, Trial, evolve
 
-__all__ = ["CheckpointLedger", "Kept", "expendable", "without"]
-
 
 @dataclass(frozen=True, slots=True)
 class Kept:

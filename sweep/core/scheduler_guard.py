@@ -12,7 +12,6 @@ from sweep.errors import MetricError, SweepError
 if TYPE_CHECKING:
     from sweep.schedulers.base import Scheduler
 
-__all__ = ["choose", "complete", "consult", "tell"]
 
 _DECISIONS = (StopTrial, PauseTrial, ResumeTrial, SaveTrial, CloneTrial, ResizeTrial)
 

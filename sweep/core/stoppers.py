@@ -18,17 +18,6 @@ from sweep.core.results import signed
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, refuse_unknown
 
-__all__ = [
-    "CombinedStopper",
-    "ExperimentPlateauStopper",
-    "FunctionStopper",
-    "MaximumIterationStopper",
-    "NoopStopper",
-    "Stopper",
-    "TimeoutStopper",
-    "TrialPlateauStopper",
-]  # what users build; the rest of this module is for the launch and the core
-
 
 def reached(stop: Mapping[str, float], result: Mapping[str, Any]) -> str:
     """Return the first criterion of a `stop` dict that a result has reached (value >= bound), as text; "" if none.

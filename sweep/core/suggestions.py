@@ -5,8 +5,6 @@ from __future__ import annotations
 import bisect
 from collections.abc import Collection
 
-__all__ = ["Suggestions"]
-
 _REASK_S = 1.0
 _MAX_FAILURES = 3
 _PATIENCE_S = 60.0  # how long nothing may run while the searcher says "not now"

@@ -69,7 +69,6 @@ from sweep.errors import MetricError, SweepError, SweepStalled
 if TYPE_CHECKING:
     from sweep.schedulers.base import Scheduler
 
-__all__ = ["Changes", "Sweep"]
 
 # Facts after which a searcher that said "not now" is asked again.
 _NEWS = (Exited, Released, Asked, NodesChanged, PlanChanged)

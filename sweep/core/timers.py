@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 from sweep.core.trial import Trial
 
-__all__ = ["Timers"]
-
 
 class Timers:
     """Moments at which an attempt is looked at: its grace is over, or its time is up.

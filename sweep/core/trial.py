@@ -14,25 +14,6 @@ if TYPE_CHECKING:
     from sweep.core.messages import Decision
     from sweep.core.results import TrialResult
 
-__all__ = [
-    "ENDED",
-    "HELD",
-    "LEGAL",
-    "STATES",
-    "WAITS_FOR_SPACE",
-    "CheckpointRef",
-    "Grown",
-    "Outcome",
-    "Status",
-    "Trial",
-    "begun",
-    "cloned",
-    "evolve",
-    "number_of",
-    "revived",
-    "shown_state",
-    "shown_status",
-]
 
 WAITS_FOR_SPACE = "waits for disk space"  # the reason of a trial that cannot write begins so
 

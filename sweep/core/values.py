@@ -7,19 +7,6 @@ from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
 
-__all__ = [
-    "MOST",
-    "as_float",
-    "is_held",
-    "mended",
-    "printed",
-    "shown",
-    "shown_int",
-    "shown_range",
-    "sound_text",
-    "summed",
-]
-
 MOST = 2**1024 - 2**971
 """The largest float, as a whole number: most libraries fail at those beyond it."""
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from sweep.display.ending import Ending
 
-__all__ = ["StopButton", "kernel_id", "stop_button"]
-
 _FILE_NAME = re.compile(r"kernel-([0-9a-f-]{36})\.json")
 _FAILED = "could not be stopped from here: use the notebook's own interrupt button"
 _STYLE = (

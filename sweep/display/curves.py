@@ -8,8 +8,6 @@ from typing import Any
 from sweep.core.ranking import rankable
 from sweep.display.svg import Curve
 
-__all__ = ["LiveCurves"]
-
 _MAX_POINTS = 120  # of one trial; then every second one goes
 _MAX_ENDED = 40
 _MAX_SHOWN = 60

@@ -13,8 +13,6 @@ from sweep.core.trial import Trial
 from sweep.display.formats import rough_duration
 from sweep.errors import ConfigError, MetricError
 
-__all__ = ["Ending", "EndingNotice", "waited_for"]
-
 _MAX_NAMED = 3
 
 

@@ -17,8 +17,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-__all__ = ["Eta", "Forecast", "Progress"]
-
 _DRAWS = 20
 _MIN_ENDS = 5  # before that nothing is said of trials that may be stopped early, or whose length is not known
 _MIN_PART = 0.04  # of a trial whose length is known

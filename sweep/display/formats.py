@@ -13,22 +13,6 @@ from typing import Any
 from sweep.core.values import printed
 from sweep.core.values import shown as safe_repr
 
-__all__ = [
-    "aligned",
-    "at_step",
-    "clean",
-    "duration",
-    "fit",
-    "number",
-    "pairs",
-    "rough_duration",
-    "sparkline",
-    "text",
-    "to_yaml",
-    "width_of",
-    "wrapped",
-]
-
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./ -]*")
 # Words that some YAML reader takes for something other than a text.

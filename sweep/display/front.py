@@ -8,8 +8,6 @@ from typing import Any
 from searchers.pareto import pareto_front
 from sweep.core.ranking import Objectives
 
-__all__ = ["Front"]
-
 _Points = dict[int, tuple[Any, ...]]
 
 

@@ -14,8 +14,6 @@ from sweep.display.renderer import row_of
 from sweep.display.state import ViewState
 from sweep.display.svg import best_so_far, learning_curves
 
-__all__ = ["curves_below", "table_below"]
-
 _MAX_LIVE, _MAX_WAITING, _MAX_ENDED, _MAX_AT_END = 12, 3, 8, 20
 _MAX_PARAMETERS = 10
 _MAX_CELL = 24

@@ -36,8 +36,6 @@ from sweep.display.renderer import (
 from sweep.display.screens import Lines, Notebook, Screen, screen_of, style_of
 from sweep.display.state import ViewState
 
-__all__ = ["Progress"]
-
 _NOTEBOOK_HINT = "■ Interrupt the kernel once: stop, to be resumed   twice: kill"
 _HEARTBEAT_S = 30.0  # between two status lines where there is no terminal
 _STOPPING_S = 10.0  # the same while the sweep is being stopped

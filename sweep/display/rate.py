@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 
-__all__ = ["Rate"]
-
 _WINDOW_S = 60.0
 _MIN_EVENTS = 20  # the window grows to hold so many: long trials end in bursts, with minutes between
 _MIN_TO_TELL = 5

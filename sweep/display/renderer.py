@@ -30,19 +30,6 @@ from sweep.display.formats import (
 )
 from sweep.display.state import Change, Live, ViewState, varying_pairs
 
-__all__ = [
-    "STOP_HINT",
-    "About",
-    "Line",
-    "change_line",
-    "draw_block",
-    "draw_end",
-    "opening_line",
-    "row_of",
-    "status_line",
-    "stopping_lines",
-]
-
 Line = list[tuple[str, str]]  # (text, style); styles: "", dim, bold, good, bad
 
 STOP_HINT = "^C once: stop, to be resumed   twice: kill"

@@ -17,8 +17,6 @@ from sweep.display.state import ViewState
 from sweep.display.table import DEFAULT_METRICS, Columns, draw_errors, draw_table
 from sweep.errors import ConfigError, refuse_unknown
 
-__all__ = ["CLIReporter", "JupyterNotebookReporter", "ProgressReporter"]
-
 _IN_PLACE_S = 0.5  # between two frames of what is redrawn in place
 
 

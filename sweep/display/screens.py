@@ -12,8 +12,6 @@ from typing import Any, TextIO, cast
 
 from sweep.display.renderer import Line
 
-__all__ = ["Draw", "DrawEnd", "Lines", "Notebook", "Screen", "is_in_notebook", "screen_of", "style_of"]
-
 _ASCII = str.maketrans({"█": "#", "▓": "=", "░": "-", "·": "|", "…": "~", "±": "~"} | dict.fromkeys("▁▂▃▄▅▆▇", "|"))
 
 

@@ -22,8 +22,6 @@ from sweep.display.formats import clean
 from sweep.display.front import Front
 from sweep.display.rate import Rate
 
-__all__ = ["BestTrial", "Change", "FailureGroup", "Live", "ViewState", "varying_pairs"]
-
 _ENDED = ("finished", "stopped early", "failed")
 _TREND_LENGTH = 8
 _ETA_S = 2.0

@@ -11,8 +11,6 @@ from sweep.core.ranking import beats
 from sweep.core.values import shown_range
 from sweep.display.formats import clean, number
 
-__all__ = ["Curve", "best_so_far", "learning_curves"]
-
 _WIDTH, _HEIGHT = 480, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 8, 24, 34
 _MAX_POINTS = 60

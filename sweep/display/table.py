@@ -13,8 +13,6 @@ from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.trial import Status, Trial, shown_status
 from sweep.display.formats import aligned, clean, duration, fit, text, width_of
 
-__all__ = ["DEFAULT_METRICS", "Columns", "draw_errors", "draw_table"]
-
 # Result keys that are shown when they are reported, and how they are called.
 DEFAULT_METRICS: Mapping[str, str] = {
     "mean_accuracy": "acc",

@@ -36,8 +36,6 @@ from sweep.record.node_copy import NodeCopy
 from sweep.worker import limits, wire
 from sweep.worker.trainable import PreparedTrainable
 
-__all__ = ["Agent", "Setup", "main", "witness"]
-
 _SEEN_S = 30.0  # for a file of the driver's to be seen here: network file systems keep what they knew for a while
 _SEEN_SOON_S = 2.0  # where it need not be: the driver's directory is a cache then
 _LOOK_S = 0.2

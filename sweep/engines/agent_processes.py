@@ -13,8 +13,6 @@ from sweep.engines.gate import Invitation
 from sweep.engines.lease import LEASE_S
 from sweep.engines.nursery import own_path
 
-__all__ = ["AgentProcesses"]
-
 _BOOT = "import sys; sys.path[:] = {path!r}; from sweep.engines.agent import main; main()"
 
 

@@ -49,7 +49,6 @@ from sweep.worker.group_environment import nodes_of
 if TYPE_CHECKING:
     from sweep.engines.cluster import Cluster
 
-__all__ = ["Agents"]
 
 _AGAIN_S = (1.0, 2.0, 5.0, 10.0, 30.0)  # pauses before an agent that was lost is called again
 _LOOK_S = 1.0  # between two looks at an agent that was called and has not come

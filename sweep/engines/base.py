@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from sweep.record.node_copy import Home
     from sweep.worker.trainable import PreparedTrainable
 
-__all__ = ["LOG_LIMIT_BYTES", "Engine", "EngineCommand", "EngineContext", "EngineFactory"]
 
 EngineCommand = Start | Continue | Save | Stop | Kill
 

@@ -11,8 +11,6 @@ from sweep.engines.base import Engine, EngineContext
 from sweep.engines.gate import Invitation
 from sweep.engines.lease import LEASE_S
 
-__all__ = ["Cluster"]
-
 
 class Cluster(ABC):
     """Machines on which a run may have agents, from before it is built until it is over.

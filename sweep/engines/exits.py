@@ -11,8 +11,6 @@ from sweep.core.messages import Exit, ExitKind, Kill
 from sweep.core.resources import Resources, format_bytes
 from sweep.core.trial import Outcome
 
-__all__ = ["NOT_STARTED", "classify", "describe_signal", "num_oom_kills"]
-
 NOT_STARTED = "stopped before it started"
 
 _ADVICE: Mapping[int, str] = {

@@ -27,8 +27,6 @@ from multiprocess.connection import Connection, answer_challenge, deliver_challe
 
 from sweep.errors import ExperimentError
 
-__all__ = ["LEASE", "LINK", "VERSION", "Gate", "Guest", "Hello", "Invitation", "dial"]
-
 VERSION: str = sys.modules["sweep"].__version__  # this module's own package, so it is loaded
 
 LINK, LEASE = "link", "lease"  # what a connection is for

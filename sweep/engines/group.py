@@ -40,8 +40,6 @@ from sweep.record.layout import find_shards
 from sweep.worker import wire
 from sweep.worker.limits import describe_shortage
 
-__all__ = ["Group"]
-
 _RETRY_S = 0.1
 _MOST_RETRY_S = 2.0
 _FAR_STOP_S = 5.0  # for ranks to end, where what they are told goes through the driver

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from sweep.accelerators.meter import MemoryUse, describe
 from sweep.core.resources import Device, name_device
 
-__all__ = ["Clear", "HandOver", "Placed", "Quarantined", "Reader", "Waits"]
-
 Placed = tuple[str, Device]
 """A device with the id of its node: two nodes may have devices of the same id."""
 

@@ -13,8 +13,6 @@ from sweep.engines.processes import descendants
 from sweep.engines.slots import Attempt
 from sweep.record.proc import stat_of
 
-__all__ = ["HANG_S", "Hangs", "LockWatch", "processor_s"]
-
 HANG_S = 60.0
 _IDLE_SHARE = 0.01  # of one processor: a thread that looks for something now and then is no progress
 _LOOKS = 6  # while something becomes a hang

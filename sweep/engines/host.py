@@ -26,7 +26,6 @@ from sweep.worker.main import become_worker, say_idle_over, serve
 if TYPE_CHECKING:
     from sweep.engines.hosted import HostedRanks
 
-__all__ = ["Host"]
 
 _LOG_CHECK_S = 0.5
 _SHORT_S = 0.5  # a worker that lives no longer is followed by one that is forked before it is asked for

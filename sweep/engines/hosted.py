@@ -13,8 +13,6 @@ from sweep.engines.link import Link
 from sweep.engines.ranks import MakeRank, Ranks
 from sweep.worker import wire
 
-__all__ = ["HostedRanks"]
-
 
 class HostedRanks(ABC):
     """What a host waits for and ends, from the job to the last process's end.

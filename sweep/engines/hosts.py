@@ -19,8 +19,6 @@ from sweep.engines.slots import Attempt, Slot
 from sweep.worker import limits, wire
 from sweep.worker.channel import Packets
 
-__all__ = ["Hosts"]
-
 _SLOT_FILES = 4  # life and data socket, and their other ends for a moment
 
 

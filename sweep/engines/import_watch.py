@@ -21,8 +21,6 @@ from sweep.engines.processes import end_marked, end_tree, fork
 from sweep.worker.environment import IMPORTER_VARIABLE
 from sweep.worker.limits import are_processes_few
 
-__all__ = ["watched"]
-
 
 @contextlib.contextmanager
 def watched(driver: int, control: int, unneeded: Sequence[int]) -> Iterator[None]:

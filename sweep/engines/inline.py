@@ -34,8 +34,6 @@ from sweep.worker.nested import inside_trial
 from sweep.worker.session import current
 from sweep.worker.trainable import PreparedTrainable
 
-__all__ = ["InlineEngine"]
-
 T = TypeVar("T")
 
 

@@ -25,8 +25,6 @@ from sweep.worker.shipping import store_code
 if TYPE_CHECKING:
     from sweep.worker.trainable import PreparedTrainable
 
-__all__ = ["Brief", "JobMaker", "Stored", "brief_of", "store_trainable"]
-
 
 @dataclass(frozen=True, slots=True)
 class Brief:

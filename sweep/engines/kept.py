@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from sweep.engines.nursery import Nursery, Run, key_of, setup_of
 from sweep.worker import wire
 
-__all__ = ["end_kept", "keep", "nursery_for", "prepare"]
-
 _kept: Nursery | None = None
 _lock = threading.Lock()
 

@@ -18,8 +18,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["BEAT_S", "GONE", "LEASE_S", "Leases", "hold_lease"]
-
 BEAT_S = 1.0
 LEASE_S = 15.0
 GONE = "the driver is gone"

@@ -29,8 +29,6 @@ from sweep.record.proc import read
 from sweep.worker.environment import DRIVER_VARIABLE, EXPERIMENT_VARIABLE
 from sweep.worker.nested import is_dead, namespace_of
 
-__all__ = ["Leftover", "end_leftovers"]
-
 _ROUNDS = 10  # as many times as what is ended may have started something meanwhile
 _GONE_S = 1.0
 _MARK = f"{DRIVER_VARIABLE}=".encode()

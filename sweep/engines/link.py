@@ -11,8 +11,6 @@ from sweep.core.trial import Outcome
 from sweep.worker import wire
 from sweep.worker.channel import receive_from
 
-__all__ = ["Link"]
-
 _STRAY = (
     "the trial's process, or one that it has started, wrote into the socket over which it reports. Write only to files "
     "and descriptors that the trial has opened itself"

@@ -6,8 +6,6 @@ import os
 import sys
 from types import ModuleType
 
-__all__ = ["LoadedFiles"]
-
 _GRAIN_NS = 20_000_000  # of the times that the kernel notes for files, at most
 
 

@@ -37,8 +37,6 @@ from sweep.worker import environment, limits, wire
 from sweep.worker.output import OUTPUT_NAME
 from sweep.worker.rendezvous import close_ports
 
-__all__ = ["LocalEngine"]
-
 _KILL_GRACE_S = 2.0  # a host that has not carried out a Kill by then is killed itself
 
 

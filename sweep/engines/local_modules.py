@@ -12,8 +12,6 @@ import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["MOST_BYTES", "ship_local_modules"]
-
 MOST_BYTES = 50 << 20
 _OURS = ("sweep", "searchers")
 _HERE = Path(__file__).resolve().parents[2]

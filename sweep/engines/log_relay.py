@@ -11,8 +11,6 @@ from sweep.record.layout import ExperimentLayout, checked_name
 from sweep.record.mirrored import is_log
 from sweep.worker import wire
 
-__all__ = ["LogTails", "LogWriter"]
-
 _CHUNK_BYTES = 1 << 20
 
 Key = tuple[str, int]

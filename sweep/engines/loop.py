@@ -13,8 +13,6 @@ from collections.abc import Callable
 
 from sweep.core.messages import Event
 
-__all__ = ["Loop"]
-
 
 class Loop:
     """Calls what was registered for descriptors that are ready and for alarms that are due.

@@ -10,8 +10,6 @@ from sweep.core.messages import Event, Tick
 from sweep.engines.base import Engine
 from sweep.engines.loop import Loop
 
-__all__ = ["LoopEngine"]
-
 _GATHERS = 4  # looks at what arrived meanwhile, before a batch is handed out
 
 

@@ -17,8 +17,6 @@ from sweep.engines.loop import Loop
 from sweep.engines.processes import descendants
 from sweep.engines.slots import Attempt
 
-__all__ = ["MemoryGuard", "memory_in_use", "resident_bytes"]
-
 _LOOK_S = 0.25
 _SETTLE_S = 1.0  # for the memory of what was killed to come back
 _LEAST_SHARE = 0.05  # of the machine's memory: ending what holds less would not help

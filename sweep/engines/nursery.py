@@ -30,8 +30,6 @@ from sweep.worker.environment import (
 )
 from sweep.worker.nested import process_mark
 
-__all__ = ["Nursery", "Run", "interpreter_flags", "key_of", "own_path", "setup_of"]
-
 _CLOSE_S = 10.0
 _ANSWER_S = 1.0  # of a zygote that rests; one that is swapped out takes longer than a new one
 _REST_S = 600.0  # a notebook that is left open should not hold memory for ever

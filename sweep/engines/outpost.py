@@ -21,8 +21,6 @@ from sweep.engines.transfers import Transfers
 from sweep.record.node_copy import NodeCopy, delete
 from sweep.worker import wire
 
-__all__ = ["LOOK_S", "Outpost"]
-
 LOOK_S = 1.0  # between two looks at what trials have printed
 
 Key = tuple[str, int]

@@ -21,8 +21,6 @@ from sweep.engines.ranks import MakeRank
 from sweep.record.layout import find_shards
 from sweep.worker import wire
 
-__all__ = ["Part"]
-
 _NUM_LOOKS = 4  # at the clock of rank 0's node, once the ranks are made
 
 

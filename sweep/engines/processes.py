@@ -13,21 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sweep.record.proc import children_of, read, scan, stat_of
 
-__all__ = [
-    "ask_for_stacks",
-    "await_end",
-    "become_subreaper",
-    "descendants",
-    "end_descendants",
-    "end_marked",
-    "end_tree",
-    "ended_of",
-    "fork",
-    "is_gone",
-    "pidfd_of",
-    "send",
-]
-
 _PR_SET_CHILD_SUBREAPER = 36
 _CLOSE_S = 5.0
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -20,8 +20,6 @@ from sweep.record.layout import rank_output
 from sweep.record.proc import stat_of
 from sweep.worker import wire
 
-__all__ = ["MakeRank", "Ranks"]
-
 # Makes the process of a rank: its end of a socket, descriptors that it keeps, whether it is a fresh interpreter.
 MakeRank = Callable[[int, Sequence[int], bool], int]
 

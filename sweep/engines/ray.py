@@ -29,8 +29,6 @@ from sweep.engines.gate import Invitation
 from sweep.engines.lease import LEASE_S
 from sweep.errors import ConfigError, ExperimentError, ResourceError
 
-__all__ = ["RayCluster", "RayOptions", "trial_environ"]
-
 _LOOK_S = 2.0  # between two looks at the cluster's nodes
 _LOOKS = 4  # of these until one at what waits in the cluster
 _REACH_S = 5.0

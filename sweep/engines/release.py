@@ -13,8 +13,6 @@ from sweep.core.trial import Trial
 from sweep.engines.handover import Clear, HandOver, Quarantined, Waits
 from sweep.engines.loop import Loop
 
-__all__ = ["Releases"]
-
 
 class Releases:
     """Calls back when what an attempt whose processes are gone, or a worker that was ended, held is free.

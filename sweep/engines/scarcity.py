@@ -17,8 +17,6 @@ from sweep.engines.loop import Loop
 from sweep.engines.slots import Attempt
 from sweep.worker.limits import describe_shortage
 
-__all__ = ["Scarcity"]
-
 _FIRST_S = 0.1
 _MOST_S = 5.0
 _IDLE_S = 1.0  # the most while nothing runs: no trial is there from which another would take a process

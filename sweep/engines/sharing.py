@@ -23,8 +23,6 @@ from sweep.engines.loop import Loop
 from sweep.worker.environment import DRIVER_VARIABLE, TRIAL_VARIABLE
 from sweep.worker.nested import process_mark
 
-__all__ = ["Sharing"]
-
 _LOOK_S = 0.25
 _REFRESH_S = 3600.0  # what clears temporary directories leaves alone what is younger than days
 

@@ -12,8 +12,6 @@ import os
 
 from sweep.record.proc import stat_of
 
-__all__ = ["show", "with_room"]
-
 _ROOM = 4096  # bytes, as long as a path may be
 _START, _END = 47, 48  # places of the memory's bounds among the fields of `stat`, from the state on
 

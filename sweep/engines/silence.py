@@ -13,8 +13,6 @@ from sweep.engines.loop import Loop
 from sweep.engines.processes import ask_for_stacks, descendants
 from sweep.engines.slots import Attempt
 
-__all__ = ["Silences"]
-
 _TURN_S = 0.05  # for a process to begin to write its stacks: two that wrote at once could not be read
 _TURNS_S = 2.0  # for all of them, one after the other
 _WRITING_S = 1.0  # for the last

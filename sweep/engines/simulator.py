@@ -29,8 +29,6 @@ from sweep.core.trial import CheckpointRef, Trial
 from sweep.engines.base import Engine, EngineCommand, EngineFactory
 from sweep.errors import refuse_unknown
 
-__all__ = ["Curve", "Point", "Simulator"]
-
 
 @refuse_unknown()
 @dataclass(frozen=True, slots=True)

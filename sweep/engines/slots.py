@@ -15,8 +15,6 @@ from sweep.engines.nursery import Nursery
 from sweep.worker import wire
 from sweep.worker.channel import Packets
 
-__all__ = ["Attempt", "Key", "Slot", "key_of"]
-
 Key = tuple[Resources, tuple[tuple[str, str], ...]]
 """What a reused worker must have in common with a trial: request and devices."""
 

@@ -25,8 +25,6 @@ from sweep.engines.jobs import Brief
 from sweep.worker import wire
 from sweep.worker.limits import describe_shortage
 
-__all__ = ["Spans"]
-
 _AGAIN_S = 0.1  # pause after a refusal; it doubles
 _MOST_AGAIN_S = 5.0
 

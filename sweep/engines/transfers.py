@@ -7,8 +7,6 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
-__all__ = ["Transfers"]
-
 _FIRST_PAUSE_S = 1.0  # after a failure; it doubles
 _LAST_PAUSE_S = 30.0
 

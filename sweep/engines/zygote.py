@@ -34,8 +34,6 @@ from sweep.worker.environment import EXPERIMENT_VARIABLE, IMPORTER_VARIABLE
 from sweep.worker.main import room_to_print
 from sweep.worker.room import make_patient
 
-__all__ = ["main"]
-
 _HOST_GRACE_S = 1.0
 # Needed by nearly every trial, and slow to import in each: 1.6 - 3.3 ms for `random` alone.
 _PRELOADED = ("random", "threading", "logging", "traceback", "tempfile", "cloudpickle")

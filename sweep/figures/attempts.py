@@ -12,8 +12,6 @@ from sweep.errors import ConfigError
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 
-__all__ = ["Attempt", "Span", "attempts_of", "spans_of"]
-
 _KINDS = ("Suggested", "Started", "Exited", "Released", "Declined", "Waiting", "PlanChanged")
 
 

@@ -15,7 +15,6 @@ from sweep.results.scopes import scores
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["draw_best_so_far", "draw_values"]
 
 _MOST = 2000  # values of an experiment that are drawn
 _LOOKS = tuple(FATES.values())

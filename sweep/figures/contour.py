@@ -20,7 +20,6 @@ from sweep.record.rows import TrialRow
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["draw_contour"]
 
 _MOST = 2000
 _MOST_CELLS = 24  # on a side

@@ -32,7 +32,6 @@ from sweep.record.rows import TrialRow
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["Curve", "curves_of", "draw_curves"]
 
 _LAST_TIME = 2e11  # seconds since 1970 that are still a date
 _MOST_POINTS = 24_000  # of all curves together

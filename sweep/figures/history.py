@@ -25,7 +25,6 @@ from sweep.record.rows import TrialRow
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["draw_history"]
 
 _MOST = 2000
 _FLOOR = 0.03  # of the height: where trials are marked that have no number

@@ -19,7 +19,6 @@ from sweep.figures.trials import Field, spread
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["EVALUATORS", "LEAST", "draw_importance", "importances", "study_of"]
 
 LEAST = 20  # trials with a number: of fewer a parameter that does not matter often looks like the one that does
 _MOST = 1000

@@ -24,7 +24,6 @@ from sweep.figures.trials import Field
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["draw_parallel"]
 
 _MOST = 500  # lines: of more none can be followed
 _MOST_AXES = 8

@@ -18,8 +18,6 @@ from sweep.figures.style import brief, plain
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow, variables_of
 
-__all__ = ["Parameter", "parameter_of", "parameters", "ticks_between", "ticks_of_log", "varying_names"]
-
 _MOST_CATEGORIES = 20
 _MOST_NAMED = 5
 _OTHERS = "others"

@@ -17,7 +17,6 @@ from sweep.record.rows import TrialRow
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["draw_pareto"]
 
 _MOST = 2000
 

@@ -14,8 +14,6 @@ from typing import Any
 from sweep.figures.parameters import ticks_between, ticks_of_log
 from sweep.figures.style import GREY, one_line
 
-__all__ = ["show", "show_by_itself", "svg_of"]
-
 _WIDTH = 760
 _LEFT, _RIGHT, _BELOW = 70, 16, 62
 _TAGS = re.compile(r"<[^>]*>")

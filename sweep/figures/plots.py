@@ -15,7 +15,6 @@ from sweep.record.reader import ExperimentReader
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["NAMES", "Plots"]
 
 NAMES = (
     "history",

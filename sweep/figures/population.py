@@ -23,7 +23,6 @@ from sweep.record.reader import ExperimentReader
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["SCHEDULERS", "Stretch", "draw_population", "stretches_of"]
 
 SCHEDULERS = ("pbt", "pb2", "pbt_replay")  # as the record names those that change configs
 _MOST = 100  # trials

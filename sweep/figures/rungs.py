@@ -20,7 +20,6 @@ from sweep.record.rows import TrialRow
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["counted_by", "draw_rungs", "found_rungs"]
 
 _MOST = 2000  # trials whose reports are read
 _MOST_LINES = 300

@@ -14,7 +14,6 @@ from sweep.figures.trials import Field, by_fate
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["axis_of", "draw_slice"]
 
 _MOST_MARKS = 6000  # in all panels together
 _MOST_PANELS = 12

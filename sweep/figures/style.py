@@ -17,27 +17,6 @@ from sweep.errors import ConfigError
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = [
-    "BEST",
-    "FATES",
-    "GREY",
-    "LINE_SCALE",
-    "SCALE",
-    "Look",
-    "axis_of_time",
-    "axis_of_values",
-    "brief",
-    "finish",
-    "graph_objects",
-    "lines_of",
-    "number_text",
-    "one_line",
-    "plain",
-    "rounded",
-    "some",
-    "whole_ticks",
-    "with_note",
-]
 
 GREY = "#7a7a7a"  # at least 4:1 on white and on nearly black: nothing else is known of the page
 _FAINT = "rgba(128,128,128,0.25)"

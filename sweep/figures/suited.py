@@ -13,8 +13,6 @@ from sweep.figures.population import SCHEDULERS
 from sweep.figures.trials import Field, chosen_metric, spread
 from sweep.record.reader import ExperimentReader
 
-__all__ = ["suited_figures"]
-
 _LOOKED_AT = 500  # trials, for whether a parameter varies
 
 

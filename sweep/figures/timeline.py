@@ -16,7 +16,6 @@ from sweep.figures.trials import Field
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["draw_timeline"]
 
 _MOST_BARS = 2500
 _MOST_TICKS = 20

@@ -16,8 +16,6 @@ from sweep.figures.style import FATES, lines_of, number_text, plain, some
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 
-__all__ = ["Chosen", "Field", "by_fate", "chosen_metric", "spread", "step_of_stop"]
-
 _STEP = re.compile(r"\bat ([\d.]+(?:e[+-]?\d+)?)(?:,| is not among| where|:|$)|\bbeyond ([\d.]+(?:e[+-]?\d+)?):")
 _MOST_FAILED = 50
 _PARAMETERS_SHOWN = 6

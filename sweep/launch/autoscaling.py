@@ -10,8 +10,6 @@ from sweep.callbacks.base import Callback
 from sweep.core.resources import Resources
 from sweep.core.trial import HELD, Status, Trial
 
-__all__ = ["Demand"]
-
 _EVERY_S = 5.0
 _MOST_BUNDLES = 1000  # of what waits: a cluster grows in steps, and asks anew for the next
 

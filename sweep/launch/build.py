@@ -20,8 +20,6 @@ from sweep.launch.spec import RunSpec
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
 from sweep.worker.trainable import PreparedTrainable, prepare
 
-__all__ = ["Built", "build", "check", "prepared", "seed_of"]
-
 # Configs that may wait for a place, where the searcher loses nothing by being asked early: in all, and for each of many
 # nodes, so that there is something for every gap.
 _AHEAD = 64

@@ -21,8 +21,6 @@ from sweep.record.saved_spec import space_keys
 from sweep.schedulers import FIFOScheduler
 from sweep.worker.trainable import PreparedTrainable
 
-__all__ = ["COMPLETE", "meta_of_run", "setup_info"]
-
 _ITERATIONS = {"training_iteration"}
 COMPLETE = "are_log_files_complete"  # the last driver ended in order, and its callbacks had been called for everything
 

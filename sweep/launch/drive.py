@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from searchers.base import Searcher, Signal, answer_of
 from sweep.core.messages import (
+    Changes,
     ClaimsChanged,
     Command,
     Discard,
@@ -28,12 +29,10 @@ from sweep.core.messages import (
 )
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
-from sweep.core.sweep import Changes, Sweep
+from sweep.core.sweep import Sweep
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.engines.base import Engine
 from sweep.errors import SearchError, SweepError, UserCodeError
-
-__all__ = ["Observers", "Store", "ask", "drive", "tell"]
 
 RequestOf = Callable[[Mapping[str, Any]], Resources]
 Complete = Callable[[Mapping[str, Any], str], Mapping[str, Any]]

@@ -16,8 +16,6 @@ from sweep.launch.place import Place
 from sweep.launch.spec import RunSpec
 from sweep.record.node_copy import Home
 
-__all__ = ["away_of", "engine_of", "nodes_of", "with_engine"]
-
 
 def with_engine(spec: RunSpec) -> RunSpec:
     """Return a spec that names an engine; what is declared decides where none was given.

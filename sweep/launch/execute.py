@@ -25,7 +25,6 @@ from sweep.worker.nested import refuse_nested
 if TYPE_CHECKING:
     from sweep.results.analysis import ExperimentAnalysis
 
-__all__ = ["execute", "last_analysis", "raise_failed"]
 
 _last: ExperimentAnalysis | None = None
 

@@ -23,8 +23,6 @@ from sweep.engines.base import Engine
 from sweep.errors import SweepInterrupted
 from sweep.launch.settings import NO_SIGINT, is_set
 
-__all__ = ["end_script_quietly", "interruptible", "woken_by_signals"]
-
 _LEAVE_S = 0.5  # how long the last Ctrl-C may take to give the terminal back
 
 

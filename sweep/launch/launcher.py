@@ -56,8 +56,6 @@ from sweep.worker.wire import Follow
 if TYPE_CHECKING:
     from sweep.results.analysis import ExperimentAnalysis
 
-__all__ = ["Launch"]
-
 
 class Launch:
     """One run of the driver.

@@ -19,8 +19,6 @@ from sweep.launch.policies import describe, unsearched_lists
 from sweep.record.resume import Loaded
 from sweep.worker.trainable import PreparedTrainable
 
-__all__ = ["Notices", "resumption", "surprises", "unjudged"]
-
 
 class Notices:
     """Says one line at a time: by the display if it can show them, else on stderr.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sweep.callbacks.base import Callback
 from sweep.callbacks.named import callbacks_from
-from sweep.callbacks.observed import ExperimentInfo, ObservedTrial
+from sweep.callbacks.observed import ObservedTrial
 from sweep.callbacks.watch import AlikeFailures, DamageNotice, MissingKeys, SchedulerNotices, SlowStarts, SpaceNotice
 from sweep.display.ending import Ending, EndingNotice
 from sweep.launch.build import Built
@@ -19,11 +19,11 @@ from sweep.launch.place import Place
 from sweep.launch.policies import describe
 from sweep.launch.settings import NO_LOGGERS, is_set
 from sweep.launch.trial_names import Namer
+from sweep.results.trials import ExperimentInfo
 
 if TYPE_CHECKING:
     from sweep.callbacks.mirror import MirrorCallback
 
-__all__ = ["about_of", "callbacks_of", "finish_copy", "mirror_of", "take_log_files"]
 
 _ALWAYS_THERE = ("training_iteration", "time_total_s")  # keys that every result has
 

@@ -18,8 +18,6 @@ from sweep.record.remote import has_experiment, pull
 from sweep.record.storage import Storage, parse_storage
 from sweep.worker.trainable import PreparedTrainable
 
-__all__ = ["Place", "place_of", "start_from"]
-
 
 @dataclass(frozen=True, slots=True)
 class Place:

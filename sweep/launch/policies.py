@@ -36,8 +36,6 @@ from sweep.errors import ConfigError, SearchError, closest, nearest
 from sweep.launch.spec import RunSpec, metric_and_mode
 from sweep.schedulers import SCHEDULERS, FIFOScheduler, ResourceChangingScheduler, Scheduler, create_scheduler
 
-__all__ = ["Policies", "build_policies", "describe", "refuse_foreign_domains", "unsearched_lists"]
-
 # Modules whose objects are distributions that other libraries draw from; here they would be constants.
 _FOREIGN = (
     "scipy.stats.",

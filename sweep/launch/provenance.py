@@ -9,8 +9,6 @@ import sys
 
 from sweep.core.values import sound_text
 
-__all__ = ["command_line", "machine", "versions"]
-
 _MAX_COMMAND = 4096
 _NOTEBOOK = ("ipykernel_launcher.py", "colab_kernel_launcher.py")
 _PACKAGES = (

@@ -7,8 +7,6 @@ from typing import Any
 
 from sweep.errors import TrainableError, UnknownNameError, nearest, refuse_unknown
 
-__all__ = ["register_trainable", "registered"]
-
 _trainables: dict[str, Any] = {}
 
 

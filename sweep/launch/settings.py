@@ -7,8 +7,6 @@ import os
 from sweep.core.plan import Plan
 from sweep.errors import ConfigError
 
-__all__ = ["NOT_STRICT", "NO_LOGGERS", "NO_SIGINT", "is_set", "stop_grace_s"]
-
 NO_LOGGERS = "DISABLE_AUTO_CALLBACK_LOGGERS"  # 1: no result.json, params.json and progress.csv
 NOT_STRICT = "DISABLE_STRICT_METRIC_CHECKING"  # 1: reports without the metric are fine
 NO_SIGINT = "DISABLE_SIGINT_HANDLER"  # 1: Ctrl-C raises KeyboardInterrupt, as without a sweep

@@ -5,8 +5,6 @@ from __future__ import annotations
 from sweep.accelerators import inventory
 from sweep.engines.kept import end_kept
 
-__all__ = ["shutdown"]
-
 
 def shutdown() -> None:
     """Forget what `init` was told, and end the process that has imported what trials need and waits for another run.

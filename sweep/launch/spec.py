@@ -32,8 +32,6 @@ from sweep.errors import ConfigError, nearest
 from sweep.launch.stop_rules import StopRules
 from sweep.schedulers import Scheduler
 
-__all__ = ["FORMER_FORMS", "HAS_NO_RESUME", "IS_AS_IN_TUNE", "ResumeMode", "RunSpec", "changed", "metric_and_mode"]
-
 # The call that runs the sweep takes no `resume=`: what it began is continued by `Tuner.restore`.
 HAS_NO_RESUME: ContextVar[bool] = ContextVar("HAS_NO_RESUME", default=False)
 # The call came through `sweep.tune`: trials run in their own directory unless something else is said.

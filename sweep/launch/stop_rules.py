@@ -15,8 +15,6 @@ from sweep.core.results import TrialResult
 from sweep.core.stoppers import FunctionStopper, Stopper, TimeoutStopper, combine
 from sweep.errors import ConfigError
 
-__all__ = ["StopRules"]
-
 
 @dataclass(frozen=True, slots=True)
 class StopRules:

@@ -10,8 +10,6 @@ from typing import Any
 
 from sweep.core.trial import Trial
 
-__all__ = ["Namer"]
-
 _MAX_BYTES = 240  # of a link's name, which a file system takes up to 255 of; a trial's number may follow
 
 

@@ -16,10 +16,9 @@ from sweep.record.layout import split_uri
 from sweep.record.saved_spec import TUNER_PKL, read_saved_spec, space_keys, with_environment
 
 if TYPE_CHECKING:
-    from sweep.results.analysis import Result, ResultGrid
+    from sweep.results.analysis import ResultGrid
+    from sweep.results.views import Result
     from sweep.train.trainer import DataParallelTrainer
-
-__all__ = ["Tuner", "fit_alone"]
 
 
 _A_FUNCTION = "The function is the first argument: Tuner(train, ...)."

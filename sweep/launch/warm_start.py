@@ -13,8 +13,6 @@ from sweep.record.reader import ExperimentReader
 from sweep.record.remote import open_storage_for_reading
 from sweep.results.optuna_points import from_optuna, is_study
 
-__all__ = ["evaluated_points"]
-
 
 def evaluated_points(given: Any, metric: Any = None, mode: Any = None) -> list[Point]:
     """Return pairs of config and last result, in the order of the trials; those without a result are left out.

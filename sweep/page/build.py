@@ -19,8 +19,6 @@ from sweep.page.markup import escaped
 from sweep.page.model import PageModel, models_of
 from sweep.page.subject import Subject
 
-__all__ = ["experiment_json", "page", "rendered", "write_page"]
-
 _ASSETS = Path(__file__).with_name("assets")
 _RULES = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "

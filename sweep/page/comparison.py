@@ -10,8 +10,6 @@ from sweep.page.markup import line, rows
 from sweep.page.parts import counts_of, span_text
 from sweep.page.subject import Subject
 
-__all__ = ["COMPARISON_PARTS", "COMPARISON_TITLES"]
-
 _MAX_ROWS = 100
 _FACTS = ("command", "searcher", "scheduler", "num_trials", "seed", "import_path", "resources_per_trial")
 

@@ -20,8 +20,6 @@ from sweep.page.build import experiment_json, page
 from sweep.page.model import PageModel, models_of
 from sweep.page.subject import Subject
 
-__all__ = ["LivePage", "application", "listening_socket"]
-
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 _HEADERS = {
     "Cache-Control": "no-store",

@@ -10,8 +10,6 @@ from typing import Any
 from sweep.core.values import printed, sound_text
 from sweep.display.formats import text
 
-__all__ = ["code", "escaped", "facts", "line", "rows", "shown"]
-
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
 
 

@@ -19,8 +19,6 @@ from sweep.page.parts import PARTS, TITLES
 from sweep.page.subject import Subject
 from sweep.page.table import TrialTable
 
-__all__ = ["ExperimentModel", "PageModel", "Piece", "models_of"]
-
 _LEAST_S = 1.0  # between two makings of one piece
 _SHARE = 0.02  # of one CPU, for each piece, while a sweep runs that needs the machine
 _MOST_METRICS = 12  # that a figure can be asked for

@@ -23,9 +23,6 @@ from sweep.record.rows import TrialRow
 from sweep.results.glance import as_python
 from sweep.results.winners import Best, better_earlier
 
-__all__ = ["ENDED", "PARTS", "TITLES", "counts_of", "span_text"]
-
-
 _MAX_GROUPS = 20
 _MAX_FRONT = 50
 _MAX_NAMES = 50

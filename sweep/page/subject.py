@@ -11,8 +11,6 @@ from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 from sweep.results.winners import Best, best_by_last, objectives_front
 
-__all__ = ["Subject"]
-
 
 class Subject:
     """The experiment that a page is about, and by what its trials are compared.

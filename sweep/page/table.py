@@ -10,8 +10,6 @@ from sweep.core.values import printed, sound_text
 from sweep.page.subject import Subject
 from sweep.record.rows import TrialRow
 
-__all__ = ["MAX_COLUMNS", "TrialTable"]
-
 MAX_COLUMNS = 200  # parameters and metrics that a page has
 _MAX_TEXT = 300
 _EXACT = 1 << 53  # larger whole numbers are no longer themselves in a browser

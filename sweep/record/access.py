@@ -15,8 +15,6 @@ from sweep.record.schema import SEALED, check_version, last_seq
 from sweep.record.seals import check_history, check_schema
 from sweep.record.tail import add_reports
 
-__all__ = ["open_for_following", "open_for_reading", "understood"]
-
 # What damaged data may lead to, in SQLite, JSON, or our own reading of it.
 _UNREADABLE = (sqlite3.Error, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 

@@ -8,16 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sweep.core.messages import Command, Event, Reported
-from sweep.core.sweep import Changes
+from sweep.core.messages import Changes, Command, Event, Reported
 from sweep.core.trial import Trial
 from sweep.record.compact import compact
 from sweep.record.encoding import encode
 from sweep.record.records import command_texts, encode_event, encode_grown, encode_pending
 from sweep.record.schema import last_seq
 from sweep.record.seals import fact_text, linked, report_text, seal_of, time_text, total
-
-__all__ = ["Batch", "Batches", "Tally"]
 
 Row = tuple[Any, ...]
 

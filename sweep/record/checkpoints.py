@@ -28,23 +28,6 @@ from sweep.record.filesystems import RemoteDirectory, home_of, identity, locate
 from sweep.record.layout import leads_outside
 from sweep.record.manifest import MANIFEST, METADATA, first_free, sync_directory, verify, write_manifest
 
-__all__ = [
-    "MANIFEST",
-    "METADATA",
-    "Checkpoint",
-    "discard",
-    "discard_in",
-    "fetch",
-    "free_target",
-    "known_whole",
-    "persist",
-    "pin",
-    "send",
-    "sweep_strays",
-    "unsend",
-    "verify",
-]
-
 STRAY_PREFIX = "tmp-"
 AT_ONCE = 64  # files that are sent together
 _counter = itertools.count()

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from sweep.core.results import AUTO_FILLED
 from sweep.record.schema import FILLED, SEALED, version_of
 
-__all__ = ["Reports", "reports_of"]
-
 _HOST = "LEFT JOIN host h ON h.id = r.host"
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from sweep.record.encoding import encode
 
-__all__ = ["Compact", "compact"]
-
 _FIRST = ["timestamp", "time_this_iter_s", "pid", "hostname"]
 _LAST = ["training_iteration", "time_total_s", "trial_id", "time_since_restore", "iterations_since_restore"]
 _NOTHING = (None,) * 8

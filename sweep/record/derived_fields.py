@@ -8,8 +8,6 @@ from typing import Any
 
 from sweep.core.trial import CheckpointRef
 
-__all__ = ["MOST_SECONDS", "NODE_IP", "complete", "date_of", "date_str"]
-
 MOST_SECONDS = 1e11  # since 1970 that have a date; what a trial reports may be anything
 NODE_IP = "127.0.0.1"  # of trials on the machine that drives; those on others report theirs
 

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from sweep.errors import ConfigError
 
-__all__ = ["SHARED_VARIABLE", "Disk", "disk_of", "is_shared"]
-
 SHARED_VARIABLE = "SWEEP_SHARED_STORAGE"
 """1: the storage is seen by several machines, whatever its file system is called; 0: it is not."""
 

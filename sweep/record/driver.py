@@ -14,8 +14,6 @@ from pathlib import Path
 from sweep.record.layout import RECORD_MARK
 from sweep.record.proc import stat_of
 
-__all__ = ["Driver", "find_driver"]
-
 _RENEWED_S = 30.0  # a driver whose record is shared writes ten times in that
 _CLOCK_SLACK_S = 2.0  # the clock may have been set since the process was started
 

@@ -26,8 +26,6 @@ from typing import Any
 from sweep.core.values import is_held, mended, printed, shown, shown_int, sound_text
 from sweep.record.importing import unpickle
 
-__all__ = ["Opaque", "decode", "decode_metrics", "encode", "is_same"]
-
 _MOST_BITS = 14_000  # of a whole number that is written in digits: Python prints 4,300 of them
 _MOST_PRINTED = 4096  # characters that are stored of how an object prints
 # What pickles of numpy's arrays name: nothing that runs code of anybody else.

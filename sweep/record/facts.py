@@ -14,8 +14,6 @@ from sweep.record.encoding import decode, decode_metrics
 from sweep.record.records import decode_event
 from sweep.record.schema import SEALED, version_of
 
-__all__ = ["END", "Fact", "read_facts"]
-
 END = 2**63 - 1  # no event has this number
 
 

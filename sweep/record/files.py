@@ -6,8 +6,6 @@ import os
 from contextlib import suppress
 from typing import BinaryIO
 
-__all__ = ["SUFFIXES", "create_private", "write_atomically"]
-
 SUFFIXES = (".pkl", ".objects")  # of files with pickles: one runs code where it is loaded, and may hold secrets
 
 

@@ -16,8 +16,6 @@ from sweep.errors import ConfigError, ExperimentError, nearest
 from sweep.record.files import SUFFIXES, create_private, write_atomically
 from sweep.record.layout import REMOTE_NOTE, cache_root
 
-__all__ = ["TEMPORARY", "RemoteDirectory", "as_filesystem", "identity", "locate", "remember_home", "home_of"]
-
 # What to install, by protocol; of the others fsspec's own words are shown.
 _PACKAGES = {
     "s3": "s3fs",

@@ -20,8 +20,6 @@ from typing import NamedTuple
 
 from sweep.errors import RecordError
 
-__all__ = ["DURABILITIES", "Flusher", "Folded", "flush_log", "holds_more"]
-
 # How soon after a commit its flush begins, in seconds; None: the commit itself flushes; infinite: when somebody waits.
 DURABILITIES: dict[str, float | None] = {"group": 0.05, "full": None, "fast": float("inf")}
 

@@ -14,22 +14,6 @@ from sweep.core.messages import Hook
 from sweep.core.trial import CheckpointRef
 from sweep.record.encoding import decode, decode_metrics
 
-__all__ = [
-    "Began",
-    "Exited",
-    "Line",
-    "Notified",
-    "Report",
-    "Row",
-    "Started",
-    "Suggested",
-    "config_of",
-    "has_news",
-    "last_report",
-    "read_rows",
-    "variables",
-]
-
 _TOLD = (Hook.COMPLETE.value, Hook.ERROR.value, Hook.PAUSE.value, Hook.RETRY.value)
 _MARKS = ('"Start"', *(f'"{hook}"' for hook in _TOLD))
 

@@ -16,8 +16,6 @@ from sweep.record.layout import ExperimentLayout
 from sweep.record.manifest import sync_directory
 from sweep.record.space import lacks_space
 
-__all__ = ["DirectoryGuard", "make_writable", "refusing_full_disk"]
-
 _LOOK_S = 0.4
 _CERTAIN_S = 0.2  # whoever deletes a directory deletes what is in it first: which of the two it is shows after a moment
 _DELETED = " (deleted)"  # what Linux adds to the path of an open file

@@ -27,18 +27,6 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
-__all__ = [
-    "Call",
-    "DriverCalled",
-    "end_module",
-    "ended_at",
-    "importing",
-    "is_reached",
-    "load_file",
-    "unpickle",
-    "why_missing",
-]
-
 _MAX_SOURCE = 80
 _PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _OURS = (os.path.join(_PARENT, "sweep", ""), os.path.join(_PARENT, "searchers", ""))

@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sweep.core.messages import Command, Event, Reported
-from sweep.core.sweep import Changes
+from sweep.core.messages import Changes, Command, Event, Reported
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.errors import CheckpointError, ExperimentError, RecordError
 from sweep.record.batches import SET_TALLY, Batch, Batches, Tally
@@ -24,8 +23,6 @@ from sweep.record.mark import MarkFile, check_mark, mark_of
 from sweep.record.opening import connect_for_reading
 from sweep.record.schema import APPLICATION_ID, SCHEMA, UPGRADES, VERSION, check_version
 from sweep.record.seals import seal_all, seal_of, total
-
-__all__ = ["Journal", "create"]
 
 _RETRY_S = 1.0
 _DISK_GRACE_S = 600.0

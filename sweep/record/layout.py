@@ -11,37 +11,6 @@ from typing import Any, NoReturn
 
 from sweep.errors import ConfigError, ExperimentError
 
-__all__ = [
-    "CACHE_VARIABLE",
-    "CHECKPOINT_PATTERN",
-    "DATABASE",
-    "DEFAULT_STORAGE",
-    "ERROR_FILE",
-    "MARK",
-    "MIRROR_STATE",
-    "OUTGOING",
-    "RECORD_MARK",
-    "REMOTE_NOTE",
-    "STORAGE_VARIABLE",
-    "TRANSIT",
-    "ExperimentLayout",
-    "cache_root",
-    "check_name",
-    "checkpoint_name",
-    "checked_checkpoint",
-    "checked_name",
-    "checked_trial_id",
-    "copy_root",
-    "find_shards",
-    "leads_outside",
-    "rank_output",
-    "rank_outputs",
-    "shards_name",
-    "split_uri",
-    "storage_root",
-    "tidy_name",
-]
-
 DATABASE = "sweep.db"
 MARK = ".mark"  # suffix of the file beside it that says how far it goes
 ERROR_FILE = "error.txt"  # in a trial's directory: its failures

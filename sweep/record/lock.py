@@ -16,8 +16,6 @@ from typing import Any
 from sweep.errors import ExperimentError
 from sweep.record.driver import find_driver
 
-__all__ = ["DriverLock", "mark_of_dead_driver"]
-
 _ORPHANS_S = 10.0  # how long the processes of a driver that died may take to go
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _GLANCE_S = 0.2  # looking for a dead driver holds the lock for a moment

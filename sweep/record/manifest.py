@@ -22,18 +22,6 @@ from sweep.errors import CheckpointError
 from sweep.record.files import write_atomically
 from sweep.record.layout import leads_outside
 
-__all__ = [
-    "FULL_BYTES",
-    "MANIFEST",
-    "METADATA",
-    "DamagedError",
-    "first_free",
-    "set_aside",
-    "sync_directory",
-    "verify",
-    "write_manifest",
-]
-
 MANIFEST = ".sweep-manifest.json"
 METADATA = ".sweep-metadata.json"
 FULL_BYTES = 64 << 20  # of a larger file only pieces are read: all of it would cost as much as loading it

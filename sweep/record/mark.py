@@ -18,8 +18,6 @@ from typing import NamedTuple
 from sweep.errors import ExperimentError
 from sweep.record.layout import DATABASE, MARK
 
-__all__ = ["Mark", "MarkFile", "boot", "check_mark", "mark_of"]
-
 _LENGTH = 96  # bytes, so that a new line covers the old one
 _TRIES = 3
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from sweep.record.checkpoints import MANIFEST, STRAY_PREFIX
+from sweep.record.checkpoints import STRAY_PREFIX
 from sweep.record.files import write_atomically
 from sweep.record.filesystems import RemoteDirectory
 from sweep.record.layout import (
@@ -28,18 +28,7 @@ from sweep.record.layout import (
     REMOTE_NOTE,
     TRANSIT,
 )
-
-__all__ = [
-    "Lease",
-    "MirrorState",
-    "artifacts_of",
-    "is_checkpoint",
-    "is_log",
-    "is_mirrored",
-    "remote_checkpoints",
-    "stamp_of",
-    "version_of",
-]
+from sweep.record.manifest import MANIFEST
 
 _LOGS = (
     *("params.json", "params.pkl", "result.json", "progress.csv", "error.txt", "error.pkl"),

@@ -25,8 +25,6 @@ from urllib.parse import quote
 
 from sweep.errors import ExperimentError
 
-__all__ = ["Reading", "connect_for_reading"]
-
 _TRIES = 5
 _BUSY_MS = 5000
 

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["children_of", "list_names", "read", "scan", "stat_of"]
-
 T = TypeVar("T")
 
 _PATIENCE_S = 1.0  # for a descriptor to become free

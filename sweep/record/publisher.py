@@ -11,8 +11,6 @@ from collections.abc import Callable
 from sweep.errors import CheckpointError, ExperimentError, RecordError
 from sweep.record.working import TakenOver, WorkingRecord
 
-__all__ = ["Publisher"]
-
 _GAP_S = 3.0  # between two snapshots
 _SHARE = 5  # and at least this many times as long as the last one took
 _LAST_TRIES_S = (0.0, 1.0, 3.0, 10.0)  # pauses before each try of the end

@@ -29,16 +29,6 @@ from sweep.record.seals import check_last, check_state
 from sweep.record.storage import parse_storage
 from sweep.record.working import open_record
 
-__all__ = [
-    "ExperimentReader",
-    "ResultRow",
-    "Timeline",
-    "TrialRow",
-    "find_experiment",
-    "list_experiments",
-    "what_is_there",
-]
-
 _TUNE_STATE = re.compile(r"experiment_state-.*\.json")
 _REPORT = "seq, trial_id, attempt, at, wall, checkpoint, metrics"
 _NUMBERS = {f'{{"$float":"{name}"}}': float(name) for name in ("nan", "inf", "-inf")}  # as they are recorded

@@ -52,16 +52,6 @@ from sweep.core.resources import Device, Node, Resources
 from sweep.core.trial import CheckpointRef, Grown
 from sweep.record.encoding import decode, encode
 
-__all__ = [
-    "command_texts",
-    "decode_event",
-    "decode_grown",
-    "decode_pending",
-    "encode_event",
-    "encode_grown",
-    "encode_pending",
-]
-
 EventRow = tuple[str, str | None, int | None, str | None]  # kind, trial_id, attempt, data
 
 

@@ -36,8 +36,6 @@ from sweep.record.snapshot import compare
 from sweep.record.storage import Storage, parse_storage
 from sweep.record.stored import StoredCheckpoints, references, trial_of
 
-__all__ = ["has_checkpoint", "has_experiment", "open_all_for_reading", "open_storage_for_reading", "pull"]
-
 _STAGING = ".incoming-"  # of pulls that are under way, in the local storage
 _DEAD_S = 86400.0  # after that one that nothing was added to is of a process that was killed
 

@@ -49,8 +49,6 @@ from sweep.record.stored import StoredCheckpoints, strangers_of
 if TYPE_CHECKING:
     from sweep.schedulers.base import Scheduler
 
-__all__ = ["Loaded", "kept_before", "load", "retell"]
-
 
 @dataclass
 class Loaded:

@@ -15,8 +15,6 @@ from sweep.core.trial import CheckpointRef, Grown, shown_state
 from sweep.record.encoding import decode, decode_metrics
 from sweep.record.records import decode_grown
 
-__all__ = ["ResultRow", "Snapshot", "Timeline", "TrialRow", "last_exit", "trainable_name", "variables_of"]
-
 _ENDED = ("TERMINATED", "ERROR")
 
 

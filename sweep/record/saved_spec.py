@@ -18,16 +18,6 @@ from sweep.record.encoding import decode
 from sweep.record.files import write_atomically
 from sweep.record.importing import unpickle
 
-__all__ = [
-    "TUNER_PKL",
-    "pack_saved_spec",
-    "read_saved_spec",
-    "recorded_points",
-    "space_keys",
-    "with_environment",
-    "write_saved_spec",
-]
-
 TUNER_PKL = "tuner.pkl"
 _ENV_NAMES = "env_names"  # in place of `env`: values of variables are often secrets, and are not stored
 _VERSION = 1

@@ -37,19 +37,6 @@ from pathlib import Path
 
 from sweep.errors import ExperimentError
 
-__all__ = [
-    "APPLICATION_ID",
-    "FILLED",
-    "SCHEMA",
-    "SEALED",
-    "UPGRADES",
-    "VERSION",
-    "check_version",
-    "last_event",
-    "last_seq",
-    "version_of",
-]
-
 APPLICATION_ID = 0x53575031  # "SWP1"
 VERSION = 7
 SEALED = 6  # since this version events are stored once, and rows have checksums

@@ -23,22 +23,6 @@ from typing import Any, NamedTuple
 from sweep.errors import ExperimentError
 from sweep.record.schema import SCHEMA, SEALED, VERSION, last_seq, version_of
 
-__all__ = [
-    "check_history",
-    "check_last",
-    "check_schema",
-    "check_state",
-    "check_structure",
-    "damaged",
-    "fact_text",
-    "linked",
-    "report_text",
-    "seal_all",
-    "seal_of",
-    "time_text",
-    "total",
-]
-
 _BATCH = 500  # rows whose texts are joined; a report has at most some megabytes
 _HIGH, _LOW = 2.0**20, 2.0**52
 _KEYS = (("meta", "key"), ("label", "trial_id"), ("host", "id"), ("trial", "trial_id"))

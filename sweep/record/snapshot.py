@@ -9,8 +9,6 @@ from pathlib import Path
 
 from sweep.record.schema import last_seq
 
-__all__ = ["compare", "copy_record", "stamp_of_record"]
-
 
 def copy_record(source: sqlite3.Connection, target: Path) -> None:
     """Write a consistent copy of a `sweep.db` that may be in use: one file, without a log beside it."""

@@ -8,8 +8,6 @@ import os
 import shutil
 from collections.abc import Iterator
 
-__all__ = ["few_inodes", "free_bytes", "lacks_space", "tree_bytes"]
-
 _FEW = 100
 _NUMBERS = (errno.ENOSPC, errno.EDQUOT)
 

@@ -14,8 +14,6 @@ from sweep.errors import ConfigError, ExperimentError
 from sweep.record.filesystems import RemoteDirectory, identity, locate
 from sweep.record.layout import REMOTE_NOTE, STORAGE_VARIABLE, copy_root, split_uri, storage_root
 
-__all__ = ["Storage", "check_writable", "parse_storage", "storage_of"]
-
 _BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "oci"}
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from sweep.record.encoding import decode
 
-__all__ = ["StoredCheckpoints", "references", "strangers_of", "trial_of"]
-
 _REFERENCE = re.compile(r'"([A-Za-z0-9][A-Za-z0-9_-]*/checkpoint_\d{6,}[^"/\\]*)"')
 _FACTS = """
 SELECT seq, checkpoint, NULL FROM result WHERE checkpoint IS NOT NULL AND seq > :seq

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 
-__all__ = ["add_reports"]
-
 _RECENT = """
 CREATE TEMP TABLE recent AS
     SELECT t.trial_id, t.count + count(*) AS count, max(r.seq) AS last_result,

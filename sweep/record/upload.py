@@ -15,9 +15,10 @@ from pathlib import Path
 from sweep.core.trial import HELD
 from sweep.errors import CheckpointError, ExperimentError, SweepError
 from sweep.record.access import open_for_reading
-from sweep.record.checkpoints import AT_ONCE, MANIFEST, METADATA, STRAY_PREFIX, pin, send, unsend
+from sweep.record.checkpoints import AT_ONCE, STRAY_PREFIX, pin, send, unsend
 from sweep.record.filesystems import TEMPORARY, RemoteDirectory
 from sweep.record.layout import DATABASE, OUTGOING, ExperimentLayout, leads_outside
+from sweep.record.manifest import MANIFEST, METADATA
 from sweep.record.mirrored import (
     Lease,
     MirrorState,
@@ -31,8 +32,6 @@ from sweep.record.mirrored import (
 )
 from sweep.record.snapshot import copy_record, stamp_of_record
 from sweep.record.stored import StoredCheckpoints, references, trial_of
-
-__all__ = ["OtherDriver", "UploadStopped", "Uploader"]
 
 
 class OtherDriver(ExperimentError):

@@ -38,8 +38,6 @@ from sweep.record.seals import check_structure
 from sweep.record.snapshot import compare, copy_record, stamp_of_record
 from sweep.record.stored import strangers_of
 
-__all__ = ["TakenOver", "WorkingRecord", "live_record", "open_record", "work_in_place", "working_record"]
-
 _MARK = "mark.json"
 _OUTGOING = "outgoing.db"
 _INCOMING = f".{DATABASE}.incoming"  # in the storage: what takes the place of the record next

@@ -34,16 +34,6 @@ if TYPE_CHECKING:
 
     from sweep.record.checkpoints import Checkpoint
 
-__all__ = [
-    "SCOPES",
-    "ExperimentAnalysis",
-    "ExperimentReader",
-    "Result",
-    "ResultGrid",
-    "TrialView",
-    "own_analysis",
-]
-
 
 @refuse_unknown()
 class ExperimentAnalysis(Experiment):

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from sweep.figures.plots import Plots
 
-__all__ = ["Experiment"]
 
 _MAX_SHOWN = 5  # trials of a Pareto set
 

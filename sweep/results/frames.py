@@ -18,12 +18,12 @@ from sweep.core.trial import number_of
 from sweep.core.values import printed, shown, sound_text
 from sweep.record.derived_fields import NODE_IP, complete, date_of
 from sweep.record.encoding import Opaque
-from sweep.record.reader import ExperimentReader, ResultRow, Timeline, TrialRow
+from sweep.record.reader import ExperimentReader
+from sweep.record.rows import ResultRow, Timeline, TrialRow
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["STYLES", "event_frame", "history_frame", "result_frame", "trial_frame"]
 
 STYLES = ("sweep", "ray", "optuna")
 

@@ -11,9 +11,8 @@ from typing import Any
 from sweep.core.values import printed
 from sweep.display.svg import Curve, best_so_far, learning_curves
 from sweep.record.encoding import Opaque
-from sweep.record.reader import ExperimentReader, TrialRow
-
-__all__ = ["as_python", "config_to_paste", "figures"]
+from sweep.record.reader import ExperimentReader
+from sweep.record.rows import TrialRow
 
 _MAX_CURVES = 30
 _MAX_REPORTS = 50_000  # read for one page: a tenth of a second

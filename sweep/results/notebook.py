@@ -18,11 +18,10 @@ from sweep.results.scopes import scores
 from sweep.results.winners import Best, best_by_last, better_earlier, objectives_front
 
 if TYPE_CHECKING:
-    from sweep.record.reader import TrialRow
+    from sweep.record.rows import TrialRow
     from sweep.results.experiment import Experiment
     from sweep.results.views import Result, TrialView
 
-__all__ = ["analysis_page", "result_page", "view_page"]
 
 _MAX_ROWS = 20
 _MAX_COLUMNS = 14

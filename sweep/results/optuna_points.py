@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-__all__ = ["EvaluatedPoints", "from_optuna", "is_study"]
-
 
 class EvaluatedPoints(list[tuple[dict[str, Any], dict[str, float]]]):
     """Pairs of a config and its result, for `warm_start=` of a run; and the same apart, for searchers."""

@@ -18,8 +18,6 @@ from sweep.record.reader import ExperimentReader
 from sweep.results.optuna_study import study_attributes
 from sweep.results.optuna_trials import RecordedTrials
 
-__all__ = ["ExperimentStorage"]
-
 _METRICS = "study:metric_names"  # where Optuna keeps the names of a study's objectives
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-__all__ = ["distributions", "objectives_for", "study_attributes", "to_study"]
 
 _DATABASES = (".db", ".sqlite", ".sqlite3")
 _PREFIX = "sweep_experiment"  # the study's attribute that holds of which experiment it is

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
 
-__all__ = ["ATTEMPTS", "CONFIG", "REASON", "TRIAL_ID", "RecordedSpace", "RecordedTrials"]
 
 TRIAL_ID, REASON, ATTEMPTS = "trial_id", "reason", "attempts"
 """The user attributes that every trial has."""

@@ -10,8 +10,6 @@ from sweep.core.ranking import beats, rankable
 from sweep.core.results import TRIAL_INDEX, flatten
 from sweep.record.reader import ExperimentReader
 
-__all__ = ["AVERAGES", "SCOPES", "best_reports", "metric_analysis", "metric_n_steps", "repeats", "scores"]
-
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)

@@ -17,8 +17,6 @@ from sweep.record.layout import ExperimentLayout
 if TYPE_CHECKING:
     from sweep.record.rows import TrialRow
 
-__all__ = ["ExperimentInfo", "ShownTrial"]
-
 
 @dataclass(frozen=True)
 class ExperimentInfo:

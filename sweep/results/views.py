@@ -40,18 +40,6 @@ from sweep.results.trials import ExperimentInfo, ShownTrial
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Choice",
-    "Result",
-    "TrainingResult",
-    "TrialView",
-    "full_result",
-    "local_filesystem",
-    "result_of",
-    "results_of",
-    "several_objectives",
-    "views_of",
-]
 
 _Scored = tuple[Checkpoint, dict[str, Any]]  # a checkpoint that still exists, and the metrics it was taken at
 

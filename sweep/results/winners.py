@@ -9,16 +9,9 @@ from typing import Any
 from searchers.pareto import pareto_front
 from sweep.core.ranking import beats, best_of
 from sweep.core.results import TrialResult
-from sweep.record.reader import ExperimentReader, TrialRow
+from sweep.record.reader import ExperimentReader
+from sweep.record.rows import TrialRow
 from sweep.results.scopes import best_reports, repeats, scores
-
-__all__ = [
-    "Best",
-    "best_by_last",
-    "better_earlier",
-    "front_of",
-    "objectives_front",
-]
 
 
 @dataclass(frozen=True)

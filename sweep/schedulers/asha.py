@@ -16,8 +16,6 @@ from sweep.core.trial import Trial
 from sweep.errors import refuse_unknown
 from sweep.schedulers.rungs import Ladder, PromotionLadder, RungScheduler, StoppingLadder
 
-__all__ = ["ASHAScheduler", "AsyncHyperBandScheduler"]
-
 _LARGEST = float(np.finfo(np.float64).max)  # stands for infinity, so that a quantile between two is a number
 
 

@@ -12,8 +12,6 @@ from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial
 from sweep.errors import ConfigError, refuse_unknown
 
-__all__ = ["Scheduler"]
-
 Trials = Mapping[str, Trial]
 
 

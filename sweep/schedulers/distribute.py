@@ -18,8 +18,6 @@ from sweep.schedulers.trials_view import TrialsView
 if TYPE_CHECKING:
     from sweep.schedulers.base import Scheduler
 
-__all__ = ["DistributeResources", "DistributeResourcesToTopJob"]
-
 
 @refuse_unknown()
 class _Distribution(ABC):

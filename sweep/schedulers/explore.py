@@ -13,8 +13,6 @@ from searchers.space import Categorical, Domain, Float, Integer, is_same
 from sweep import checks
 from sweep.errors import ConfigError
 
-__all__ = ["checked_mutations", "complete_config", "copied", "customised", "explore", "quantile_size"]
-
 Mutations = Mapping[str, Any]
 
 

@@ -10,8 +10,6 @@ from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
 from sweep.schedulers.base import Scheduler
 
-__all__ = ["FIFOScheduler"]
-
 
 @final
 class FIFOScheduler(Scheduler):

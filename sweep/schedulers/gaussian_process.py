@@ -10,8 +10,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Gain", "choose_point"]
-
 Array = npt.NDArray[np.float64]
 _Bound = Callable[[Array], Array]  # of points, one per row
 

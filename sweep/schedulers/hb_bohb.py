@@ -6,8 +6,6 @@ from typing import final
 
 from sweep.schedulers.hyperband import HyperBandScheduler
 
-__all__ = ["HyperBandForBOHB"]
-
 
 @final
 class HyperBandForBOHB(HyperBandScheduler):

@@ -16,8 +16,6 @@ from sweep.core.trial import Status, Trial
 from sweep.errors import refuse_unknown
 from sweep.schedulers.metric import MetricScheduler
 
-__all__ = ["HyperBandScheduler", "bracket_milestones"]
-
 Levels = list[tuple[int, int]]
 """Of one bracket: how many trials run to which milestone."""
 

@@ -16,8 +16,6 @@ from sweep.core.trial import Trial
 from sweep.errors import refuse_unknown
 from sweep.schedulers.metric import MetricScheduler
 
-__all__ = ["MedianStoppingRule"]
-
 _PER_DOUBLING = 64  # marks on the axis of time; whole numbers up to 127 are marks of their own
 _LARGEST = 1e300  # stands for infinity, so that means stay numbers
 

@@ -10,8 +10,6 @@ from sweep.core.values import as_float
 from sweep.errors import ConfigError
 from sweep.schedulers.base import Scheduler
 
-__all__ = ["MetricScheduler"]
-
 
 class MetricScheduler(Scheduler):
     """Judge trials by `metric` at the progress that `time_attr` counts; subclasses say what follows."""

@@ -12,8 +12,6 @@ from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.nondominated import ParetoOrder
 from sweep.schedulers.rungs import RungScheduler, StoppingLadder
 
-__all__ = ["MOASHAScheduler"]
-
 Names = str | Sequence[str] | None
 
 

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["ParetoOrder", "is_early_in_net"]
-
 Vector = tuple[float, ...]  # one value per objective, larger is better
 _MOST_IN_NET = 32  # of a larger front, so many points at even distances stand for all
 _LARGEST = float(np.finfo(float).max) / 8  # what an infinity counts as where a sum or a distance is needed

@@ -19,8 +19,6 @@ from sweep.core.trial import Trial
 from sweep.errors import refuse_unknown
 from sweep.schedulers.rungs import PromotionLadder, RungScheduler
 
-__all__ = ["PASHAScheduler"]
-
 
 class _Curves:
     """The learning curves of the trials of the top rung, compared where two or more have a score at the same time."""

@@ -21,8 +21,6 @@ from sweep.schedulers.explore import copied, customised
 from sweep.schedulers.gaussian_process import Gain, choose_point
 from sweep.schedulers.population import FIRST, Explore, PopulationScheduler
 
-__all__ = ["PB2"]
-
 _MOST_GAINS = 500  # the newest that are remembered: a choice costs about a quarter of a second with so many
 _MOST_RUNNING = 100  # other trials whose intervals are under way, the newest, that a choice keeps away from
 _MOST_MARKS = 16  # a checkpoint belongs to one of the last reports: to this one or, saved on demand, to the one before

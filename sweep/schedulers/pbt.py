@@ -14,8 +14,6 @@ from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.explore import checked_mutations, complete_config, explore
 from sweep.schedulers.population import FIRST, Explore, PopulationScheduler
 
-__all__ = ["PopulationBasedTraining"]
-
 
 @refuse_unknown()
 @final

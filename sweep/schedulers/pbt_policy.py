@@ -10,17 +10,6 @@ from typing import Any
 from sweep.core.naming import evaluated_params, format_vars
 from sweep.core.trial import Trial
 
-__all__ = [
-    "Exploit",
-    "PolicyLine",
-    "PolicyLog",
-    "change_points",
-    "perturbed_tag",
-    "plain",
-    "policy_file",
-    "read_policy",
-]
-
 GLOBAL_FILE = "pbt_global.txt"
 
 # target tag, source tag, target iteration, source iteration, source config, new config

@@ -16,8 +16,6 @@ from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.base import Scheduler
 from sweep.schedulers.pbt_policy import change_points, plain, read_policy
 
-__all__ = ["PopulationBasedTrainingReplay"]
-
 
 @refuse_unknown()
 @final

@@ -19,8 +19,6 @@ from sweep.errors import MetricError
 from sweep.schedulers.explore import customised, quantile_size
 from sweep.schedulers.metric import MetricScheduler
 
-__all__ = ["Explore", "PopulationScheduler"]
-
 Explore = Callable[[dict[str, Any]], Mapping[str, Any]]
 FIRST, LATER = 0, 1  # what a random number is for: a config's missing values, or an exploit
 

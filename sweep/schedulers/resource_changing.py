@@ -17,8 +17,6 @@ from sweep.schedulers.distribute import DistributeResources, DistributeResources
 from sweep.schedulers.fifo import FIFOScheduler
 from sweep.schedulers.trials_view import TrialsView
 
-__all__ = ["AllocationFunction", "ResourceChangingScheduler"]
-
 # Called with a view of the sweep, a trial, its result and the scheduler; returns a request, or None for no change.
 AllocationFunction = Callable[[TrialsView, Trial, TrialResult, "ResourceChangingScheduler"], Any]
 

@@ -21,8 +21,6 @@ from sweep.core.trial import Status, Trial
 from sweep.errors import ConfigError
 from sweep.schedulers.metric import MetricScheduler
 
-__all__ = ["Ladder", "PromotionLadder", "RungScheduler", "StoppingLadder", "place_rungs"]
-
 _CANNOT_PAUSE = (
     "a trial that never saved a checkpoint cannot wait to be promoted; such trials run on, and are stopped at the next "
     "rung where they are not among the best. Report a checkpoint at the rungs."

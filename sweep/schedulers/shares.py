@@ -14,8 +14,6 @@ from sweep.core.trial import HELD, Status, Trial
 from sweep.errors import ConfigError, ResourceError
 from sweep.schedulers.trials_view import TrialsView
 
-__all__ = ["Shares"]
-
 # So many sums of base and units in a row may be no request (of TPU chips only 1, 2, 4 and 8 are) before there is none.
 _MAX_GAP = 16
 

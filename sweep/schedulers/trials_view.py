@@ -10,8 +10,6 @@ from sweep.core.resources import Node, Resources
 from sweep.core.trial import Trial
 from sweep.errors import refuse_unknown
 
-__all__ = ["TrialsView"]
-
 
 @refuse_unknown()
 @final

@@ -15,8 +15,6 @@ from sweep.record.files import write_atomically
 from sweep.record.layout import ERROR_FILE
 from sweep.scribe.outbox import Outbox
 
-__all__ = ["CsvFiles", "ErrorFiles", "JsonFiles", "Live"]
-
 _FAILURE = re.compile(rb"^Failure # \d+ \(occurred at ", re.MULTILINE)
 
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from sweep.callbacks.loggers import TBXLoggerCallback
     from sweep.scribe.policies import PolicyFiles
 
-__all__ = ["Follower"]
 
 _ROUND = 2000  # events that are read in one transaction, and written in one round
 _MAX_ERRORS = 3

@@ -18,8 +18,6 @@ from sweep.scribe.follower import Follower
 from sweep.worker.channel import Packets
 from sweep.worker.wire import CatchUp, Follow, Notice, Ready, Wrote
 
-__all__ = ["main"]
-
 _PERIOD_S = 0.25  # between two looks at the record
 _PR_SET_PDEATHSIG = 1
 

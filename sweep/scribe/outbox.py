@@ -8,8 +8,6 @@ from collections.abc import Callable
 from sweep.callbacks.log_text import write_to
 from sweep.record.space import lacks_space
 
-__all__ = ["Outbox"]
-
 
 class Outbox:
     """Text that waits for its files. What a full disk does not take goes on waiting; a file that cannot be written for

@@ -8,8 +8,6 @@ from sweep.core.trial import Trial
 from sweep.schedulers.pbt_policy import GLOBAL_FILE, PolicyLog, perturbed_tag, policy_file
 from sweep.scribe.outbox import Outbox
 
-__all__ = ["PolicyFiles"]
-
 
 class PolicyFiles:
     """Write down exploits.

@@ -23,8 +23,6 @@ from sweep.worker.environment import DRIVER_VARIABLE, EXPERIMENT_VARIABLE, TRIAL
 from sweep.worker.nested import process_mark
 from sweep.worker.wire import CatchUp, Follow, Notice, Ready, Wrote
 
-__all__ = ["Scribe"]
-
 _LATER_S = 0.4  # a sweep that is over sooner needs no process; between two looks whether one is needed
 _PATIENCE_S = 10.0  # how long callbacks wait for files at most
 _END_S = 30.0  # without anything written: the process is given up

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from sweep.simulation.virtual import Point, Simulation, simulate
+from sweep.engines.simulator import Point
+from sweep.simulation.virtual import Simulation, simulate
 
 __all__ = ["Point", "Simulation", "simulate"]

@@ -24,7 +24,6 @@ from sweep.record.reader import ExperimentReader
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Curves", "RecordedCurve", "RecordedFailure"]
 
 # What the sweep fills in by itself, anew in every simulation.
 _REFILLED = ("time_total_s", "time_since_restore", "iterations_since_restore", "timestamp")

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from searchers.base import Signal
 from sweep.core.claims import Claim
 from sweep.core.messages import (
+    Changes,
     ClaimsChanged,
     Command,
     Discard,
@@ -32,7 +33,7 @@ from sweep.core.messages import (
 from sweep.core.packing import Packer
 from sweep.core.resources import Node, Resources
 from sweep.core.retention import without
-from sweep.core.sweep import Changes, Sweep
+from sweep.core.sweep import Sweep
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.engines.base import Engine, EngineCommand
 from sweep.errors import ExperimentError, SweepError, refuse_unknown
@@ -48,8 +49,6 @@ from sweep.record.records import command_texts
 from sweep.record.resume import kept_before, retell
 from sweep.record.saved_spec import read_saved_spec, recorded_points, space_keys
 from sweep.worker.trainable import prepare
-
-__all__ = ["Difference", "Replay", "replay", "rerun"]
 
 _MOST_DIFFERENCES = 20  # after the first, most others only follow from it
 

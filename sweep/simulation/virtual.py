@@ -9,13 +9,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.config import CheckpointConfig
-from sweep.core.messages import Command, Event, Notify, Tick
+from sweep.core.messages import Changes, Command, Event, Notify, Tick
 from sweep.core.ranking import Objectives, best_of, objectives_of, shown_objectives
 from sweep.core.resources import Node
 from sweep.core.results import TrialResult, flatten
-from sweep.core.sweep import Changes, Sweep
+from sweep.core.sweep import Sweep
 from sweep.core.trial import CheckpointRef, Trial
-from sweep.engines.simulator import Curve, Point, Simulator
+from sweep.engines.simulator import Curve, Simulator
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.launch.build import Built, build
 from sweep.launch.drive import drive
@@ -25,8 +25,6 @@ from sweep.worker.trainable import PreparedTrainable
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["Arrival", "Curves", "Point", "Simulation", "simulate"]
 
 
 @dataclass(frozen=True, slots=True)

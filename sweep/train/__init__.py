@@ -10,12 +10,13 @@ _NAMES = {
     # How `fit()` runs outside a trial, and a dataframe of reports: what trainers have of the rooms above them.
     "sweep.launch.tuner": "fit_alone",
     "sweep.record.checkpoints": "Checkpoint",
-    "sweep.results.analysis": "Result",
+    "sweep.results.views": "Result",
     "sweep.results.frames": "metrics_frame",
     "sweep.train.fit": "TrainingFailedError TuneReportCallback WorkerGroupError=TrainingFailedError",
     "sweep.train.scaling": "ScalingConfig",
     "sweep.train.trainer": "DataParallelTrainer",
-    "sweep.worker.session": "TrainContext=Context get_checkpoint get_context report",
+    "sweep.worker.context": "TrainContext=Context",
+    "sweep.worker.session": "get_checkpoint get_context report",
 }
 """Where the names are: module -> names, `theirs=ours` where Ray has another. Type checkers read __init__.pyi."""
 _HOME_OF = {word.partition("=")[0]: (home, word) for home, words in _NAMES.items() for word in words.split()}

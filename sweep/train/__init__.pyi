@@ -6,7 +6,7 @@ from sweep.core.config import RunConfig as RunConfig
 from sweep.core.config import SyncConfig as SyncConfig
 from sweep.launch.tuner import fit_alone as fit_alone
 from sweep.record.checkpoints import Checkpoint as Checkpoint
-from sweep.results.analysis import Result as Result
+from sweep.results.views import Result as Result
 from sweep.results.frames import metrics_frame as metrics_frame
 from sweep.train.fit import TrainingFailedError as TrainingFailedError
 from sweep.train.fit import TuneReportCallback as TuneReportCallback
@@ -16,7 +16,7 @@ WorkerGroupError = _WorkerGroupError
 
 from sweep.train.scaling import ScalingConfig as ScalingConfig
 from sweep.train.trainer import DataParallelTrainer as DataParallelTrainer
-from sweep.worker.session import Context as _TrainContext
+from sweep.worker.context import Context as _TrainContext
 
 TrainContext = _TrainContext
 

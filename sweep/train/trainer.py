@@ -30,7 +30,7 @@ from sweep.worker.trainable import PreparedTrainable
 from sweep.worker.wire import Rank
 
 if TYPE_CHECKING:
-    from sweep.results.analysis import Result
+    from sweep.results.views import Result
     from sweep.train.fit import NestedResult
 
 __all__ = ["Backend", "DataParallelTrainer", "GroupStartError"]

@@ -132,7 +132,7 @@ from sweep.results.analysis import ExperimentAnalysis as _Analysis
 
 Analysis = _Analysis
 
-from sweep.worker.session import Context as _TuneContext
+from sweep.worker.context import Context as _TuneContext
 
 TuneContext = _TuneContext
 

@@ -23,7 +23,7 @@ from sweep.schedulers import Scheduler
 from sweep.worker.output import parse_log_to_file
 
 if TYPE_CHECKING:
-    from sweep.results.analysis import TrialView
+    from sweep.results.views import TrialView
 
 __all__ = ["Experiment", "run_experiments"]
 

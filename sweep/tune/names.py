@@ -143,14 +143,17 @@ TUNE = {
         sweep: *
         sweep.tune.running: Tuner run run_experiments
         sweep.results.analysis: Analysis=ExperimentAnalysis
-        sweep.worker.session: TuneContext=Context
+        sweep.worker.context: TuneContext=Context
     """,
     "sweep.tune.analysis": "sweep.results.analysis: Analysis=ExperimentAnalysis ExperimentAnalysis",
     "sweep.tune.analysis.experiment_analysis": """
         sweep.results.analysis: Analysis=ExperimentAnalysis ExperimentAnalysis
     """,
     "sweep.tune.callback": "sweep: Callback",
-    "sweep.tune.context": "sweep.worker.session: TuneContext=Context get_context",
+    "sweep.tune.context": """
+        sweep.worker.context: TuneContext=Context
+        sweep.worker.session: get_context
+    """,
     "sweep.tune.error": "sweep: TuneError",
     "sweep.tune.execution": "",
     "sweep.tune.execution.placement_groups": """
@@ -178,14 +181,15 @@ TUNE = {
     "sweep.tune.integration.wandb": "sweep.integration.wandb: *",
     "sweep.tune.integration.xgboost": f"sweep.integration.xgboost: {_TREES}",
     "sweep.tune.logger": """
-        sweep.callbacks.loggers: CSVLoggerCallback JsonLoggerCallback LoggerCallback TBXLoggerCallback
-        TensorBoardLoggerCallback=TBXLoggerCallback
+        sweep.callbacks.loggers: CSVLoggerCallback JsonLoggerCallback TBXLoggerCallback
+        sweep.callbacks.logger_base: LoggerCallback
+        sweep.callbacks.loggers: TensorBoardLoggerCallback=TBXLoggerCallback
         sweep.tune.dicts: pretty_print
     """,
     "sweep.tune.logger.csv": "sweep.callbacks.loggers: CSVLoggerCallback",
     "sweep.tune.logger.json": "sweep.callbacks.loggers: JsonLoggerCallback",
     "sweep.tune.logger.logger": """
-        sweep.callbacks.loggers: LoggerCallback
+        sweep.callbacks.logger_base: LoggerCallback
         sweep.tune.dicts: pretty_print
     """,
     "sweep.tune.logger.mlflow": "sweep.integration.mlflow: MLflowLoggerCallback",
@@ -221,7 +225,7 @@ TUNE = {
     "sweep.tune.search.hyperopt.hyperopt_search": "searchers: HyperOptSearch",
     "sweep.tune.search.optuna": "searchers: OptunaSearch",
     "sweep.tune.search.optuna.optuna_search": "searchers: OptunaSearch",
-    "sweep.tune.search.repeater": "searchers.repeater: *",
+    "sweep.tune.search.repeater": "searchers.repeater: TRIAL_INDEX Repeater",
     "sweep.tune.search.sample": f"""
         searchers.sample: Categorical Domain Float Function Integer LogUniform Normal Quantized Uniform
         searchers: {_FUNCTIONS}

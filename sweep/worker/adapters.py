@@ -14,8 +14,6 @@ from sweep.worker.saved import load_from, save_into
 from sweep.worker.session import Session, StopRequested, as_report
 from sweep.worker.trainable import Trainable, former_arguments
 
-__all__ = ["ReusedInstance", "run_class", "run_function"]
-
 
 def run_function(
     session: Session, function: Callable[..., Any], config: dict[str, Any], objects: Mapping[str, Any]

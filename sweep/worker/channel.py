@@ -11,8 +11,6 @@ from typing import Any, Protocol
 from sweep.errors import SweepError
 from sweep.worker.wire import Frames, Message, StartGroup, decode, encode
 
-__all__ = ["Channel", "ChannelClosed", "Packets", "SocketChannel", "receive_from", "start_group"]
-
 _READ_BYTES = 1 << 16  # above 128 KB each buffer is mapped anew by malloc
 _PACKET_BYTES = 1 << 18  # a packet is read whole or cut
 _MAX_DESCRIPTORS = 250  # the kernel passes 253 at a time

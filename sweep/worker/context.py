@@ -11,7 +11,6 @@ from sweep.worker import wire
 if TYPE_CHECKING:
     from sweep.worker.session import Session
 
-__all__ = ["Context"]
 
 _ALONE = wire.Rank(0, 1)
 

@@ -8,8 +8,6 @@ import random
 import sys
 from typing import Any
 
-__all__ = ["find_thread_pools", "limit_threads", "offer_to_oom_killer", "seed_generators"]
-
 _OOM_SCORE = 500  # the kernel then prefers a trial to the driver
 
 _pools: Any = None

@@ -8,28 +8,6 @@ from collections.abc import Mapping, Sequence
 from sweep.accelerators.tpu import chip_variables
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 
-__all__ = [
-    "ATTEMPT_VARIABLE",
-    "CALLER_VARIABLE",
-    "DRIVER_VARIABLE",
-    "GPU_VARIABLES",
-    "EXPERIMENT_VARIABLE",
-    "IMPORTER_VARIABLE",
-    "KEEP_DEVICES_VARIABLE",
-    "MEMORY_FRACTIONS",
-    "SCRIPT_VARIABLE",
-    "THREAD_VARIABLES",
-    "TRIAL_VARIABLE",
-    "attempt_variables",
-    "device_variables",
-    "held_devices",
-    "markers",
-    "num_threads",
-    "thread_variables",
-    "trial_seed",
-    "visible_variables",
-]
-
 EXPERIMENT_VARIABLE = "SWEEP_EXPERIMENT"
 TRIAL_VARIABLE = "SWEEP_TRIAL"
 ATTEMPT_VARIABLE = "SWEEP_ATTEMPT"

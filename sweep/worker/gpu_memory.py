@@ -16,8 +16,6 @@ from sweep.checks import is_number, number, refuse
 from sweep.core.resources import Device
 from sweep.errors import ResourceError, SweepError, refuse_unknown
 
-__all__ = ["GpuMemoryError", "NoGpuError", "limit_gpu_memory", "wait_for_gpu"]
-
 _PART = "a part of it in [0, 1]: 0.01 is one percent"
 _log = logging.getLogger(__name__)
 

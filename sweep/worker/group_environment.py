@@ -13,8 +13,6 @@ from sweep.errors import ConfigError
 from sweep.worker import environment
 from sweep.worker.wire import GroupJob, Job, Rank, RankJob
 
-__all__ = ["LOOPBACK_ADDRESS", "GroupSpec", "RankPlan", "group_job", "nodes_of", "plan_ranks"]
-
 RANK_VARIABLE = "SWEEP_RANK"
 LOOPBACK_ADDRESS = "127.0.0.1"
 _LOOPBACK = "lo"

@@ -16,21 +16,6 @@ from pathlib import Path
 
 from sweep.errors import ResourceError
 
-__all__ = [
-    "Raised",
-    "are_processes_few",
-    "describe_shortage",
-    "give_back",
-    "is_table_full",
-    "keep_reserve",
-    "num_free",
-    "raise_files",
-    "refusal",
-    "refuse_too_few",
-    "set_original",
-    "users_limit",
-]
-
 MOST_FILES = 65_536
 _LEAST = 16  # descriptors for a sweep of one trial at a time: record, lock, waiting, zygote, host, worker, log files
 _RESERVE = 16  # for what is open for a moment: log files, checkpoints that are deleted, the user's callbacks

@@ -35,8 +35,6 @@ from sweep.worker.script import become_script
 from sweep.worker.session import MoreNeeded, Session, StopRequested, current, install
 from sweep.worker.shipping import main_globals
 
-__all__ = ["Code", "become_worker", "room_to_print", "run_job", "run_spawned", "say_idle_over", "serve"]
-
 FINISHED, STOPPED, FAILED, DAMAGED, NEEDS_MORE = "FINISHED", "STOPPED", "FAILED", "DAMAGED", "NEEDS_MORE"
 
 _PR_SET_PDEATHSIG = 1

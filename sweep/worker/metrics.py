@@ -14,8 +14,6 @@ from typing import Any
 from sweep.core.values import MOST, is_held, shown_int, sound_text
 from sweep.errors import UserCodeError
 
-__all__ = ["MAX_BYTES", "MAX_KEYS", "OnChange", "note_once", "plain_metrics", "within_size"]
-
 MAX_KEYS = 1000
 MAX_BYTES = 1 << 20
 

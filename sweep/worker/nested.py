@@ -17,8 +17,6 @@ from sweep.errors import ExperimentError
 from sweep.record.proc import stat_of
 from sweep.worker.environment import DRIVER_VARIABLE, IMPORTER_VARIABLE, TRIAL_VARIABLE
 
-__all__ = ["inside_trial", "is_dead", "is_living", "namespace_of", "process_mark", "refuse_nested"]
-
 _inline_trial: ContextVar[str] = ContextVar("sweep_inline_trial", default="")
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from sweep.errors import ConfigError
 
-__all__ = ["OUTPUT_NAME", "parse_log_to_file"]
-
 OUTPUT_NAME = "output.log"
 
 

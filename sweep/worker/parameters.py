@@ -28,17 +28,6 @@ from sweep.record.files import create_private
 from sweep.record.importing import unpickle
 from sweep.worker.shipping import UNREADABLE, can_pickle, is_reference
 
-__all__ = [
-    "call_problem",
-    "load_objects",
-    "name_of",
-    "refuse_asynchronous",
-    "store_objects",
-    "unwrap",
-    "with_parameters",
-    "with_resources",
-]
-
 _INNER = "__sweep_inner__"
 _OBJECTS = "__sweep_objects__"
 _RESOURCES = "__sweep_resources__"

@@ -14,8 +14,6 @@ from sweep.record.layout import shards_name
 from sweep.worker import wire
 from sweep.worker.session import Session, StopRequested
 
-__all__ = ["RankSession"]
-
 
 class RankSession(Session):
     """One attempt as a rank of its group sees it.

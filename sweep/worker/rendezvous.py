@@ -21,8 +21,6 @@ from typing import NamedTuple
 
 from sweep.errors import ConfigError
 
-__all__ = ["Port", "close_ports", "interface_of", "open_ports"]
-
 _HOST = "127.0.0.1"
 _SIOCGIFCONF = 0x8912
 _MOST_INTERFACES = 4096

@@ -9,8 +9,6 @@ from sweep.core.resources import Resources
 from sweep.worker.context import Context
 from sweep.worker.session import Session, report
 
-__all__ = ["Reporter"]
-
 
 class Reporter:
     """Reports when it is called, as `sweep.report` does, and knows the trial."""

@@ -20,8 +20,6 @@ from sweep.core.resources import format_bytes
 from sweep.core.trial import WAITS_FOR_SPACE
 from sweep.record.space import few_inodes, free_bytes, lacks_space
 
-__all__ = ["PatientFile", "Room", "make_patient", "restore_streams"]
-
 _LOOK_S = 0.2
 _FIRST_S, _LAST_S = (
     0.5,

@@ -14,8 +14,6 @@ from sweep.errors import CheckpointError
 from sweep.record.files import create_private
 from sweep.record.importing import importing
 
-__all__ = ["CLOCK_FILE", "DICT_FILE", "Clock", "load_from", "save_into"]
-
 DICT_FILE = "dict_checkpoint.pkl"  # what a class returned from save_checkpoint
 CLOCK_FILE = ".sweep-clock.json"  # beside it: how far the object had come
 

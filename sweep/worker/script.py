@@ -17,8 +17,6 @@ from typing import Any
 from sweep.record.importing import DriverCalled, importing
 from sweep.worker.environment import SCRIPT_VARIABLE
 
-__all__ = ["become_script", "run_script", "script_of_driver"]
-
 _SPAWNED_MAIN = "sweep.worker.spawned_main"
 
 

@@ -27,23 +27,6 @@ from sweep.worker.environment import CALLER_VARIABLE
 from sweep.worker.metrics import MAX_BYTES, note_once, plain_metrics, within_size
 from sweep.worker.room import Room
 
-__all__ = [
-    "Context",
-    "MoreNeeded",
-    "Session",
-    "StopRequested",
-    "checkpoint_dir",
-    "get_checkpoint",
-    "get_context",
-    "get_trial_dir",
-    "get_trial_id",
-    "get_trial_name",
-    "get_trial_resources",
-    "install",
-    "is_session_enabled",
-    "report",
-]
-
 _STOP_PATIENCE_S = 5.0  # a trial that is to save and stop waits no longer than this for room
 
 

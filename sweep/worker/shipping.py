@@ -23,20 +23,6 @@ from sweep.errors import ConfigError, TrainableError
 from sweep.record.files import write_atomically
 from sweep.record.importing import is_reached
 
-__all__ = [
-    "UNREADABLE",
-    "WARN_BYTES",
-    "can_pickle",
-    "functions_of",
-    "is_importable",
-    "is_reference",
-    "main_globals",
-    "pickle_trainable",
-    "referenced_modules",
-    "refuse_unpicklable",
-    "store_code",
-]
-
 # Imports inside function bodies are preloaded only for these: measured to be safe to fork after a mere import.
 SAFE_TO_PRELOAD = frozenset({"jax", "numpy", "optuna", "pandas", "scipy", "sklearn", "torch"})
 _MAX_VISITS = 2000

@@ -27,8 +27,6 @@ from sweep.worker.shipping import WARN_BYTES, names_attribute, pickle_trainable,
 if TYPE_CHECKING:
     from sweep.worker.group_environment import GroupSpec
 
-__all__ = ["PreparedTrainable", "Trainable", "kept", "prepare"]
-
 
 class _Iteration:
     """What Tune calls `iteration`, to be read; a subclass that assigns it has an attribute of its own."""

@@ -15,9 +15,10 @@ from searchers.space import uniform
 from sweep.core.messages import PauseTrial, ResumeTrial, StopTrial
 from sweep.core.results import TrialResult
 from sweep.core.trial import CheckpointRef, Status, evolve
+from sweep.engines.simulator import Point
 from sweep.errors import ConfigError
 from sweep.schedulers.asha import ASHAScheduler, AsyncHyperBandScheduler
-from sweep.simulation.virtual import Point, simulate
+from sweep.simulation.virtual import simulate
 
 
 def asha(mode: str = "max", *, seed: int = 0, num_trials: int = 0, **arguments) -> Told:

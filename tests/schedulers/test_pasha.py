@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from searchers.base import EXHAUSTED, Searcher
 from sweep.core.messages import PauseTrial, ResumeTrial, StopTrial
 from sweep.core.trial import CheckpointRef, Status
+from sweep.engines.simulator import Point
 from sweep.errors import ConfigError
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.pasha import PASHAScheduler, _Curves
-from sweep.simulation.virtual import Point, simulate
+from sweep.simulation.virtual import simulate
 
 
 def pasha(mode="max", **arguments):

@@ -11,11 +11,12 @@ from conformance.schedulers import Told, tid
 from searchers.space import uniform
 from sweep.core.messages import CloneTrial, PauseTrial, ResumeTrial, SaveTrial
 from sweep.core.trial import CheckpointRef, Status
+from sweep.engines.simulator import Point
 from sweep.errors import ConfigError, MetricError
 from sweep.schedulers.gaussian_process import Gain, choose_point
 from sweep.schedulers.pb2 import PB2
 from sweep.schedulers.pbt import PopulationBasedTraining
-from sweep.simulation.virtual import Point, simulate
+from sweep.simulation.virtual import simulate
 
 
 def scheduler_of(mode="max", seed=0, **arguments):

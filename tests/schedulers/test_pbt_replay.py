@@ -19,11 +19,12 @@ from sweep.core.plan import Plan
 from sweep.core.resources import Resources
 from sweep.core.sweep import Sweep
 from sweep.core.trial import CheckpointRef, Status, evolve
+from sweep.engines.simulator import Point
 from sweep.errors import ConfigError, SweepError
 from sweep.launch.drive import drive
 from sweep.schedulers.pbt_policy import Exploit, change_points
 from sweep.schedulers.pbt_replay import PopulationBasedTrainingReplay
-from sweep.simulation.virtual import Point, simulate
+from sweep.simulation.virtual import simulate
 
 TRIAL = "abcde_00000"
 

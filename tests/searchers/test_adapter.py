@@ -20,7 +20,8 @@ from searchers import (
     keyed_rng,
     uniform,
 )
-from sweep.simulation.virtual import Point, simulate
+from sweep.engines.simulator import Point
+from sweep.simulation.virtual import simulate
 
 
 class Foreign:

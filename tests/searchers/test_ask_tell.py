@@ -24,7 +24,8 @@ from searchers import (
     randint,
     uniform,
 )
-from sweep.simulation.virtual import Point, simulate
+from sweep.engines.simulator import Point
+from sweep.simulation.virtual import simulate
 
 SPACE = {"lr": loguniform(1e-4, 1.0), "kind": choice(["a", "b"]), "n": {"width": randint(1, 9)}, "x": uniform(0, 1)}
 

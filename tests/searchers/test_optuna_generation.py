@@ -11,7 +11,8 @@ import sweep as tune
 from searchers.base import NOT_NOW
 from searchers.optuna_generation import generation_size
 from searchers.optuna_search import OptunaSearch
-from sweep.simulation.virtual import Point, Simulation, simulate
+from sweep.engines.simulator import Point
+from sweep.simulation.virtual import Simulation, simulate
 
 SPACE = {"x": tune.uniform(0, 1), "lr": tune.loguniform(1e-4, 1), "n": tune.randint(1, 50)}
 

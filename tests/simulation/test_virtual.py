@@ -17,11 +17,11 @@ import sweep
 from sweep.cli.main import sweep as command
 from sweep.core.messages import Event
 from sweep.core.resources import Bundle, Resources
-from sweep.engines.simulator import Simulator
+from sweep.engines.simulator import Point, Simulator
 from sweep.errors import ConfigError, ExperimentError, ResourceError, SearchError
 from sweep.simulation.curves import Curves, RecordedCurve
 from sweep.simulation.replay import rerun
-from sweep.simulation.virtual import Point, simulate
+from sweep.simulation.virtual import simulate
 
 SPACE = {"x": sweep.uniform(0, 1)}
 LONGEST = 9
