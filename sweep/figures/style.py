@@ -7,7 +7,7 @@ import importlib.util
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -253,8 +253,6 @@ def finish(
         meta={"figure": name, "note": "", "summary": summary},
     )
     figure.update_layout(**layout)
-    picture = importlib.import_module("sweep.figures.picture")  # which needs what is here
-    figure.show, figure._ipython_display_ = partial(picture.show, figure), partial(picture.show_by_itself, figure)
     return with_note(figure, note)
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
-from figure_checks import check, check_picture
+from figure_checks import check
 from made_experiment import MadeExperiment
 from odd_experiments import WORLDS, make, run
 from odd_values import ODD
 
 from sweep.errors import ConfigError, MetricError
-from sweep.figures.picture import svg_of
 from sweep.figures.plots import NAMES, Plots
 from sweep.record.encoding import encode
 from sweep.results.analysis import ExperimentAnalysis, ResultGrid
@@ -43,7 +41,6 @@ def test_every_figure_of_an_odd_experiment_is_sound_or_says_what_to_do(name: str
                 assert error.endswith((".", ")", "?"))
                 continue
             made = check(drawn, numbers)
-            check_picture(svg_of(drawn))
             assert made["layout"]["meta"]["figure"] == figure
             assert len(made["data"]) <= 6 * max(1, sum(key.startswith("yaxis") for key in made["layout"]))
 
@@ -85,23 +82,6 @@ def test_what_suits_an_experiment_is_printed_and_listed(tmp_path: Path) -> None:
         "contour(x, y)"
     )
     assert {*NAMES, "suited"} <= set(dir(plot))
-
-
-def test_a_notebook_gets_a_picture_beside_the_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import plotly.io
-
-    shown: list[dict[str, Any]] = []
-    monkeypatch.setattr("IPython.display.display", lambda bundle, raw: shown.append(bundle))
-    monkeypatch.setattr(plotly.io.renderers, "default", "plotly_mimetype")  # as in a notebook
-    figure = ExperimentAnalysis(make(tmp_path, "stopped")).plot.rungs()
-    figure._ipython_display_()
-    figure.show()
-    assert [set(bundle) for bundle in shown] == [{"application/vnd.plotly.v1+json", "image/svg+xml"}] * 2
-    check_picture(shown[0]["image/svg+xml"])
-    assert "9 came" in shown[0]["image/svg+xml"]
-    figure.add_bar(x=["a"], y=[None]).show()  # nothing of ours
-    assert "no picture" in shown[2]["text/plain"]
-    assert pickle.loads(pickle.dumps(figure)) == figure
 
 
 def test_a_grid_has_the_same_figures(tmp_path: Path) -> None:
