@@ -139,10 +139,6 @@ class Engine(ABC):
     def next_events(self, deadline: float | None) -> Sequence[Event]:
         """Wait for events until `deadline`."""
 
-    def more_events(self, until: float) -> Sequence[Event]:
-        """Wait no longer than until then, and return what happened; nothing where no real time passes meanwhile."""
-        return ()
-
     @abstractmethod
     def post(self, event: Event) -> None:
         """Hand in an event from outside."""

@@ -46,10 +46,6 @@ class LoopEngine(Engine):
             if deadline is not None and self.now() >= deadline:
                 return [Tick()]
 
-    def more_events(self, until: float) -> Sequence[Event]:
-        """Wait until something happened, but no longer than until then."""
-        return [] if self.now() >= until else [event for event in self.next_events(until) if type(event) is not Tick]
-
     def _gather(self) -> None:
         """Take in what arrived meanwhile, without waiting: the more events share a commit, the less each costs."""
         for _ in range(_GATHERS):

@@ -38,8 +38,6 @@ RequestOf = Callable[[Mapping[str, Any]], Resources]
 Complete = Callable[[Mapping[str, Any], str], Mapping[str, Any]]
 Judge = Callable[[str, TrialResult], Verdict]
 
-_HOLD_S = 0.005  # how long a batch that nobody waits for is held back, so that the next event shares its commit
-
 
 class Store(Protocol):
     """The durable record."""
@@ -95,25 +93,22 @@ def drive(
         inbox.append(ClaimsChanged(others))
     name = f"the searcher {type(searcher).__name__}"
     while inbox or not sweep.done:
-        arrived: Sequence[Event] = list(inbox) or engine.next_events(sweep.deadline)
+        arrived = list(inbox) or engine.next_events(sweep.deadline)
         inbox.clear()
         now = engine.now()
         events: list[Event] = []
         commands: list[Sequence[Command]] = []
         broken: SweepError | None = None
-        while arrived:
-            for event in arrived:
-                if judge is not None and broken is None and isinstance(event, Reported):
-                    observers.driver_is_in = ("the stop function", time.monotonic())
-                    try:
-                        event = _judged(event, sweep, judge)
-                    except SweepError as caught:
-                        broken = caught
-                    observers.driver_is_in = None
-                events.append(event)
-                commands.append(sweep.handle(event, now))
-            is_awaited = broken is not None or sweep.done or not all(map(_is_news, chain.from_iterable(commands)))
-            arrived = () if is_awaited else engine.more_events(now + _HOLD_S)
+        for event in arrived:
+            if judge is not None and broken is None and isinstance(event, Reported):
+                observers.driver_is_in = ("the stop function", time.monotonic())
+                try:
+                    event = _judged(event, sweep, judge)
+                except SweepError as caught:
+                    broken = caught
+                observers.driver_is_in = None
+            events.append(event)
+            commands.append(sweep.handle(event, now))
         changes = sweep.take_changes()
         store.commit(events, commands, changes, now)  # nothing below happens before this is durable
         if broken is not None:
@@ -145,10 +140,6 @@ def drive(
             observers.driver_is_in = (name, time.monotonic())
             inbox.append(ask(searcher, wish.trial_id, request_of, complete))
             observers.driver_is_in = None
-
-
-def _is_news(command: Command) -> bool:
-    return isinstance(command, Notify)
 
 
 def tell(searcher: Searcher, command: Notify) -> None:

@@ -93,31 +93,6 @@ def test_every_batch_is_committed_before_anything_is_done_about_it():
     ]
 
 
-def test_what_nobody_waits_for_shares_the_commit_of_what_follows():
-    class Real(Watched):
-        def more_events(self, until):
-            assert self.now() <= until < self.now() + 0.1
-            return self.next_events(None)
-
-    log = []
-    record = Logged(log)
-    engine = Real(three, NODES, log=log)
-    sweep = new_sweep(FIFOScheduler(), num_trials=1)
-    drive(sweep, engine, given_configs([{"x": 1}]), record, record, request_of=lambda config: Resources())
-    assert log == [
-        "commit PlanChanged NodesChanged",
-        "commit Suggested",
-        "Start",
-        "commit Started Reported",
-        "Continue",
-        "commit Reported",
-        "Continue",
-        "commit Reported",
-        "Continue",
-        "commit Exited Released",
-    ]
-
-
 def test_nothing_is_done_when_the_commit_fails():
     class Full(Nobody):
         def commit(self, events, commands, changes, now):
