@@ -5,6 +5,7 @@ import resource
 import sys
 
 import sweep
+from sweep.engines.leftovers import experiment_mapped
 
 
 def read(path):
@@ -13,9 +14,8 @@ def read(path):
 
 
 def marked(pid):
-    """Return the experiment that the kernel shows for a process."""
-    entries = read(f"/proc/{pid}/environ").split("\0")
-    return next(entry.partition("=")[2] for entry in entries if entry.startswith("SWEEP_EXPERIMENT="))
+    """Return the experiment that the kernel shows for a process that was forked without a new program."""
+    return experiment_mapped(pid)
 
 
 def files_of(pid):

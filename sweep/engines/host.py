@@ -14,9 +14,9 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from sweep.engines.processes import become_subreaper, end_descendants, fork, is_gone, pidfd_of, send
+from sweep.engines.processes import become_subreaper, end_descendants, fork, is_gone, send
 from sweep.record.proc import children_of
 from sweep.worker import wire
 from sweep.worker.channel import Packets, SocketChannel
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 
 _LOG_CHECK_S = 0.5
-_SHORT_S = 0.5  # a worker that lives no longer is followed by one that is forked before it is asked for
-_SPARE_S = 1.0  # which waits for so long
 _HEAD_SHARE = 0.25
 _PIPE_BYTES = 1 << 16
 _MOST_AHEAD = 1 << 32  # attempts between two jobs of one worker
@@ -37,15 +35,6 @@ _SPAWNED = (
     "import sys; sys.path[:] = {path!r}; "
     "from sweep.worker.main import run_spawned; run_spawned({parent}, {data}, {idle}, {control}, {files})"
 )
-
-
-class Spare(NamedTuple):
-    """A worker that was not asked for yet: it waits for its socket to the driver, which comes over `control`."""
-
-    pid: int
-    pidfd: int
-    control: Packets
-    until: float
 
 
 class Host:
@@ -69,9 +58,6 @@ class Host:
         self._pidfd = -1
         self._idle = -1
         self._control: Packets | None = None  # to the worker, which may ask for groups
-        self._is_forked = False
-        self._started_at = 0.0
-        self._spare: Spare | None = None  # only while there is no worker
         self._groups: list[HostedRanks] = []
         self._whole: HostedRanks | None = None  # the one that is the attempt itself, or its part on this node
         self._born = 0  # token that the worker, or the whole group, was made for: names it
@@ -121,8 +107,6 @@ class Host:
         limited = (self._worker and self._log_limit) or any(group.log_limit_bytes for group in self._groups)
         timeout_s = _LOG_CHECK_S if limited else None
         deadlines = [at for group in self._groups if (at := group.deadline()) is not None]
-        if self._spare is not None:
-            deadlines.append(self._spare.until)
         if deadlines:
             left_s = max(0.0, min(deadlines) - time.monotonic())
             timeout_s = left_s if timeout_s is None else min(timeout_s, left_s)
@@ -160,8 +144,7 @@ class Host:
 
     def _start(self, message: wire.StartWorker, data: int) -> None:
         try:
-            if not self._use_spare(data):
-                self._make_worker(data, is_spawned=message.is_spawned)
+            self._make_worker(data, is_spawned=message.is_spawned)
         except OSError as error:  # EAGAIN, ENOMEM, EMFILE: no capacity now; the trial is not to blame
             if self._worker:
                 self._kill_worker(is_reported=False)
@@ -171,7 +154,6 @@ class Host:
         finally:
             os.close(data)
         self._born, self._logs, self._log_limit = message.token, message.logs, message.log_limit_bytes
-        self._is_forked, self._started_at = not message.is_spawned, time.monotonic()
 
     def _make_worker(self, data: int, *, is_spawned: bool) -> None:
         """Start a worker with this socket to the driver.
@@ -195,68 +177,17 @@ class Host:
         parent = os.getpid()
 
         def work() -> None:
-            self._become_worker(parent, kept)
+            become_worker(parent)
+            self._life.socket.close()
+            if self._control is not None:
+                self._control.socket.close()
+            others = [descriptor for group in self._groups for descriptor in group.own_descriptors()]
+            for descriptor in (self._driver, *self._locks, self._idle, self._pidfd, *others):
+                if descriptor >= 0 and descriptor not in kept:
+                    os.close(descriptor)
             serve(SocketChannel(data), say_idle_over(idle), control=control)
 
         return fork(work)
-
-    def _become_worker(self, parent: int, kept: Sequence[int] = ()) -> None:
-        """Be a worker, forked from this host, without what is the host's own."""
-        become_worker(parent)
-        self._life.socket.close()
-        if self._control is not None:
-            self._control.socket.close()
-        others = [descriptor for group in self._groups for descriptor in group.own_descriptors()]
-        for descriptor in (self._driver, *self._locks, self._idle, self._pidfd, *others):
-            if descriptor >= 0 and descriptor not in kept:
-                os.close(descriptor)
-
-    # --- the next worker, while the driver decides what it is to do ---------------------------------------------------
-
-    def _prepare(self) -> None:
-        """Fork the next worker already.
-
-        Raises:
-            OSError: there is no room for it.
-        """
-        parent = os.getpid()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-
-        def wait() -> None:
-            self._become_worker(parent)
-            ours.close()
-            if descriptors := socket.recv_fds(theirs, 1, 1)[1]:
-                serve(SocketChannel(descriptors[0]), None, control=theirs.detach())
-            os._exit(0)  # it was not needed
-
-        with theirs:
-            try:
-                pid = fork(wait)
-                self._spare = Spare(pid, pidfd_of(pid), Packets(ours), time.monotonic() + _SPARE_S)
-            except OSError:
-                ours.close()
-                raise
-
-    def _use_spare(self, data: int) -> bool:
-        """Give this socket to the worker that waits for one; False: none does."""
-        if self._spare is None:
-            return False
-        try:
-            socket.send_fds(self._spare.control.socket, [b"\0"], [data])
-        except OSError:  # somebody has ended it
-            self._drop_spare()
-            return False
-        self._worker, self._pidfd, self._control, _ = self._spare
-        self._spare = None
-        return True
-
-    def _drop_spare(self) -> None:
-        if self._spare is not None:
-            send(signal.SIGKILL, self._spare.pid)
-            os.waitpid(self._spare.pid, 0)
-            os.close(self._spare.pidfd)
-            self._spare.control.close()
-            self._spare = None
 
     def _spawn(self, data: int, kept: Sequence[int], idle: int, control: int) -> int:
         # Not at the top: a host that forks never needs it, and it takes 50 ms.
@@ -355,9 +286,6 @@ class Host:
         self._done = max(self._done, self._born)
         if is_reported:
             self._send(wire.Exited(self._born, status, usage.ru_maxrss * 1024))
-            if self._is_forked and not self._is_reusing and time.monotonic() - self._started_at < _SHORT_S:
-                with contextlib.suppress(OSError):  # then one is made, or refused, when it is asked for
-                    self._prepare()
 
     def _on_idle(self) -> None:
         """A reused worker is done with a job: end whatever it left running."""
@@ -384,8 +312,6 @@ class Host:
         end_descendants(spare=[self._worker])
 
     def _on_timeout(self) -> None:
-        if self._spare is not None and self._spare.until <= time.monotonic():
-            self._drop_spare()
         self._trim_log()
         for group in self._groups:
             for log in group.logs if group.log_limit_bytes else ():

@@ -4,10 +4,13 @@ A process is ended only if all of this is so. It is looked at once its pidfd is 
 
 | what | how it is known |
 | --- | --- |
-| it belongs to a trial, or to the zygote | `SWEEP_DRIVER` and `SWEEP_EXPERIMENT` in its environment |
+| it belongs to a trial, or to a zygote | `SWEEP_DRIVER` and `SWEEP_EXPERIMENT` in its environment; or its log mapped |
 | it is ours to end | same user, same PID namespace |
 | its driver is dead | the mark names this boot and this namespace, and no process there is that one |
 | and died without a word | the experiment's lock is found and free, and names that driver as one who never let go |
+
+What is forked without a new program keeps the environment of the zygote in the kernel's eyes, which may serve several
+experiments. So a zygote has its log in the one that it serves mapped, and whatever is forked from it has, too.
 
 So a batch job that a trial has submitted outlives a sweep that ends in order. What bears the mark under which this
 process itself was started stays, too: a sweep may be driven in what another has left.
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -33,6 +37,7 @@ _ROUNDS = 10  # as many times as what is ended may have started something meanwh
 _GONE_S = 1.0
 _MARK = f"{DRIVER_VARIABLE}=".encode()
 _NUM_NAMED = 3
+_LOG = re.compile(rf"(/.*)/{ExperimentLayout(Path()).code.name}/zygote[^/]*\.log")
 
 
 class Leftover(NamedTuple):
@@ -110,7 +115,7 @@ def _end(pid: int, is_left: Callable[[str, str], bool]) -> tuple[int, Leftover] 
         entries = read(f"/proc/{pid}/environ").split(b"\0")
         values = dict(entry.partition(b"=")[::2] for entry in entries)
         mark = values.get(DRIVER_VARIABLE.encode(), b"").decode(errors="replace")
-        experiment = os.fsdecode(values.get(EXPERIMENT_VARIABLE.encode(), b"")).rstrip("/")  # see shown_environment
+        experiment = os.fsdecode(values.get(EXPERIMENT_VARIABLE.encode(), b"")) or experiment_mapped(pid)
         is_ours = os.stat(f"/proc/{pid}").st_uid == os.geteuid() and namespace_of(pid) == namespace_of("self")
         if is_ours and experiment and is_left(mark, experiment):
             command = read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
@@ -121,6 +126,12 @@ def _end(pid: int, is_left: Callable[[str, str], bool]) -> tuple[int, Leftover] 
         if descriptor >= 0:
             os.close(descriptor)
     return None
+
+
+def experiment_mapped(pid: int | str) -> str:
+    """Return the experiment of which a process has the zygote's log mapped; empty: of none."""
+    found = _LOG.search(os.fsdecode(read(f"/proc/{pid}/maps")))
+    return found[1] if found is not None else ""
 
 
 def _describe(ended: list[Leftover]) -> str:

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sweep.engines.shown_environment import with_room
 from sweep.record.proc import read
 from sweep.worker import limits, wire
 from sweep.worker.channel import Packets
@@ -86,10 +85,9 @@ class Nursery:
         variables = dict(environ)
         # Libraries start their pools when they are imported: one thread leaves nothing to tear down in each worker.
         variables.update(dict.fromkeys(THREAD_VARIABLES, "1"))
-        # What is forked without a new program keeps this environment in the kernel's eyes.
-        variables[EXPERIMENT_VARIABLE] = with_room("" if run is None else str(run.directory))
         variables[DRIVER_VARIABLE] = process_mark(os.getpid())
-        variables.pop(TRIAL_VARIABLE, None)
+        for name in (EXPERIMENT_VARIABLE, TRIAL_VARIABLE):
+            variables.pop(name, None)
         if setup.is_importing:
             variables[IMPORTER_VARIABLE] = f"{process_mark(os.getpid())}/{next(_numbers)}"
         code = _BOOT.format(path=setup.path, descriptor=theirs.fileno())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 import os
 import select
 import signal
@@ -14,14 +15,36 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from sweep.record.proc import children_of, read, scan, stat_of
 
 _PR_SET_CHILD_SUBREAPER = 36
+_MAP_PRIVATE = 2
 _CLOSE_S = 5.0
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_mapped: int | None = None  # address of the page of `map_file`
 
 
 def become_subreaper() -> None:
     """Make orphans among this process's descendants its own children, so that none escapes."""
     if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
+
+
+def map_file(path: str) -> None:
+    """Have the kernel name a file in `/proc/PID/maps` of this process and of all that is forked from it, until a fork
+    runs another program or this is called again.
+
+    The page is never read, and no descriptor stays open.
+
+    Args:
+        path: empty: none any more.
+    """
+    global _mapped
+    if _mapped is not None:
+        _libc.munmap(ctypes.c_void_p(_mapped), mmap.PAGESIZE)
+        _mapped = None
+    if path:
+        with contextlib.suppress(OSError), open(path, "rb") as file:  # it is gone: nothing is named
+            found = _libc.mmap(None, ctypes.c_size_t(mmap.PAGESIZE), 0, _MAP_PRIVATE, file.fileno(), ctypes.c_long(0))
+            _mapped = None if found == ctypes.c_void_p(-1).value else found
 
 
 def descendants(pid: int) -> list[int]:

@@ -24,8 +24,7 @@ from typing import NoReturn
 from sweep.engines.host import Host
 from sweep.engines.import_watch import watched
 from sweep.engines.loaded_files import LoadedFiles
-from sweep.engines.processes import become_subreaper, end_descendants, ended_of, fork, pidfd_of
-from sweep.engines.shown_environment import show
+from sweep.engines.processes import become_subreaper, end_descendants, ended_of, fork, map_file, pidfd_of
 from sweep.record.importing import importing, why_missing
 from sweep.record.proc import children_of
 from sweep.worker import devices, limits, wire
@@ -58,10 +57,10 @@ class Zygote:
 
     def _begin(self, begin: wire.Begin, descriptors: Sequence[int]) -> None:
         """Serve a run: print into its log, hold its locks, bear its mark, as everything does that is forked, and import
-        what it needs. End where a module would be another if it were imported now, or the mark cannot be shown."""
+        what it needs. End where a module would be another if it were imported now."""
         if self._has_begun:
             now_ns = time.time_ns()
-            if self._files is None or not (self._files.are_same() and show(EXPERIMENT_VARIABLE, begin.directory)):
+            if self._files is None or not self._files.are_same():
                 self._end()
             self._began_ns, self._files = now_ns, None
             self.send(wire.Begun())
@@ -69,9 +68,10 @@ class Zygote:
         if len(descriptors) != begin.num_descriptors:  # the kernel drops what finds no room here
             os._exit(1)
         log, *self._locks = descriptors
+        map_file(f"/proc/self/fd/{log}")
         _print_into(log)
         self._is_reusing, self._patience_s = begin.is_reusing, None
-        self._can_rest = show(EXPERIMENT_VARIABLE, begin.directory) and self._can_rest
+        os.environ[EXPERIMENT_VARIABLE] = begin.directory
         if self._setup.is_importing:
             self._import([name for name in (*_PRELOADED, *begin.modules) if name not in sys.modules])
         if children_of(os.getpid()):
@@ -183,8 +183,10 @@ class Zygote:
         if self._files is None:
             self._files = LoadedFiles(self._began_ns)
         is_alone = not self._hosts and not children_of(os.getpid())
-        if not (self._can_rest and is_alone and show(EXPERIMENT_VARIABLE, "")):
+        if not (self._can_rest and is_alone):
             self._end(patience_s=0.0)
+        os.environ.pop(EXPERIMENT_VARIABLE, None)
+        map_file("")
         for lock in self._locks:
             os.close(lock)
         self._locks = []

@@ -6,11 +6,14 @@ import os
 import select
 from pathlib import Path
 
+from sweep.engines.leftovers import experiment_mapped
+
 LIMIT_S = 20.0  # only for a broken engine
 
 
 def of_experiment(directory: Path) -> list[int]:
-    """Return the processes, other than this one, that bear the experiment's marker in their environment."""
+    """Return the processes, other than this one, that bear the experiment's marker in their environment, or were forked
+    from its zygote without a new program."""
     marker = f"SWEEP_EXPERIMENT={directory}".encode()
     found = []
     for name in os.listdir("/proc"):
@@ -18,9 +21,10 @@ def of_experiment(directory: Path) -> list[int]:
             continue
         try:
             entries = Path("/proc", name, "environ").read_bytes().split(b"\0")
+            is_mapped = experiment_mapped(name) == str(directory)
         except OSError:
             continue
-        if marker in entries:
+        if marker in entries or is_mapped:
             found.append(int(name))
     return found
 

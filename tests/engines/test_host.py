@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import socket
-import time
-from pathlib import Path
-from unittest.mock import ANY
 
 import pytest
 
 from sweep.engines.host import Host
-from sweep.engines.processes import fork, is_gone
-from sweep.record.proc import children_of
 from sweep.worker import wire
 
 
@@ -119,111 +113,3 @@ def test_a_late_kill_for_an_attempt_that_ended_does_not_hit_its_successor(wired,
     driver.send(wire.encode(wire.Kill(8)))
     host._on_message()
     assert killed == [True]
-
-
-# --- the next worker, forked before it is asked for --------------------------------------------------------------
-
-
-@pytest.fixture
-def serving(tmp_path):
-    """A host in a process of its own, with the driver's end of its life socket."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.settimeout(10)
-    driver = os.pidfd_open(os.getpid())
-
-    def serve() -> None:
-        ours.close()
-        Host(theirs, driver, is_reusing=False).run()
-
-    pid = fork(serve)
-    theirs.close()
-    os.close(driver)
-    assert wire.decode(ours.recv(1000)) == wire.Hello(pid)
-    yield pid, ours
-    ours.close()
-    os.waitpid(pid, 0)
-
-
-def start(driver: socket.socket, token: int) -> socket.socket:
-    """Have the host start a worker; return the socket to that."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        socket.send_fds(driver, [wire.encode(wire.StartWorker(token, (), 0, False))], [theirs.fileno()])
-    return ours
-
-
-def run_short(driver: socket.socket, token: int) -> None:
-    """Have the host start a worker that gets no job and ends at once."""
-    start(driver, token).close()
-    assert wire.decode(driver.recv(1000)) == wire.Exited(token, 0, ANY)
-
-
-def test_after_a_short_trial_the_next_worker_waits_and_is_the_one_that_gets_the_next_job(serving):
-    host, driver = serving
-    run_short(driver, 1)
-    (waiting,) = until(lambda: children_of(host))
-    link = start(driver, 2)
-    until(lambda: [] if is_waiting_for_a_socket(waiting) else [waiting])
-    assert children_of(host) == [waiting]
-    link.close()
-    assert wire.decode(driver.recv(1000)) == wire.Exited(2, 0, ANY)
-    assert not Path(f"/proc/{waiting}").exists()
-
-
-def test_a_waiting_worker_that_somebody_has_ended_is_replaced_when_it_is_needed(serving):
-    host, driver = serving
-    run_short(driver, 1)
-    (waiting,) = until(lambda: children_of(host))
-    os.kill(waiting, signal.SIGKILL)
-    until(lambda: [waiting] if is_gone(waiting) else [])
-    run_short(driver, 2)
-    assert not Path(f"/proc/{waiting}").exists()
-
-
-def test_a_waiting_worker_that_is_not_needed_ends_before_long_and_with_its_host(serving):
-    host, driver = serving
-    run_short(driver, 1)
-    (waiting,) = until(lambda: children_of(host))
-    until(lambda: [] if Path(f"/proc/{waiting}").exists() else [waiting])
-    run_short(driver, 2)
-    (waiting,) = until(lambda: children_of(host))
-    os.kill(host, signal.SIGKILL)
-    until(lambda: [waiting] if is_gone(waiting) else [])
-
-
-def test_after_a_trial_of_some_length_no_worker_is_forked_ahead(wired, monkeypatch):
-    host, driver = wired
-    monkeypatch.setattr("sweep.engines.host.end_descendants", lambda: None)
-    monkeypatch.setattr(host, "_prepare", lambda: pytest.fail("nobody needs it soon"))
-    pid = fork(lambda: None, 0)
-    host._worker, host._born, host._is_forked = pid, 1, True
-    host._started_at = time.monotonic() - 1
-    host._on_exit()
-    assert wire.decode(driver.recv(1000)) == wire.Exited(1, 0, ANY)
-
-
-@pytest.mark.parametrize("where", ["os.fork", "os.pidfd_open", "socket.socketpair"])
-def test_where_the_kernel_refuses_a_worker_that_nobody_asked_for_nothing_is_said_or_left(wired, monkeypatch, where):
-    host, driver = wired
-    monkeypatch.setattr("sweep.engines.host.end_descendants", lambda: None)
-    before = children_of(os.getpid()), set(os.listdir("/proc/self/fd"))
-    host._worker, host._born, host._is_forked, host._started_at = fork(lambda: None, 0), 1, True, time.monotonic()
-    monkeypatch.setattr(where, lambda *_: refuse(0, (), 0, 0))
-    host._on_exit()
-    assert wire.decode(driver.recv(1000)) == wire.Exited(1, 0, ANY)
-    assert host._spare is None
-    assert (children_of(os.getpid()), set(os.listdir("/proc/self/fd"))) == before
-
-
-def is_waiting_for_a_socket(pid: int) -> bool:
-    """Whether a worker has only the packet socket to its host, and none to a driver."""
-    return sum("socket" in os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()) < 2
-
-
-def until(look):
-    """Return what this returns once it is not empty; at most for ten seconds."""
-    give_up = time.monotonic() + 10
-    while not (found := look()):
-        assert time.monotonic() < give_up
-        time.sleep(0.01)
-    return found
