@@ -2,45 +2,49 @@
 PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
+QUICK := not docs and not wheel and not browser and not slow and not chaos and not gpu and not ray and not agents
+SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: run compiled test test-docs test-wheel test-browser test-ray test-slow test-chaos test-gpu test-horovod lint docs bench bench-quick clean
+.PHONY: help run test check lint docs bench bench-quick clean compiled
+
+help:
+	@echo "make test         what a change must pass, below five minutes; sets up .venv by itself"
+	@echo "make check        the inner loop, below a minute: linters, types, core, schedulers, searchers"
+	@echo "make run          tune a torch model on real data and print the best configuration"
+	@echo "make test-SUITE   docs, wheel, browser, ray (and agents), slow, chaos, gpu or horovod"
+	@echo "make lint         ruff and mypy"
+	@echo "make docs         the pages as a site in dist/docs"
+	@echo "make bench        beside Ray, Optuna, Syne Tune and torchrun; make bench-quick: our figures alone"
+	@echo "make clean        remove what the others made"
 
 run: compiled
 	$(PY) examples/torch_digits_asha.py
 
 test: compiled
-	$(PY) -m pytest -m "not docs and not wheel and not browser and not slow and not chaos and not gpu and not ray and not agents" \
-		-n 3 --dist loadfile --no-loadscope-reorder
+	$(PY) -m pytest -m "$(QUICK)" $(SPREAD)
 
-test-docs: compiled
-	$(PY) -m pytest -m "docs" -n 3 --dist load
+check: lint compiled
+	$(PY) -m pytest -m "$(QUICK)" $(SPREAD) tests/core tests/schedulers tests/searchers
 
-test-wheel: $(VENV)/.ok
-	$(PY) -m pytest -m "wheel" --timeout=600 tests/test_wheel.py
+# What a suite needs besides: chromium and its driver (Debian's chromium, chromium-driver) for `browser`, which is skipped
+# with the reason without them; an NVIDIA device for `gpu`. `ray` starts clusters on this machine's loopback interface, and
+# agents as plain processes. `horovod` builds it into the user's cache, or where SWEEP_HOROVOD_ENVIRONMENT says.
+MARKED_docs := -m docs -n 3 --dist load
+MARKED_wheel := -m wheel --timeout=600 tests/test_wheel.py
+MARKED_browser := -m browser -rs
+MARKED_ray := -m "(ray or agents) and not slow and not chaos" -n 2 --dist loadfile --timeout=300 -rs
+MARKED_slow := -m slow --timeout=600
+MARKED_chaos := -m chaos --timeout=1200
+MARKED_gpu := -m gpu --timeout=600
+MARKED_horovod := --timeout=600 tests/train/test_horovod_groups.py tests/integration/test_horovod.py
 
-# Needs chromium and its driver, Debian's packages chromium and chromium-driver; skipped, with the reason, without them.
-test-browser: compiled
-	$(PY) -m pytest -m "browser" -rs
+ALL_LIBRARIES := .[test,integrations]
 
-# Several machines: agents as plain processes, and clusters of Ray on this machine's loopback interface.
-test-ray: compiled
-	$(PY) -m pytest -m "(ray or agents) and not slow and not chaos" -n 2 --dist loadfile --timeout=300 -rs
-
-test-slow: compiled
-	$(PY) -m pip install -q -c constraints.txt -e '.[test,integrations]'
-	$(PY) -m pytest -m "slow" --timeout=600
-
-test-chaos: compiled
-	$(PY) -m pytest -m "chaos" --timeout=1200
-
-test-gpu: $(VENV)/.ok
-	$(PY) -m pip install -q -c constraints.txt -e '.[test]'
-	$(PY) -m pytest -m "gpu" --timeout=600
-
-# The environment is kept in the user's cache, or where SWEEP_HOROVOD_ENVIRONMENT says.
-test-horovod: $(VENV)/.ok
-	$(PY) tests/horovod_environment.py
-	$(PY) -m pytest --timeout=600 tests/train/test_horovod_groups.py tests/integration/test_horovod.py
+test-%: compiled
+	$(if $(MARKED_$*),,$(error there is no suite $*; see make help))
+	$(if $(filter slow,$*),$(PY) -m pip install -q -c constraints.txt -e '$(ALL_LIBRARIES)')
+	$(if $(filter horovod,$*),$(PY) tests/horovod_environment.py)
+	$(PY) -m pytest $(MARKED_$*)
 
 # As pip does where it installs; Python does not where PYTHONDONTWRITEBYTECODE is set, and then each process compiles.
 compiled: $(VENV)/.ok
