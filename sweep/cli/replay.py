@@ -13,12 +13,13 @@ from sweep.cli.arguments import import_trainable
 from sweep.cli.completion import complete_name
 from sweep.cli.inspect import storage_option
 from sweep.cli.tables import json_option
+from sweep.core.history import Fact
 from sweep.core.literals import json_text, jsonable
 from sweep.core.messages import Exited, Failed, Reported, Suggested
 from sweep.core.results import flatten, own_metrics
 from sweep.display.formats import pairs
 from sweep.errors import readable
-from sweep.record.facts import Fact, read_facts
+from sweep.record.facts import read_facts
 from sweep.record.layout import ExperimentLayout
 from sweep.record.reader import ExperimentReader, find_experiment
 from sweep.simulation.replay import Replay

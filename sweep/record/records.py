@@ -97,12 +97,20 @@ def encode_event(event: Event) -> EventRow:
 
 
 def decode_event(
-    kind: str, trial_id: str | None, attempt: int | None, data: str | None, metrics: Mapping[str, Any], *, trust: bool
+    kind: str,
+    trial_id: str | None,
+    attempt: int | None,
+    data: str | None,
+    metrics: Mapping[str, Any],
+    *,
+    trust: bool,
+    with_arrays: bool = False,
 ) -> Event:
     """Return the event of a row; `metrics` are those of the `result` row with the same seq.
 
     Args:
         trust: load values that were stored as pickles (configs of the user's own objects).
+        with_arrays: of those only arrays of numpy, as `decode` does.
     """
     name, number = trial_id or "", attempt or 0
     match kind:
@@ -116,7 +124,7 @@ def decode_event(
             return Released(name, number)
         case "Declined":
             return Declined(name, number)
-    value: Any = decode(data, trust=trust) if data is not None else None
+    value: Any = decode(data, trust=trust, with_arrays=with_arrays) if data is not None else None
     match kind:
         case "Exited":
             fields = dict(value["exit"])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from searchers.base import Searcher
 from sweep.core.expected import fault
+from sweep.core.history import Fact
 from sweep.core.messages import (
     CloneTrial,
     Decision,
@@ -39,7 +40,7 @@ from sweep.core.trial import CheckpointRef, Status, Trial, evolve
 from sweep.core.values import as_float
 from sweep.record.access import open_for_reading, understood
 from sweep.record.encoding import decode, decode_metrics
-from sweep.record.facts import END, Fact, read_facts
+from sweep.record.facts import END, read_facts
 from sweep.record.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
 from sweep.record.records import decode_event, decode_grown, decode_pending
 from sweep.record.schema import last_event, version_of

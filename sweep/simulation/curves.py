@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from searchers.base import EXHAUSTED, Config, Searcher, Signal
+from sweep.core.history import Fact
 from sweep.core.messages import Exited, ExitKind, NodesChanged, PlanChanged, Reported, Saved, Suggested
 from sweep.core.resources import Node, Resources
 from sweep.core.results import TRIAL_INDEX, flatten, unflatten
 from sweep.engines.simulator import Point
 from sweep.errors import ConfigError, ExperimentError, UserCodeError, refuse_unknown
 from sweep.record.access import understood
-from sweep.record.facts import Fact, read_facts
+from sweep.record.facts import read_facts
 from sweep.record.layout import ExperimentLayout
 from sweep.record.reader import ExperimentReader
 

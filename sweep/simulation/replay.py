@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from searchers.base import Signal
 from sweep.core.claims import Claim
+from sweep.core.history import Fact
 from sweep.core.messages import (
     Changes,
     ClaimsChanged,
@@ -42,7 +43,7 @@ from sweep.launch.policies import Policies, build_policies
 from sweep.launch.spec import RunSpec
 from sweep.launch.stop_rules import StopRules
 from sweep.record.encoding import decode, encode, is_same
-from sweep.record.facts import Fact, read_facts
+from sweep.record.facts import read_facts
 from sweep.record.layout import ExperimentLayout
 from sweep.record.reader import ExperimentReader
 from sweep.record.records import command_texts
@@ -245,8 +246,8 @@ class _Record:
         found.num_commands += len(commands)
         found.seconds = fact.at - self.facts[0].at
         text = command_texts(fact.event, commands)
-        now = decode(text) if text is not None else None
-        if now != fact.caused and _as_before(now, fact.caused) != fact.caused:
+        now = decode(text, trust=True) if text is not None else None
+        if not is_same(_as_before(now, fact.caused), fact.caused):
             found.add(Difference(fact.seq, _what_of(fact.event), fact.caused, now))
 
     def compare_answer(self, fact: Fact, then: Suggested, now: Suggested) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from searchers import BasicVariantGenerator, ConcurrencyLimiter, OptunaSearch, uniform
 from searchers.base import Searcher
+from sweep.core.history import Fact
 from sweep.core.messages import Exit, ExitKind, Released, Reported, StopTrial, Suggested
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
@@ -17,7 +18,7 @@ from sweep.core.sweep import Sweep
 from sweep.core.trial import ENDED, Status
 from sweep.engines.simulator import Point, Simulator
 from sweep.launch.drive import drive
-from sweep.record.facts import Fact, read_facts
+from sweep.record.facts import read_facts
 from sweep.record.journal import Journal
 from sweep.record.resume import _Shadow, load, retell
 from sweep.schedulers import ASHAScheduler, FIFOScheduler, Scheduler
@@ -387,7 +388,7 @@ def test_a_later_attempt_is_told_again_with_the_request_and_the_place_that_it_ha
             (Reported("abcde_00000", 3, 1, {}), None, {"m": 1}),
         ]
     ):
-        shadow.tell(Fact(number, 0.0, event, caused, metrics))
+        shadow.tell(Fact(number, 0.0, 0.0, event, caused, metrics))
     assert scheduler.heard == [
         ("add", "00000"),
         ("result", "00000", one, "a"),
