@@ -531,6 +531,70 @@ def grid_search(values: Iterable[Any], *more: Any) -> dict[str, list[Any]]:
     return {"grid_search": _options("grid_search", values)}
 
 
+# --- as JSON ---------------------------------------------------------------------------------------------------------
+
+_SAMPLERS: dict[str, type[Sampler]] = {kind.__name__: kind for kind in (Uniform, LogUniform, Normal, Grid, Quantized)}
+
+
+def to_json(node: Any, text_of: Callable[[Any], str] = repr) -> Any:
+    """Return a space as JSON values, infinities and all; what is more than a plain value is a list, its kind first.
+
+    Args:
+        text_of: how an object that JSON does not know prints.
+    """
+    kind = type(node)
+    if node is None or kind in (bool, int, float, str):
+        return node
+    if kind in (Float, Integer, Categorical, Function):
+        sampler = None if node.sampler is None else _sampler_to_json(node.sampler)
+        parts = () if kind is Function else node.categories if kind is Categorical else (node.lower, node.upper)
+        return [kind.__name__, sampler, *(to_json(part, text_of) for part in parts)]
+    if kind in (list, tuple):
+        return [kind.__name__, *(to_json(one, text_of) for one in node)]
+    if isinstance(node, Mapping):
+        return ["dict", *([to_json(key, text_of), to_json(value, text_of)] for key, value in node.items())]
+    return ["object", text_of(node)]
+
+
+def from_json(data: Any, object_of: Callable[[str], Any], computed: Any) -> Any:
+    """Return the space that `to_json` was given.
+
+    Args:
+        object_of: makes something of the text of an object.
+        computed: what stands for a value that a function computes.
+    """
+    if not isinstance(data, list):
+        return data
+    kind, *parts = data
+    if kind == "object":
+        return object_of(parts[0])
+    if kind == "Function":
+        return computed
+    if kind in ("list", "tuple", "dict"):
+        items = [from_json(part if kind != "dict" else ["tuple", *part], object_of, computed) for part in parts]
+        return items if kind == "list" else tuple(items) if kind == "tuple" else dict(items)
+    sampler, *parts = parts
+    domain: Float | Integer | Categorical
+    if kind == "Categorical":
+        domain = Categorical([from_json(option, object_of, computed) for option in parts])
+    else:
+        domain = (
+            Integer(*parts) if kind == "Integer" else Float(*(one if math.isfinite(one) else None for one in parts))
+        )
+    domain.sampler = None if sampler is None else _sampler_from_json(sampler)
+    return domain
+
+
+def _sampler_to_json(sampler: Sampler) -> list[Any]:
+    parts = [_sampler_to_json(one) if isinstance(one, Sampler) else one for one in vars(sampler).values()]
+    return [type(sampler).__name__, *parts]
+
+
+def _sampler_from_json(data: list[Any]) -> Sampler:
+    kind, *parts = data
+    return _SAMPLERS[kind](*(_sampler_from_json(one) if isinstance(one, list) else one for one in parts))
+
+
 # --- checks ----------------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from searchers import ConcurrencyLimiter, OptunaSearch
+from searchers.space import to_json
 from searchers.wrapper import Wrapper
 from sweep.core.ranking import objectives_of
 from sweep.core.values import shown
@@ -22,6 +23,7 @@ from sweep.schedulers import FIFOScheduler
 from sweep.worker.trainable import PreparedTrainable
 
 _ITERATIONS = {"training_iteration"}
+_MOST_SPACE = 100_000  # characters of the text of one value of the space
 COMPLETE = "are_log_files_complete"  # the last driver ended in order, and its callbacks had been called for everything
 
 
@@ -34,6 +36,7 @@ def meta_of_run(
 ) -> dict[str, Any]:
     """Return what is recorded of the experiment as a whole."""
     spec, policies, config = built.spec, built.policies, built.spec.config or {}
+    texts = {key: shown(value, _MOST_SPACE) for key, value in config.items()}
     return {
         COMPLETE: False,  # until the end
         "name": place.name,
@@ -45,7 +48,8 @@ def meta_of_run(
         "mode": policies.mode if policies.metric else None,
         "metrics": _list_of(policies.metrics),
         "modes": _list_of(policies.modes),
-        "space": {key: shown(value, 100_000) for key, value in config.items()},
+        "space": texts,
+        "domains": to_json({key: config[key] for key, text in texts.items() if len(text) < _MOST_SPACE}, shown),
         "space_keys": space_keys(config),
         "variables": None if built.variables is None else list(built.variables),
         "log_to_file": list(log_files) if log_files else None,
@@ -72,8 +76,8 @@ def setup_info(built: Built, place: Place, ending: Ending) -> dict[str, Any]:
     limit = f" (limit {spec.max_concurrent_trials})" if spec.max_concurrent_trials else ""
     searcher = policies.searcher
     inner = searcher.searcher if isinstance(searcher, ConcurrencyLimiter) else searcher
-    scheduler = getattr(policies.scheduler, "base_scheduler", None) or policies.scheduler
-    counts_iterations = getattr(scheduler, "time_attr", "") == "training_iteration"
+    scheduler = policies.scheduler.inner or policies.scheduler
+    counts_iterations = scheduler.time_attr == "training_iteration"
     runs_to_the_end = isinstance(scheduler, FIFOScheduler) or scheduler.is_searching
     return {
         "experiment_dir": str(place.layout.root),

@@ -106,23 +106,20 @@ def resumption(built: Built, place: Place, loaded: Loaded, meta: Mapping[str, An
 
 def unjudged(scheduler: Any, trials: Iterable[Trial]) -> str:
     """Return that a scheduler has judged no trial, and how far they came; "" if it could, or judges by no progress."""
-    base = getattr(scheduler, "base_scheduler", scheduler)
-    if base.first_judgement is None:
+    if scheduler.first_judgement is None:
         return ""
-    (name, least), key, others = (
-        base.first_judgement,
-        getattr(base, "time_attr", ""),
-        getattr(base, "min_samples_required", 0),
-    )
+    (what, least), key = scheduler.first_judgement, scheduler.time_attr
+    others = getattr(scheduler, "min_samples_required", 0)
     reached = [as_float(trial.last_result.get(key)) for trial in trials if trial.last_result is not None]
     known = [progress for progress in reached if progress is not None]
     num = sum(progress >= least for progress in known)
     if not known or num > others:
         return ""
-    came = f"{num or 'none'} came to {name}={least:g} of {key!r}, the furthest to {max(known):.3g}"
+    came = f"{num or 'none'} came to {what}={least:g} of {key!r}, the furthest to {max(known):.3g}"
     also = f", and it needs min_samples_required={others} others to compare with" if num else ""
     unit = " It counts seconds; time_attr='training_iteration' counts reports." if key.startswith("time_") else ""
-    return f"the scheduler {describe(base)} judged no trial and changed nothing: {came}{also}.{unit}"
+    name = describe(scheduler.inner or scheduler)
+    return f"the scheduler {name} judged no trial and changed nothing: {came}{also}.{unit}"
 
 
 def _width(built: Built) -> int:

@@ -52,14 +52,14 @@ def callbacks_of(built: Built, ending: Ending, notices: Notices, *, can_reuse: b
     spec, plan, scheduler = built.spec, built.plan, built.policies.scheduler
     found = [*(spec.callbacks or ()), *callbacks_from(os.environ)]
     rules = dict.fromkeys(plan.stop, "which stop= names; it ends nothing until it is reported")
-    base = getattr(scheduler, "base_scheduler", scheduler)
-    if time_attr := getattr(base, "time_attr", ""):
-        rules[time_attr] = f"which time_attr of {describe(base)} names; it decides nothing until it is reported"
+    if time_attr := scheduler.time_attr:
+        name = describe(scheduler.inner or scheduler)
+        rules[time_attr] = f"which time_attr of {name} names; it decides nothing until it is reported"
     rules = {key: rule for key, rule in rules.items() if key not in _ALWAYS_THERE}
     metric = built.policies.metric if plan.required else ""
     if metric or rules or plan.checkpoint_score:
         found.append(MissingKeys(metric, rules, plan.checkpoint_score, notices.say, notices.warn))
-    is_population = base.is_searching and base.first_judgement is not None
+    is_population = scheduler.is_searching and scheduler.first_judgement is not None
     found.append(SchedulerNotices(scheduler, is_population and not plan.can_save_on_demand, notices.say))
     found += [AlikeFailures(notices.say), DamageNotice(notices.say), SpaceNotice(notices.warn)]
     if can_reuse and not spec.reuse_actors and spec.engine != "inline":

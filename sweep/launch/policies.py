@@ -85,10 +85,8 @@ class Policies:
         Args:
             stop: those that `stop=` compares.
         """
-        base = getattr(self.scheduler, "base_scheduler", self.scheduler)
-        time_attr = getattr(base, "time_attr", "")
-        keys = dict.fromkeys([*NUMBERS, *stop, *([time_attr] if isinstance(time_attr, str) and time_attr else [])])
-        return tuple(key for key in keys if key not in self.optimised)
+        keys = dict.fromkeys([*NUMBERS, *stop, self.scheduler.time_attr])
+        return tuple(key for key in keys if key and key not in self.optimised)
 
     def complete(self, config: Mapping[str, Any], trial_id: str) -> Mapping[str, Any]:
         """Return the config of a trial: what was suggested, and what the searcher leaves out and the scheduler adds.
@@ -119,29 +117,26 @@ def build_policies(spec: RunSpec, seed: int) -> Policies:
         ConfigError: one of them is none, or they contradict each other or the run.
         SpaceError: the searcher refuses the space.
     """
-    metric, mode = metrics, modes = spec.metric, spec.mode
-    first, first_mode = metric_and_mode(metric, mode)
-    searcher = _searcher(spec.search_alg)
+    searcher, scheduler = _searcher(spec.search_alg), _scheduler(spec.scheduler)
     space = _copied(spec.config or {})
     take = searcher.set_search_properties
-    if not take(metric, mode, space, **taken_by(take, {"num_samples": spec.samples, "seed": seed})):
+    if not take(spec.metric, spec.mode, space, **taken_by(take, {"num_samples": spec.samples, "seed": seed})):
         raise ConfigError(
             f"{type(searcher).__name__} was built with a space, metric or mode of its own, and the run gives another. "
             "Give each in one place."
         )
     searcher = _limited(searcher, spec.max_concurrent_trials)
-    if not first and searcher.metric and searcher.mode:
-        metrics, modes = searcher.metric, searcher.mode
-        first, first_mode = metric_and_mode(metrics, modes)
-    scheduler = _scheduler(spec.scheduler)
+    goal: tuple[Any, Any] = (spec.metric, spec.mode)
+    if goal == (None, None) and searcher.metric and searcher.mode:
+        goal = (searcher.metric, searcher.mode)
     if not scheduler.is_stateless:
-        given: Any = first or None
-        given_mode: Any = first_mode if modes is not None else None
-        if scheduler.is_multi_objective:
-            given, given_mode = metrics, modes
-        if metric is None and scheduler.metric is not None:
-            given = given_mode = None  # the searcher's are not meant for a scheduler that was given its own
-        scheduler.set_search_properties(given, given_mode, seed=seed)
+        first, first_mode = metric_and_mode(*goal)
+        told = goal if scheduler.is_multi_objective else (first or None, goal[1] and first_mode)
+        if spec.metric is None and scheduler.metric is not None:
+            told = (None, None)  # the searcher's are not meant for a scheduler that was given its own
+        scheduler.set_search_properties(*told, seed=seed)
+    if goal == (None, None) and scheduler.metric and scheduler.mode:
+        goal = getattr(scheduler, "metrics", scheduler.metric), getattr(scheduler, "modes", scheduler.mode)
     if scheduler.is_searching and searcher.is_adaptive:
         raise ConfigError(
             f"the scheduler {describe(scheduler)} changes configs itself, which would mislead the searcher "
@@ -150,11 +145,8 @@ def build_policies(spec: RunSpec, seed: int) -> Policies:
     _refuse_misspelt(scheduler.mutated_paths, list(flatten(space)))
     if scheduler.milestones:
         searcher.set_budgets(scheduler.milestones)
-    if not first and scheduler.metric and scheduler.mode:
-        metrics, modes = getattr(scheduler, "metrics", scheduler.metric), getattr(scheduler, "modes", scheduler.mode)
-        first, first_mode = metric_and_mode(metrics, modes)
     learned = [] if spec.warm_start is None else [_teach(searcher, spec.warm_start)]
-    return Policies(searcher, scheduler, metrics, modes, first, first_mode, space, learned)
+    return Policies(searcher, scheduler, *goal, *metric_and_mode(*goal), space, learned)
 
 
 def _refuse_misspelt(mutated: Sequence[str], known: Sequence[str]) -> None:

@@ -6,10 +6,11 @@ and the reports with all that was filled in as `result`. `trial` is what readers
 seconds of driving, `wall` UTC epoch seconds. JSON texts are those of `sweep.record.encoding`.
 
     meta    key -> JSON: name, prefix, created, version, python, trainable {name, kind}, import_path (`file.py:function`
-            where it can be found again), metric, mode (metrics, modes: of several objectives), space, searcher,
-            scheduler, constraints (metric -> the most that it may be), num_samples, num_trials, resources_per_trial,
-            seed, storage_path, resume_command, are_log_files_complete, log_to_file, space_keys, variables (flattened
-            config paths that vary; null: unknown), command, machine {host, system, cpu}, versions (of imports)
+            where it can be found again), metric, mode (metrics, modes: of several objectives), space (for people),
+            domains (the space, by `searchers.space.to_json`), searcher, scheduler, constraints (metric -> the most that
+            it may be), num_samples, num_trials, resources_per_trial, seed, storage_path, resume_command,
+            are_log_files_complete, log_to_file, space_keys, variables (flattened config paths that vary; null:
+            unknown), command, machine {host, system, cpu}, versions (of imports)
     fact    kind is the class name of a message of `sweep.core.messages` (Suggested, Started, Exited ...); `data` its
             other fields
     report  number: of the attempt's reports; trial: its number; metrics: what the trial reported. What was filled in

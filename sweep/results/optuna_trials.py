@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from searchers.errors import SpaceError
 from searchers.optuna_space import contains, distribution_of
 from searchers.optuna_window import CONSTRAINTS
-from searchers.space import Categorical, Domain, is_same
-from searchers.space_text import read_space_text
+from searchers.space import Categorical, Domain, from_json, is_same
 from searchers.variants import fixed_domains, flatten, grid_values, matches
 from sweep.core.ranking import Objectives
 from sweep.core.results import TrialResult, own_metrics
@@ -65,9 +64,7 @@ class RecordedSpace:
     """
 
     def __init__(self, meta: Mapping[str, Any]) -> None:
-        texts = meta.get("space")
-        texts = texts if isinstance(texts, Mapping) else {}
-        self._space = {key: _without_grids(read_space_text(str(text), _stand_in)) for key, text in texts.items()}
+        self._space = _without_grids(from_json(meta.get("domains") or ["dict"], Opaque, _Computed()))
         self.distributions: dict[str, BaseDistribution] = {}
         self.constants: dict[str, Any] = {}
         twice = set()
@@ -144,7 +141,7 @@ class RecordedTrials:
         self._steps: dict[str, dict[int, float]] = {}
         self._times: dict[str, dict[str, float]] = {}
         self._suggested: dict[str, Mapping[str, Any]] = {}
-        self._space_text: Any = None
+        self._domains: Any = None
         self._space = RecordedSpace({})
 
     @property
@@ -155,8 +152,8 @@ class RecordedTrials:
     def trials(self) -> list[FrozenTrial]:
         """Return all trials in the order of their numbers."""
         snapshot = self._reader.snapshot()
-        if snapshot.meta.get("space") != self._space_text:
-            self._space_text, self._made = snapshot.meta.get("space"), {}
+        if snapshot.meta.get("domains") != self._domains:
+            self._domains, self._made = snapshot.meta.get("domains"), {}
             self._space = RecordedSpace(snapshot.meta)
         self._read_events(snapshot.seq)
         found = []
@@ -309,10 +306,6 @@ def _of_function(
         if contains(distribution, value):
             rest.pop(name, None)
             yield name, value, distribution
-
-
-def _stand_in(text: str) -> Any:
-    return _Computed() if text.startswith("Function") and text.endswith("()") else Opaque(text)
 
 
 def _index_of(options: Sequence[Any], value: Any) -> int | None:

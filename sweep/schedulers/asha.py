@@ -19,10 +19,6 @@ from sweep.schedulers.rungs import Ladder, PromotionLadder, RungScheduler, Stopp
 _LARGEST = float(np.finfo(np.float64).max)  # stands for infinity, so that a quantile between two is a number
 
 
-class _Bracket:
-    """What a ladder was in pickles of former versions."""
-
-
 class _Rung:
     """The scores seen at one milestone, and their (1 - 1/eta) quantile, which a newcomer must reach."""
 

@@ -14,7 +14,7 @@ from sweep.core.messages import Decision, PauseTrial, ResumeTrial, StopTrial
 from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial
 from sweep.errors import refuse_unknown
-from sweep.schedulers.metric import MetricScheduler
+from sweep.schedulers.base import MetricScheduler
 
 Levels = list[tuple[int, int]]
 """Of one bracket: how many trials run to which milestone."""

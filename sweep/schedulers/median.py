@@ -14,7 +14,7 @@ from sweep.core.messages import Decision, PauseTrial, ResizeTrial, StopTrial
 from sweep.core.results import TrialResult, signed
 from sweep.core.trial import Trial
 from sweep.errors import refuse_unknown
-from sweep.schedulers.metric import MetricScheduler
+from sweep.schedulers.base import MetricScheduler
 
 _PER_DOUBLING = 64  # marks on the axis of time; whole numbers up to 127 are marks of their own
 _LARGEST = 1e300  # stands for infinity, so that means stay numbers

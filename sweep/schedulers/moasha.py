@@ -15,10 +15,6 @@ from sweep.schedulers.rungs import RungScheduler, StoppingLadder
 Names = str | Sequence[str] | None
 
 
-class _Bracket:
-    """What a ladder was in pickles of former versions."""
-
-
 class _Rung:
     """The points of one milestone."""
 

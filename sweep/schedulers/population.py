@@ -16,8 +16,8 @@ from sweep.core.messages import CloneTrial, Decision, PauseTrial, ResizeTrial, S
 from sweep.core.results import TrialResult
 from sweep.core.trial import Trial, number_of
 from sweep.errors import MetricError
+from sweep.schedulers.base import MetricScheduler
 from sweep.schedulers.explore import customised, quantile_size
-from sweep.schedulers.metric import MetricScheduler
 
 Explore = Callable[[dict[str, Any]], Mapping[str, Any]]
 FIRST, LATER = 0, 1  # what a random number is for: a config's missing values, or an exploit

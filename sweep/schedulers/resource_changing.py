@@ -61,12 +61,13 @@ class ResourceChangingScheduler(Scheduler):
         if not callable(function) or isinstance(function, type):
             expected = "a function of (view, trial, result, scheduler), or an object such as DistributeResources()"
             checks.refuse("resources_allocation_function", function, expected)
-        self.base_scheduler = base_scheduler
+        self.base_scheduler = self.inner = base_scheduler
         self.resources_allocation_function = function
         self.metric, self.mode = base_scheduler.metric, base_scheduler.mode
         self.is_searching = base_scheduler.is_searching
         self.mutated_paths = base_scheduler.mutated_paths
         self.is_multi_objective = base_scheduler.is_multi_objective
+        self.time_attr, self.first_judgement = base_scheduler.time_attr, base_scheduler.first_judgement
         self._notices: list[str] = []
         self._view = TrialsView()
         self._packer = Packer()

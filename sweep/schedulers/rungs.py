@@ -19,7 +19,7 @@ from sweep.core.messages import Decision, PauseTrial, ResumeTrial, StopTrial
 from sweep.core.results import TrialResult, signed
 from sweep.core.trial import Status, Trial
 from sweep.errors import ConfigError
-from sweep.schedulers.metric import MetricScheduler
+from sweep.schedulers.base import MetricScheduler
 
 _CANNOT_PAUSE = (
     "a trial that never saved a checkpoint cannot wait to be promoted; such trials run on, and are stopped at the next "
@@ -335,22 +335,6 @@ class RungScheduler(MetricScheduler):
         self._ladders = [ladder(milestones[start:]) for start in range(min(brackets, len(milestones)))]
         self._drawn: dict[str, int] = {}
         self._num_finished = 0
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what was pickled, also before all kinds had `_ladders`: of a scheduler that has judged nothing yet."""
-        if "_num_finished" in state and "_brackets" not in state and "_ladder" not in state:
-            self.__dict__.update(state)
-            return
-        old = state.get("_brackets") or state.get("_ladders") or [state["_ladder"]]
-        milestones = getattr(old[0], "milestones", None) or [
-            rung[0] if isinstance(rung, tuple) else rung.milestone for rung in reversed(old[0].rungs)
-        ]
-        given = {"rungs": milestones, "reduction_factor": state["reduction_factor"], "time_attr": state["time_attr"]}
-        given |= {name: state[name] for name in ("type", "noise_percentile") if name in state}
-        given |= {"stop_last_trials": state["_stop_last"]} | ({} if "_ladder" in state else {"brackets": len(old)})
-        type(self).__init__(self, **given)
-        unchanged = self.__dict__.keys() & state.keys() - {"_ladders", "_curves"}
-        self.__dict__.update({name: state[name] for name in unchanged})
 
     @abstractmethod
     def _judge(self, trial: Trial, time: float, point: Any, result: TrialResult) -> Sequence[Decision]:

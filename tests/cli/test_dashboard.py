@@ -24,6 +24,7 @@ from click.testing import CliRunner
 from made_experiment import MadeExperiment
 
 import sweep
+from searchers.space import to_json
 from sweep.cli import dashboard, main
 from sweep.core.values import shown
 from sweep.record.reader import ExperimentReader
@@ -36,7 +37,7 @@ SPACE = {"lr": sweep.loguniform(1e-4, 1), "act": sweep.choice(["relu", TEXT])}
 
 def made(folder: Path, name: str = "digits") -> MadeExperiment:
     """Three trials: one that has ended, one that was stopped early, one that runs."""
-    experiment = MadeExperiment(folder, name, prefix=name, space={key: shown(one) for key, one in SPACE.items()})
+    experiment = MadeExperiment(folder, name, prefix=name, domains=to_json(SPACE, shown))
     for number, reason in enumerate(["", "stopped early: worse", None]):
         trial = experiment.trial({"lr": 0.1 / (1 + number), "act": TEXT, "note": TEXT})
         experiment.start(trial)
@@ -82,7 +83,7 @@ def test_it_serves_every_sweep_as_a_study_with_its_trials(tmp_path):
 
 
 def test_it_shows_what_was_recorded_after_it_was_started(tmp_path):
-    experiment = MadeExperiment(tmp_path, space={"lr": shown(SPACE["lr"])})
+    experiment = MadeExperiment(tmp_path, domains=to_json({"lr": SPACE["lr"]}, shown))
     trial = experiment.trial({"lr": 0.1})
     with served(experiment.commit()) as address:
         experiment.start(trial)

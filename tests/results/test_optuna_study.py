@@ -24,7 +24,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 import sweep
-from searchers.space_text import read_space_text
+from searchers.space import from_json, to_json
 from sweep.core.values import shown
 from sweep.errors import ConfigError
 from sweep.record.encoding import Opaque
@@ -65,13 +65,9 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def texts(space: dict[str, Any]) -> dict[str, str]:
-    """A space as the record has it."""
-    return {key: shown(value, 100_000) for key, value in space.items()}
-
-
 def made(tmp_path: Path, space: dict[str, Any] | None = None, **meta: Any) -> MadeExperiment:
-    return MadeExperiment(tmp_path, space=texts({"x": sweep.uniform(0, 1)} if space is None else space), **meta)
+    space = {"x": sweep.uniform(0, 1)} if space is None else space
+    return MadeExperiment(tmp_path, domains=to_json(space, shown), **meta)
 
 
 def finished(experiment: MadeExperiment, config: dict[str, Any], *losses: Any, at: float = 1.0, **end: Any) -> str:
@@ -91,37 +87,16 @@ def study_of(experiment: MadeExperiment, *args: Any, **kwargs: Any) -> optuna.St
 # --- spaces ---
 
 
-@pytest.mark.parametrize("name", sorted(SPACE.keys() - {"double", "seed", "fold", "net"}))
-def test_the_text_of_a_domain_reads_back_as_the_domain(name):
-    assert repr(read_space_text(repr(SPACE[name]), Opaque)) == repr(SPACE[name])
+@pytest.mark.parametrize("name", sorted(SPACE))
+def test_a_space_that_was_written_as_json_reads_back_as_it_was(name):
+    written = json.loads(json.dumps(to_json(SPACE[name], shown)))
+    assert repr(from_json(written, Opaque, "computed")) == repr("computed" if name == "double" else SPACE[name])
 
 
-def test_options_that_are_no_literals_are_told_apart_by_their_texts():
-    text = (
-        "Categorical[<class 'torch.nn.ReLU'>, array([1, 2]), \"it's, ok]\", {'a': [<function f at 0x1>, 1]}].Uniform()"
-    )
-    options = read_space_text(text, Opaque).categories
-    assert options[:3] == [Opaque("<class 'torch.nn.ReLU'>"), Opaque("array([1, 2])"), "it's, ok]"]
-    assert options[3] == {"a": [Opaque("<function f at 0x1>"), 1]}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "[" * 50_000, "Categorical[", "Categorical[]", "Float(2, 1).Uniform()", "Float(a, b)", "'" * 9_999),
-        *("{1: ", "{[]: 1}", "{" * 500, "Float(0, 1).Nonsense()", "Integer(1.5, 2).Uniform()"),
-        "Float(0, 1).Quantized(sampler=Normal(), q=x)",
-    ],
-)
-def test_a_text_that_is_no_space_stands_for_itself(text):
-    assert not isinstance(read_space_text(text, Opaque), sweep.uniform(0, 1).__class__)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.text(alphabet="[](){}<>'\",:\\aF1.- ", max_size=60))
-def test_reading_any_text_ends_with_some_value(text):
-    read_space_text(f"Categorical[{text}].Uniform()", Opaque)
-    read_space_text(text, Opaque)
+def test_options_that_are_no_json_values_are_told_apart_by_their_texts():
+    options = [Relu, (1, 2), "it's, ok]", {"a": [one_function, 1], 3: math.inf}]
+    read = from_json(to_json(sweep.grid_search(options), shown), Opaque, None)["grid_search"]
+    assert read == [Opaque(shown(Relu)), (1, 2), "it's, ok]", {"a": [Opaque(shown(one_function)), 1], 3: math.inf}]
 
 
 def test_every_kind_of_domain_becomes_its_distribution_and_the_rest_an_attribute(tmp_path):
@@ -166,10 +141,11 @@ def test_objects_go_by_how_they_print_also_when_the_run_that_goes_on_prints_them
     experiment = made(tmp_path, space)
     for option in (Relu, one_function, 3):
         finished(experiment, {"act": option}, 1.0)
-    later = shown(space["act"]).replace(" at 0x", " at 0xa")
-    assert later != shown(space["act"])
-    for text in (shown(space["act"]), later):
-        experiment.db.execute("UPDATE meta SET value = ? WHERE key = 'space'", (json.dumps({"act": text}),))
+    first = json.dumps(to_json(space, shown))
+    later = first.replace(" at 0x", " at 0xa")
+    assert later != first
+    for text in (first, later):
+        experiment.db.execute("UPDATE meta SET value = ? WHERE key = 'domains'", (text,))
         study = study_of(experiment, tmp_path / "journal.log")
         names = [f"<class '{__name__}.Relu'>", "<function one_function>", "3"]
         assert [trial.params["act"] for trial in study_of(experiment).trials] == names
