@@ -253,7 +253,7 @@ def evolve(trial: Trial, **changes: Any) -> Trial:
     return _new(Trial, values)
 
 
-def begun(trial: Trial, placement: Placement) -> Trial:
+def begun(trial: Trial, placement: Placement | None) -> Trial:
     """Return a trial at the beginning of its next attempt."""
     ref = trial.checkpoint
     return evolve(

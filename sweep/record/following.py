@@ -156,7 +156,8 @@ def _rows(
             match row:
                 case ["Start", name, number, _, *later]:
                     config = _config(later[0]) if later else None
-                    yield Began(name, number, config, CheckpointRef.parse(later[2]) if len(later) > 2 else None)
+                    ref = CheckpointRef.parse(later[2]) if len(later) > 2 else None
+                    yield Began(name, number, config, ref if ref is not None and ref.owner != name else None)
                 case ["Notify", hook, name, *why] if hook in _TOLD:
                     yield Notified(Hook(hook), name, *why[:2])
 

@@ -238,10 +238,10 @@ def _command(command: Command) -> list[Any] | None:
             return ["Suggest", trial_id]
         case Start(trial):
             row: list[Any] = ["Start", trial.id, trial.attempt, trial.placement.to_json() if trial.placement else None]
-            ref = trial.started_from if trial.started_from and trial.started_from.owner != trial.id else None
-            if trial.attempt > 1 or trial.grown is not None or ref is not None:
-                row += [dict(trial.config), trial.resources.to_json()]
-            return row if ref is None else [*row, ref.to_json()]  # what another trial has saved
+            ref = trial.started_from
+            if trial.attempt == 1 and trial.grown is None and ref is None:
+                return row  # all else is as it was suggested
+            return [*row, dict(trial.config), trial.resources.to_json(), ref.to_json() if ref is not None else None]
         case Continue(trial_id, _, seq):
             return ["Continue", trial_id, seq]
         case Save(trial_id, _, seq):

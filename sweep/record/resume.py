@@ -16,17 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from searchers.base import Searcher
 from sweep.core.expected import fault
-from sweep.core.history import Fact
+from sweep.core.history import History
 from sweep.core.messages import (
     CloneTrial,
     Decision,
-    Declined,
     Hook,
     NodesChanged,
     PlanChanged,
-    Released,
     Reported,
-    Saved,
     Started,
     Suggested,
     Verdict,
@@ -268,13 +265,38 @@ def retell(
     Args:
         before: number of the first event that is not fact.
     """
-    hears_results = searcher.hears_results
-    needs_results = hears_results or judge is not None or not scheduler.is_stateless
-    shadow = _Shadow(scheduler, searcher, judge, hears_results)
-    if not needs_results:
-        shadow.last = _last_results(database, before)
+    needs_results = searcher.hears_results or judge is not None or not scheduler.is_stateless
+    last = {} if needs_results else _last_results(database, before)
+    history = History()
+    view = MappingProxyType(history.trials)
     for fact in read_facts(database, with_results=needs_results, before=before):
-        shadow.tell(fact)
+        history.happened(fact)
+        match fact.event:
+            case Reported(trial_id) if fact.metrics is not None and fact.is_judged:
+                trial = history.trials[trial_id]
+                result = TrialResult(fact.metrics, fact.seq)
+                if judge is not None:
+                    judge(trial_id, result)
+                if searcher.hears_results:
+                    searcher.on_trial_result(trial_id, result)
+                is_over = fact.event.verdict or result.get("done") is True or reached(history.plan.stop, result)
+                if not is_over and not fault(history.plan, result, fact.metrics)[0]:
+                    scheduler.on_result(trial, result, view)
+            case Suggested(trial_id, config, _, state) if isinstance(config, Mapping):
+                searcher.retell(trial_id, dict(config), state)
+                scheduler.on_trial_add(history.trials[trial_id])
+            case Started(trial_id):
+                searcher.on_unpause(trial_id)
+            case NodesChanged(nodes):
+                scheduler.on_nodes_changed(nodes)
+        for hook, trial in history.followed(fact):
+            if hook is Hook.PAUSE:
+                searcher.on_pause(trial.id)
+            elif trial.is_ended:
+                is_error = hook is Hook.ERROR
+                trial = evolve(trial, last_result=last.get(trial.id, trial.last_result))
+                searcher.on_trial_complete(trial.id, None if is_error else trial.last_result, error=is_error)
+                scheduler.on_trial_end(trial)
 
 
 def _last_results(database: Path, before: int | None) -> dict[str, TrialResult]:
@@ -286,106 +308,3 @@ def _last_results(database: Path, before: int | None) -> dict[str, TrialResult]:
             query = "SELECT trial_id, metrics, max(seq) FROM result WHERE seq < ? GROUP BY trial_id"
             rows = db.execute(query, (before,))
         return {trial_id: TrialResult(decode_metrics(metrics), seq) for trial_id, metrics, seq in rows}
-
-
-class _Shadow:
-    """The trials as the record shows them, event by event: enough for schedulers to recognise what they saw."""
-
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        searcher: Searcher,
-        judge: Callable[[str, TrialResult], Verdict] | None,
-        hears_results: bool,
-    ) -> None:
-        self.scheduler, self.searcher, self.judge = scheduler, searcher, judge
-        self.hears_results = hears_results
-        self.trials: dict[str, Trial] = {}
-        self.view: Mapping[str, Trial] = MappingProxyType(self.trials)
-        self.last: dict[str, TrialResult] = {}
-        self.plan = Plan()
-
-    def tell(self, fact: Fact) -> None:
-        match fact.event:
-            case Reported() as event:
-                self._reported(event, fact)
-            case Suggested(trial_id, config, resources, state) if isinstance(config, Mapping):
-                self.searcher.retell(trial_id, dict(config), state)
-                trial = Trial(trial_id, config, resources or Resources())
-                self.trials[trial_id] = trial
-                self.scheduler.on_trial_add(trial)
-            case PlanChanged(plan):
-                self.plan = plan
-            case Started(trial_id):
-                self._change(trial_id, status=Status.RUNNING)
-                self.searcher.on_unpause(trial_id)
-            case Saved(trial_id, _, _, path):
-                trial = self.trials[trial_id]
-                self._change(trial_id, checkpoint=CheckpointRef(path, trial.count))
-            case Released(trial_id, attempt):
-                if (released := self.trials.get(trial_id)) is not None and released.attempt == attempt:
-                    self._change(trial_id, placement=None)
-            case Declined(trial_id, attempt):
-                self._change(trial_id, status=Status.PENDING, attempt=attempt - 1, placement=None)
-            case NodesChanged(nodes):
-                self.scheduler.on_nodes_changed(nodes)
-            case _:
-                pass
-        for row in fact.caused or ():
-            self._caused(row)
-
-    def _reported(self, event: Reported, fact: Fact) -> None:
-        is_judged = fact.caused is None or any(row[0] == "Notify" and row[1] == "trial_result" for row in fact.caused)
-        trial = self.trials.get(event.trial_id)
-        if trial is None or fact.metrics is None:
-            return
-        result = TrialResult(fact.metrics, fact.seq)
-        changes: dict[str, Any] = {"last_result": result, "count": trial.count + 1}
-        if event.checkpoint is not None:
-            changes["checkpoint"] = CheckpointRef(event.checkpoint, trial.count + 1)
-        trial = self._change(trial.id, **changes)
-        if not is_judged:
-            return
-        if self.judge is not None:
-            self.judge(trial.id, result)
-        if self.hears_results:
-            self.searcher.on_trial_result(trial.id, result)
-        is_over = event.verdict or result.get("done") is True or reached(self.plan.stop, result)
-        if not is_over and not fault(self.plan, result, fact.metrics)[0]:
-            self.scheduler.on_result(trial, result, self.view)
-
-    def _caused(self, row: list[Any]) -> None:
-        match row:
-            case ["Start", trial_id, attempt, placement, *later]:
-                trial = self.trials[trial_id]
-                count = trial.checkpoint.count if trial.checkpoint is not None else 0
-                changes: dict[str, Any] = {"status": Status.STARTING, "attempt": attempt, "count": count}
-                changes["placement"] = Placement.from_json(placement) if placement else None
-                if later:  # of a first attempt all is known
-                    changes["config"] = later[0]
-                if len(later) > 1:
-                    changes["resources"] = Resources.from_json(later[1])
-                self._change(trial_id, **changes)
-            case ["Stop", trial_id, *_]:
-                self._change(trial_id, status=Status.STOPPING)
-            case ["Notify", hook, trial_id, *_]:
-                self._notified(Hook(hook), trial_id)
-
-    def _notified(self, hook: Hook, trial_id: str) -> None:
-        match hook:
-            case Hook.COMPLETE | Hook.ERROR:
-                is_error = hook is Hook.ERROR
-                trial = self._change(trial_id, status=Status.ERROR if is_error else Status.TERMINATED)
-                if trial_id in self.last:  # the results before it are not needed, so they were not read
-                    trial = self._change(trial_id, last_result=self.last[trial_id])
-                self.searcher.on_trial_complete(trial_id, None if is_error else trial.last_result, error=is_error)
-                self.scheduler.on_trial_end(trial)
-            case Hook.PAUSE:
-                self._change(trial_id, status=Status.PAUSED)
-                self.searcher.on_pause(trial_id)
-            case Hook.RETRY:
-                self._change(trial_id, status=Status.PENDING)
-
-    def _change(self, trial_id: str, **changes: Any) -> Trial:
-        trial = self.trials[trial_id] = evolve(self.trials[trial_id], **changes)
-        return trial

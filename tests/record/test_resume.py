@@ -9,8 +9,7 @@ import pytest
 
 from searchers import BasicVariantGenerator, ConcurrencyLimiter, OptunaSearch, uniform
 from searchers.base import Searcher
-from sweep.core.history import Fact
-from sweep.core.messages import Exit, ExitKind, Released, Reported, StopTrial, Suggested
+from sweep.core.messages import Exit, ExitKind, StopTrial
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
 from sweep.core.resources import Bundle, Node, Resources
@@ -20,7 +19,7 @@ from sweep.engines.simulator import Point, Simulator
 from sweep.launch.drive import drive
 from sweep.record.facts import read_facts
 from sweep.record.journal import Journal
-from sweep.record.resume import _Shadow, load, retell
+from sweep.record.resume import load, retell
 from sweep.schedulers import ASHAScheduler, FIFOScheduler, Scheduler
 
 SPACE = {"x": uniform(0, 1)}
@@ -369,30 +368,3 @@ class Searching(Searcher):
 
     def suggest(self, trial_id):
         return {}
-
-
-def test_a_later_attempt_is_told_again_with_the_request_and_the_place_that_it_had():
-    scheduler = Listener()
-    shadow = _Shadow(scheduler, Searching(), None, False)
-    one, two = (Resources((Bundle(cpu=n),)) for n in (1.0, 2.0))
-    place = [["a", []]]
-    for number, (event, caused, metrics) in enumerate(
-        [
-            (Suggested("abcde_00000", {"x": 1}, one), [["Start", "abcde_00000", 1, place]], None),
-            (Reported("abcde_00000", 1, 1, {}), None, {"m": 1}),
-            (Released("abcde_00000", 1), [["Start", "abcde_00000", 2, [["b", []]], {"x": 1}, two.to_json()]], None),
-            (Reported("abcde_00000", 2, 1, {}), None, {"m": 1}),
-            (Released("abcde_00000", 1), None, None),  # of an older attempt, late
-            (Reported("abcde_00000", 2, 2, {}), None, {"m": 1}),
-            (Released("abcde_00000", 2), [["Start", "abcde_00000", 3, None, {"x": 1}]], None),
-            (Reported("abcde_00000", 3, 1, {}), None, {"m": 1}),
-        ]
-    ):
-        shadow.tell(Fact(number, 0.0, 0.0, event, caused, metrics))
-    assert scheduler.heard == [
-        ("add", "00000"),
-        ("result", "00000", one, "a"),
-        ("result", "00000", two, "b"),
-        ("result", "00000", two, "b"),
-        ("result", "00000", two, None),  # rows from before requests were recorded keep the one before
-    ]
