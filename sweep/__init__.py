@@ -17,7 +17,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from sweep.tune.formerly import answer_to_former_names, reason_why_not
+from sweep.paths import answer_to_paths_of_ray, reason_why_not
 
 __version__ = "0.1.0"
 
@@ -74,7 +74,7 @@ _MODULES = {
     "errors": "sweep.errors",
     "logger": "sweep.tune.logger",
     "schedulers": "sweep.schedulers",
-    "search": "searchers",
+    "search": "sweep.tune.search",
     "stopper": "sweep.tune.stopper",
     "train": "sweep.train",
     "tune": "sweep.tune",
@@ -86,7 +86,7 @@ _HOME_OF = {name: module for module, names in _NAMES.items() for name in names.s
 # Type checkers and editors read __init__.pyi; those left out are there for scripts written for Tune.
 __all__ = sorted({*_HOME_OF, *_MODULES, "__version__"} - {"cloudpickle", "logger", "stopper", "util"})
 
-answer_to_former_names()
+answer_to_paths_of_ray()
 
 
 def __getattr__(name: str) -> Any:

@@ -5,10 +5,7 @@ import cloudpickle as cloudpickle
 from sweep import errors as errors
 from sweep.tune import logger as logger
 from sweep import schedulers as schedulers
-import searchers as _search
-
-search = _search
-
+from sweep.tune import search as search
 from sweep.tune import stopper as stopper
 from sweep import train as train
 from sweep import tune as tune

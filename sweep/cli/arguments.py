@@ -196,9 +196,6 @@ class RunArguments:
         return has_reached
 
 
-Order = RunArguments  # what pickles of former versions name
-
-
 def split_target(text: str) -> tuple[str, str] | None:
     """Return (file, name) of `file.py:name`, or None if `text` is no such thing."""
     file, colon, name = text.rpartition(":")

@@ -219,9 +219,6 @@ class _CommandFile(Callback):
     def __init__(self, arguments: RunArguments) -> None:
         self._arguments = arguments
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._arguments = state.get("_arguments") or state["_order"]  # in pickles of former versions
-
     def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
         directory = Path(experiment_dir)
         self._arguments.name = directory.name
@@ -230,9 +227,6 @@ class _CommandFile(Callback):
         if info.get("seed") is not None:
             self._arguments.seed = int(info["seed"])
         self._arguments.save(directory)
-
-
-_Noter = _CommandFile  # what pickles of former versions name
 
 
 class _JsonLines(Callback):

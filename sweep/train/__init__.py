@@ -26,28 +26,9 @@ __all__ = sorted(_HOME_OF.keys() - {"fit_alone", "metrics_frame"})
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
-        return _module(name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home, word = _HOME_OF[name]
-    value = getattr(importlib.import_module(home), word.rpartition("=")[2])
-    globals()[name] = value
-    return value
-
-
-def _module(name: str) -> Any:
-    """Return a module of this package, such as `train.torch`, which is imported for that.
-
-    Raises:
-        AttributeError: there is none; of what Ray Train has, the text says what to use instead.
-    """
-    if not name.startswith("_"):
-        try:
-            return importlib.import_module(f"{__name__}.{name}")
-        except ModuleNotFoundError as error:
-            if error.name is None:  # the table of Tune's names refuses it
-                raise AttributeError(str(error)) from None
-            if error.name != f"{__name__}.{name}":
-                raise
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(home), word.rpartition("=")[2])
 
 
 def __dir__() -> list[str]:

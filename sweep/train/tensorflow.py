@@ -10,7 +10,6 @@ from sweep.errors import refuse_unknown
 from sweep.train.creator import create
 from sweep.train.trainer import Backend, DataParallelTrainer
 
-__path__: list[str] = []  # what Ray has below it is answered from the table of Tune's names
 __all__ = ["DistributedTrainableCreator", "TensorflowConfig", "TensorflowTrainer"]
 
 

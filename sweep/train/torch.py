@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         prepare_model,
     )
 
-__path__: list[str] = []  # what Ray has below it is answered from the table of Tune's names
 __all__ = [
     "DistributedTrainableCreator",
     "TorchConfig",

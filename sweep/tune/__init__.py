@@ -1,11 +1,13 @@
-"""Ray Tune's names: `from sweep import tune` where a script has `from ray import tune`.
+"""`ray.tune`: `from sweep import tune` where a script has `from ray import tune`.
 
-What `sweep` has is here, too, and Tune's modules are below it: `tune.schedulers`, `tune.search.optuna`, `tune.utils`.
-The table is in `sweep.tune.names`; nothing is loaded before it is used.
+It has all that `sweep` has, and below it are Tune's modules: `tune.schedulers`, `tune.search.optuna`, `tune.utils`.
 """
 
-from __future__ import annotations
+from sweep.results.analysis import ExperimentAnalysis as _Analysis
+from sweep.tune import schedulers as schedulers
+from sweep.tune.running import Tuner as Tuner, run as run, run_experiments as run_experiments
+from sweep.worker.context import Context as _Context
+from sweep import *  # type: ignore[no-redef, assignment]  # what stands above wins
 
-from sweep.tune.formerly import late_names
-
-__getattr__, __dir__ = late_names(__name__)
+Analysis = _Analysis
+TuneContext = _Context

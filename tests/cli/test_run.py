@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,6 @@ from made_experiment import MadeExperiment
 import searchers
 from sweep.cli.arguments import RunArguments, import_trainable, parse_count, parse_seconds
 from sweep.cli.main import main, sweep
-from sweep.cli.run import _CommandFile
 from sweep.errors import ConfigError, ExperimentError, TrainableError
 from sweep.results.analysis import ExperimentAnalysis
 
@@ -390,22 +388,6 @@ def test_a_damaged_command_file_is_an_error(tmp_path: Path) -> None:
     (made.root / "command.json").write_text('{"futur": 1}')
     with pytest.raises(ExperimentError, match="does not know"):
         RunArguments.load(made.root)
-
-
-def test_the_arguments_that_a_former_version_pickled_with_its_callbacks_are_read(tmp_path: Path) -> None:
-    """A `tuner.pkl` of the command line holds them: in another module, class and attribute."""
-    data = pickle.dumps(_CommandFile(RunArguments("train.py:train", trials=7)), 0)
-    for now, former in {
-        b"csweep.cli.arguments\nRunArguments\n": b"csweep.cli.order\nOrder\n",
-        b"csweep.cli.run\n_CommandFile\n": b"csweep.cli.run\n_Noter\n",
-        b"V_arguments\n": b"V_order\n",
-    }.items():
-        assert now in data
-        data = data.replace(now, former)
-    pickle.loads(data).setup(experiment_dir=str(tmp_path), plan=None, num_trials=None)
-    arguments = RunArguments.load(tmp_path)
-    assert arguments is not None
-    assert (arguments.target, arguments.trials) == ("train.py:train", 7)
 
 
 # --- for real ---

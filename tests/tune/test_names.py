@@ -11,14 +11,15 @@ import pydoc
 import rlcompleter
 import subprocess
 import sys
+from pathlib import Path
 
 import cloudpickle
 import pytest
 
 import sweep
 from sweep import tune
-from sweep.tune.formerly import module_now, names_of, submodules_of
-from sweep.tune.names import NOT_HERE, TUNE
+from sweep.paths import OTHER_PATHS, home_of, submodules_of
+from sweep.refusals import NOT_HERE
 
 # As the pages of Tune and Train, old and new, import: statement -> what the last name is.
 IMPORTS = {
@@ -285,7 +286,7 @@ def test_an_attribute_that_does_not_exist_is_refused_with_what_to_use(expression
 def test_what_ray_never_had_is_missing_in_python_s_own_words():
     with pytest.raises(AttributeError, match=r"module 'sweep' has no attribute 'nothing'"):
         _ = sweep.nothing
-    with pytest.raises(AttributeError, match=r"module 'sweep\.train' has no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match=r"sweep\.train\.nothing does not exist\."):
         _ = sweep.train.nothing
     with pytest.raises(AttributeError, match=r"module 'sweep\.tune\.search' has no attribute '_nothing'"):
         _ = tune.search._nothing
@@ -301,14 +302,58 @@ def test_no_refusal_hides_something_that_exists(name):
         importlib.import_module(name)
 
 
-@pytest.mark.parametrize("name", sorted(TUNE.keys() - {"sweep.cloudpickle"}))  # another project's
-def test_a_module_of_tune_lists_its_names_and_its_modules(name):
+def modules_of_ray():
+    files = (path.relative_to(ROOT).with_suffix("") for room in ("air", "tune") for path in (ROOT / room).rglob("*.py"))
+    paths = {f"sweep.{'.'.join(file.parts)}".removesuffix(".__init__") for file in files}
+    return sorted((paths | OTHER_PATHS.keys()) - {"sweep.cloudpickle", "sweep.search.space"})  # which list themselves
+
+
+ROOT = Path(sweep.__file__).parent
+OF_RAY = modules_of_ray()
+
+
+@pytest.mark.parametrize("name", OF_RAY)
+def test_a_module_of_ray_lists_its_names_and_its_modules(name):
     module = importlib.import_module(name)
     assert module is sys.modules[name]
-    assert module.__name__ == (module_now(name) or name)
-    assert set(dir(module)) == {*module.__all__, *submodules_of(module.__name__)}
-    for below in submodules_of(name):
+    assert module.__name__ == home_of(name)
+    if name not in ("sweep.config", "sweep.tuner", "sweep.tune.integration.horovod"):  # ours at another path
+        assert set(dir(module)) >= {*submodules_of(module.__name__), *getattr(module, "__all__", ())}
+    for below in submodules_of(module.__name__):
         assert getattr(module, below) is importlib.import_module(f"{name}.{below}")
+
+
+# What is loaded in place of what a script for Tune finds in `tune` itself: names that it may look for.
+PATHS = {
+    "sweep.config": "RunConfig TuneConfig FailureConfig CheckpointConfig SyncConfig ResumeConfig",
+    "sweep.dicts": "deep_update flatten_dict merge_dicts unflatten_dict unflattened_lookup",
+    "sweep.experiment": "Experiment",
+    "sweep.logger": "CSVLoggerCallback JsonLoggerCallback LoggerCallback TBXLoggerCallback TensorBoardLoggerCallback",
+    "sweep.search": "ConcurrencyLimiter Repeater create_searcher",
+    "sweep.search.basic_variant": "BasicVariantGenerator",
+    "sweep.search.bayesopt": "BayesOptSearch",
+    "sweep.search.concurrency_limiter": "ConcurrencyLimiter",
+    "sweep.search.hyperopt": "HyperOptSearch",
+    "sweep.search.optuna": "OptunaSearch",
+    "sweep.search.repeater": "Repeater",
+    "sweep.search.space": "uniform choice",
+    "sweep.search.variant_generator": "grid_search",
+    "sweep.stopper": "CombinedStopper MaximumIterationStopper Stopper TimeoutStopper TrialPlateauStopper",
+    "sweep.tuner": "Tuner",
+}
+
+
+@pytest.mark.parametrize(("path", "names"), PATHS.items())
+def test_with_sweep_imported_as_tune_its_modules_are_below_it(path, names):
+    module = importlib.import_module(path)
+    for name in names.split():
+        assert getattr(module, name) is getattr(sweep, name, getattr(module, name))
+
+
+def test_what_was_never_there_is_not_found():
+    for name in ("sweep.nothing", "sweep.search.nothing", "sweep.train.nothing"):
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module(name)
 
 
 def test_everything_that_sweep_has_is_in_tune_and_is_the_same():
@@ -318,7 +363,7 @@ def test_everything_that_sweep_has_is_in_tune_and_is_the_same():
     assert others == ["Tuner", "run", "run_experiments"]
     assert issubclass(tune.Tuner, sweep.Tuner)
     assert inspect.signature(tune.run) == inspect.signature(sweep.run)
-    assert names_of("sweep.tune").keys() - set(names) == {"Analysis", "TuneContext"}
+    assert set(tune.__all__) - set(names) == {"Analysis", "TuneContext"}
 
 
 def test_what_tunes_run_returns_has_all_columns_of_tunes_dataframes(tmp_path, monkeypatch):
@@ -345,7 +390,6 @@ def test_modules_and_classes_are_what_tools_expect():
     assert "class OptunaSearch" in pydoc.render_doc(tune.search.optuna, renderer=pydoc.plaintext)
     assert ("Tuner", tune.Tuner) in inspect.getmembers(tune, inspect.isclass)
     assert inspect.getmodule(tune.Tuner).__name__ == "sweep.tune.running"
-    assert repr(tune.search) == "<module 'sweep.tune.search' (sweep.tune.names)>"
     config = tune.tune_config.TuneConfig(metric="loss", mode="min")
     assert pickle.loads(pickle.dumps(config)) == copy.deepcopy(config) == config
     for module in (tune, tune.schedulers, tune.search.optuna, tune.suggest):
@@ -369,9 +413,9 @@ def test_a_pickle_that_names_a_module_of_tune_is_read_in_a_new_process():
     ("statement", "loaded"),
     {
         "import sweep": set(),
-        "from sweep import tune": set(),
+        "from sweep import tune": {"sweep.tune"},
         "import sweep.tune.search.optuna, sweep.tune.schedulers.pb2, sweep.air.session": {
-            *("sweep.air", "sweep.air.session", "sweep.tune.schedulers", "sweep.tune.schedulers.pb2"),
+            *("sweep.air", "sweep.air.session", "sweep.tune", "sweep.tune.schedulers", "sweep.tune.schedulers.pb2"),
             *("sweep.tune.search", "sweep.tune.search.optuna"),
         },
     }.items(),
@@ -380,7 +424,7 @@ def test_an_import_loads_the_table_of_names_and_nothing_more(statement, loaded):
     code = f"{statement}\nimport sys\nprint(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     modules = done.stdout.split()
-    table = {"sweep", "sweep.tune", "sweep.tune.formerly", "sweep.tune.names"}
+    table = {"sweep", "sweep.paths", "sweep.refusals"}
     assert {name for name in modules if name.partition(".")[0] in ("sweep", "searchers")} == table | loaded
     assert not {"numpy", "optuna", "pandas", "difflib", "importlib.abc"} & set(modules)
 

@@ -1,0 +1,1 @@
+"""`ray.air.integrations`: one module for each library."""

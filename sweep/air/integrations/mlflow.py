@@ -1,0 +1,3 @@
+"""`ray.air.integrations.mlflow`: log to MLflow."""
+
+from sweep.integration.mlflow import *

@@ -1,0 +1,3 @@
+"""`ray.air.integrations.wandb`: log to Weights & Biases."""
+
+from sweep.integration.wandb import *

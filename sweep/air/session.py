@@ -1,0 +1,3 @@
+"""`ray.air.session`: what a trial asks of its session."""
+
+from sweep.tune.session_functions import *

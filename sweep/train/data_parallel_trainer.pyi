@@ -1,3 +1,0 @@
-# Written by `python tests/stubs.py` from the table of names in sweep/tune/names.py.
-
-from sweep.train import DataParallelTrainer as DataParallelTrainer

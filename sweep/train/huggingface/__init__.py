@@ -1,0 +1,1 @@
+"""`ray.train.huggingface`: the module `transformers`."""

@@ -1,0 +1,3 @@
+"""`ray.train.lightgbm`: report from LightGBM."""
+
+from sweep.integration.lightgbm import RayTrainReportCallback as RayTrainReportCallback

@@ -1,0 +1,3 @@
+"""`ray.train.xgboost`: report from XGBoost."""
+
+from sweep.integration.xgboost import RayTrainReportCallback as RayTrainReportCallback

@@ -1,0 +1,1 @@
+"""`ray.tune.execution`: the module `placement_groups`."""

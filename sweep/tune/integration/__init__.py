@@ -1,0 +1,1 @@
+"""`ray.tune.integration`: one module for each library."""

@@ -1,5 +1,0 @@
-# Written by `python tests/stubs.py` from the table of names in sweep/tune/names.py.
-
-from sweep.integration.lightgbm import RayTrainReportCallback as RayTrainReportCallback
-from sweep.integration.lightgbm import TuneReportCallback as TuneReportCallback
-from sweep.integration.lightgbm import TuneReportCheckpointCallback as TuneReportCheckpointCallback

@@ -1,0 +1,6 @@
+"""`ray.tune.integration.pytorch_lightning`: report from Lightning."""
+
+from sweep.integration.pytorch_lightning import (
+    TuneReportCallback as TuneReportCallback,
+    TuneReportCheckpointCallback as TuneReportCheckpointCallback,
+)

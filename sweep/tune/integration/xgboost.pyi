@@ -1,5 +1,0 @@
-# Written by `python tests/stubs.py` from the table of names in sweep/tune/names.py.
-
-from sweep.integration.xgboost import RayTrainReportCallback as RayTrainReportCallback
-from sweep.integration.xgboost import TuneReportCallback as TuneReportCallback
-from sweep.integration.xgboost import TuneReportCheckpointCallback as TuneReportCheckpointCallback

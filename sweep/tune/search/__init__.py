@@ -1,0 +1,3 @@
+"""`ray.tune.search`: what proposes configs."""
+
+from searchers import *

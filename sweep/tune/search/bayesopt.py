@@ -1,0 +1,3 @@
+"""`ray.tune.search.bayesopt`: a Gaussian process."""
+
+from searchers import BayesOptSearch as BayesOptSearch

@@ -1,4 +1,0 @@
-# Written by `python tests/stubs.py` from the table of names in sweep/tune/names.py.
-
-from sweep.tune.search.bayesopt import bayesopt_search as bayesopt_search
-from searchers import BayesOptSearch as BayesOptSearch

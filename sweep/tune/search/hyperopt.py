@@ -1,0 +1,3 @@
+"""`ray.tune.search.hyperopt`: searches by hyperopt."""
+
+from searchers import HyperOptSearch as HyperOptSearch

@@ -1,4 +1,0 @@
-# Written by `python tests/stubs.py` from the table of names in sweep/tune/names.py.
-
-from sweep.tune.search.hyperopt import hyperopt_search as hyperopt_search
-from searchers import HyperOptSearch as HyperOptSearch

@@ -1,4 +1,0 @@
-# Written by `python tests/stubs.py` from the table of names in sweep/tune/names.py.
-
-from searchers import ConcurrencyLimiter as ConcurrencyLimiter
-from searchers import Searcher as Searcher

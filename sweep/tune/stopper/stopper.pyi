@@ -1,4 +1,0 @@
-# Written by `python tests/stubs.py` from the table of names in sweep/tune/names.py.
-
-from sweep import CombinedStopper as CombinedStopper
-from sweep import Stopper as Stopper

@@ -1,0 +1,1 @@
+"""`ray.util`, of which nothing exists here: `sweep.refusals` says what to use."""
