@@ -6,14 +6,12 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from searchers.base import Searcher
+from searchers.base import EXHAUSTED, NOT_NOW, Config, Names, Searcher, Signal
 from searchers.errors import SearchError
 from searchers.keywords import refuse_unknown, taken_by
-from searchers.mismatch import constants_of
 from searchers.optuna_search import OptunaSearch
-from searchers.signals import EXHAUSTED, NOT_NOW, Config, Names, Signal
-from searchers.space import is_same
-from searchers.variants import fresh, has_domains, merge
+from searchers.space import Domain, is_same
+from searchers.variants import Path, fresh, grid_values, has_domains, matches, merge, path_name
 
 _FINISHED = "FINISHED"
 """What Tune's searchers return when nothing more will come."""
@@ -201,3 +199,59 @@ def _built(kind: type) -> Any:
         return kind()
     except TypeError as error:
         raise SearchError(f"{kind.__name__} is a class and could not be called: {error}. Pass an object.") from error
+
+
+# --- configs that are not ours: what they leave out, and where one does not fit the run's space -----------------------
+
+
+def constants_of(space: Mapping[str, Any]) -> Config:
+    """Return the part of a space that holds no domain and no grid."""
+    found: Config = {}
+    for key, node in space.items():
+        if not has_domains(node):
+            found[key] = fresh(node)
+        elif _is_group(node) and (inner := constants_of(node)):
+            found[key] = inner
+    return found
+
+
+def mismatch(space: Mapping[str, Any], config: Mapping[str, Any], path: Path = ()) -> str | None:
+    """Say where a config first does not fit a space: by a value that is missing, or outside its domain.
+
+    Constants may have any value, keys that the space does not have may be there, and a number may lie between the steps
+    of its domain. None: it fits.
+
+    Raises:
+        SearchError: the config holds a domain that was never decided.
+    """
+    if not path:
+        _check_decided(config)
+    for key, node in space.items():
+        if not has_domains(node):
+            continue
+        name = path_name((*path, key))
+        if key not in config:
+            return f"{name} is missing"
+        value = config[key]
+        if _is_group(node) and isinstance(value, Mapping):
+            if found := mismatch(node, value, (*path, key)):
+                return found
+        elif not matches(node, value):
+            return f"{name} is {value!r:.100}, and the space has {node!r:.100}"
+    return None
+
+
+def _is_group(node: Any) -> bool:
+    return isinstance(node, Mapping) and grid_values(node) is None
+
+
+def _check_decided(config: Any, path: Path = ()) -> None:
+    if isinstance(config, Domain) or (isinstance(config, Mapping) and grid_values(config) is not None):
+        raise SearchError(
+            f"{'/'.join(map(str, path))} was suggested as {config!r:.100}; expected a value of it: draw one, for "
+            "instance by its method sample()."
+        )
+    if isinstance(config, (list, tuple)):
+        config = dict(enumerate(config))
+    for key, value in config.items() if isinstance(config, Mapping) else ():
+        _check_decided(value, (*path, key))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from searchers import ask_tell, checks, state_file, warm_start
-from searchers.errors import SearchError
+from searchers import checks, state_file, warm_start
+from searchers.errors import SearchError, SearchExhausted, SearchWaits
 from searchers.keywords import refuse_unknown
-from searchers.signals import EXHAUSTED, NOT_NOW, Config, Names, Signal, answer_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +29,27 @@ __all__ = [
 
 Mode = Literal["min", "max"]
 
+Config = dict[str, Any]
+
+Names = str | Sequence[str] | None
+"""A metric or a mode, lists of them for several objectives, None while it is not known."""
+
+
+class Signal(Enum):
+    """What `suggest` may answer instead of a config."""
+
+    NOT_NOW = "not_now"
+    EXHAUSTED = "exhausted"
+
+
+NOT_NOW: Final = Signal.NOT_NOW
+EXHAUSTED: Final = Signal.EXHAUSTED
+
+
+def answer_of(suggestion: Config | Signal | None) -> Config | Signal:
+    """Return what a `suggest` answered, with None as `NOT_NOW`: searchers written for Tune say it that way."""
+    return NOT_NOW if suggestion is None else suggestion
+
 
 def keyed_rng(seed: int, draw: int) -> np.random.Generator:
     """Return the generator of draw number `draw` (0, 1, ...) under `seed`: equal arguments, equal numbers, whatever
@@ -42,6 +64,20 @@ def derived_seed(seed: int, draw: int) -> int:
     import numpy as np
 
     return int(np.random.SeedSequence([seed, draw]).generate_state(1)[0])
+
+
+@dataclass
+class _Trial:
+    num_results: int = 0
+    last: dict[str, Any] | None = None
+
+
+@dataclass
+class _Asked:
+    """The trials that one searcher was asked for."""
+
+    count: int = 0
+    open: dict[str, _Trial] = field(default_factory=dict)
 
 
 @refuse_unknown()
@@ -66,7 +102,7 @@ class Searcher(ABC):
 
     is_adaptive: bool = True
     # In the class too, for a subclass that calls no `__init__` of ours.
-    _asked: ask_tell.Asked | None = None
+    _asked: _Asked | None = None
     _metric: Names = None
     _mode: Names = None
 
@@ -125,6 +161,10 @@ class Searcher(ABC):
                 if getattr(self, name) not in (None, given):
                     return False
                 setattr(self, name, given)
+        return self._take_run(config, num_samples, seed)
+
+    def _take_run(self, config: Mapping[str, Any], num_samples: int | None, seed: int) -> bool:
+        """Take the rest of what `set_search_properties` was given; False when the space collides."""
         return True
 
     def num_trials(self, num_samples: int | None) -> int | None:
@@ -220,10 +260,83 @@ class Searcher(ABC):
         """
         raise SearchError(f"{type(self).__name__} cannot be restored: it has no get_state and set_state.")
 
+    # --- a loop of your own ---
+
+    def ask(self) -> tuple[str, Config]:
+        """Return a new trial's id and its config; for a loop of your own, without a sweep.
+
+        Asked and told one by one, a searcher suggests what it does in a sweep with the same seed that runs one trial at
+        a time. Any number of trials may be open. What a sweep would tell of itself is given to the constructor, or to
+        `set_search_properties`. Ids are counted: "00000", "00001" ...
+
+        Raises:
+            SearchExhausted: nothing more will be suggested.
+            SearchWaits: nothing is suggested before an open trial ends.
+            SearchError: space, metric or mode are not known.
+
+        Example:
+            >>> from searchers import OptunaSearch, uniform
+            >>> search = OptunaSearch({"x": uniform(-10, 10)}, metric="loss", mode="min", seed=0)
+            >>> for _ in range(30):
+            ...     trial_id, config = search.ask()
+            ...     search.tell(trial_id, {"loss": (config["x"] - 3) ** 2})
+            >>> search.study.best_value < 0.5
+            True
+        """
+        asked, who = self._open_trials(), type(self).__name__
+        trial_id = f"{asked.count:05d}"
+        answer = answer_of(self.suggest(trial_id))
+        if answer is EXHAUSTED:
+            raise SearchExhausted(f"{who} has nothing more to suggest after {asked.count} trials.")
+        if answer is NOT_NOW:
+            raise SearchWaits(f"{who} suggests nothing more while {len(asked.open)} trials are open; tell it of one.")
+        if not isinstance(answer, dict):
+            raise SearchError(f"{who}.suggest({trial_id!r}) returned {answer!r:.100}; expected a dict.")
+        asked.count += 1
+        asked.open[trial_id] = _Trial()
+        return trial_id, answer
+
+    def tell(
+        self,
+        trial_id: str,
+        result: Mapping[str, Any] | None = None,
+        *,
+        is_done: bool = True,
+        error: bool = False,
+    ) -> None:
+        """Say what came of a trial that `ask` returned.
+
+        Args:
+            result: metrics, which may be nested. `training_iteration` is counted unless it is given. None with
+                `is_done`: the trial ends with its last result, if any.
+            is_done: False for an intermediate result: the trial goes on.
+            error: the trial failed; its results count no more.
+
+        Raises:
+            SearchError: no such trial is open.
+        """
+        open_trials = self._open_trials().open
+        trial = open_trials.get(trial_id)
+        if trial is None:
+            known = ", ".join(sorted(open_trials)[:10]) or "none"
+            raise SearchError(f"no trial {trial_id!r} is open; those that were asked for and not ended: {known}.")
+        if result is not None:
+            if not isinstance(result, Mapping):
+                raise SearchError(f"result is {result!r:.100}; expected a dict of metrics such as {{'loss': 0.5}}.")
+            trial.num_results += 1
+            trial.last = {"training_iteration": trial.num_results} | warm_start.flat(result)
+            self.on_trial_result(trial_id, dict(trial.last))
+        if is_done or error:
+            del open_trials[trial_id]
+            self.on_trial_complete(trial_id, None if error else trial.last, error)
+
+    def _open_trials(self) -> _Asked:
+        if self._asked is None:
+            self._asked = _Asked()
+        return self._asked
+
     # --- functions over a searcher ---
 
-    ask = ask_tell.ask
-    tell = ask_tell.tell
     add_evaluated_point = warm_start.add_evaluated_point
     add_evaluated_trials = warm_start.add_evaluated_trials
     observe_all = warm_start.observe_all

@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from searchers import checks
-from searchers.base import derived_seed
+from searchers.base import EXHAUSTED, NOT_NOW, Config, Signal, derived_seed
 from searchers.errors import SpaceError
 from searchers.history import HistorySearch, NamedSpace, Tried, load, quietly
 from searchers.keywords import refuse_unknown
 from searchers.named_space import DomainSpace, Range, Values
-from searchers.signals import EXHAUSTED, NOT_NOW, Config, Signal
 from searchers.space import Categorical, Domain, Float, Normal, uniform
 from searchers.variants import check_space, constants_by_name, has_domains, unflatten
 

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from searchers import checks
-from searchers.base import derived_seed, keyed_rng
+from searchers.base import NOT_NOW, Config, Signal, derived_seed, keyed_rng
 from searchers.errors import SearchError, SpaceError
 from searchers.history import HistorySearch, NamedSpace
 from searchers.keywords import refuse_unknown
 from searchers.named_space import DomainSpace, Range, Values
-from searchers.signals import NOT_NOW, Config, Signal
 from searchers.space import Categorical, Domain, Float, Integer, Normal
 
 Array = NDArray[np.float64]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from searchers import checks
+from searchers.base import NOT_NOW, Config, Signal
 from searchers.keywords import refuse_unknown
 from searchers.random_search import NumberedSearch
-from searchers.signals import NOT_NOW, Config, Signal
 from searchers.space import RandomState
 
 

@@ -13,11 +13,10 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from searchers.base import keyed_rng
+from searchers.base import Config, Signal, keyed_rng
 from searchers.checks import as_number
 from searchers.errors import SearchError, SpaceError
 from searchers.named_space import Values
-from searchers.signals import Config, Names, Signal
 from searchers.space_searcher import SpaceSearcher
 from searchers.variants import fresh
 
@@ -91,21 +90,12 @@ class HistorySearch(SpaceSearcher):
         self._past: list[Tried] = []  # ended
         self._open: dict[str, tuple[Tried, Config]] = {}
 
-    def set_search_properties(
-        self,
-        metric: Names,
-        mode: Names,
-        config: Mapping[str, Any],
-        *,
-        num_samples: int | None = None,
-        seed: int = 0,
-        **spec: Any,
-    ) -> bool:
-        self._check_one_objective(metric, mode)
-        if not super().set_search_properties(metric, mode, config, seed=seed, **spec):
-            return False
-        self._known_space()
-        return True
+    def _take_run(self, config: Mapping[str, Any], num_samples: int | None, seed: int) -> bool:
+        self._check_one_objective(self.metric, self.mode)
+        is_taken = super()._take_run(config, num_samples, seed)
+        if is_taken:
+            self._known_space()
+        return is_taken
 
     def suggest(self, trial_id: str) -> Config | Signal:
         if trial_id in self._open:

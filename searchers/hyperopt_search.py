@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from searchers import checks
-from searchers.base import derived_seed
+from searchers.base import Config, Signal, derived_seed
 from searchers.errors import SpaceError, nearest
 from searchers.history import HistorySearch, NamedSpace, Tried, load, quietly
 from searchers.keywords import refuse_unknown
 from searchers.named_space import DomainSpace, Range, Values
-from searchers.signals import Config, Signal
 from searchers.space import Categorical, Domain, Float, Function, Integer, Normal
 from searchers.variants import Path, check_space, flatten, has_domains, path_name, walk
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from searchers import checks
-from searchers.base import Searcher
+from searchers.base import NOT_NOW, Config, Searcher, Signal, answer_of
 from searchers.keywords import refuse_unknown
-from searchers.signals import NOT_NOW, Config, Signal, answer_of
 from searchers.wrapper import Wrapper
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from searchers.base import Config
 from searchers.errors import SpaceError
-from searchers.signals import Config
 from searchers.space import Categorical, Domain, Float, Integer, LogUniform, Normal
 from searchers.variants import (
     Path,

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from searchers.base import Config
 from searchers.errors import SearchError, SpaceError, nearest
 from searchers.named_space import DomainSpace
-from searchers.signals import Config
 from searchers.space import Categorical, Domain, Float, Integer, LogUniform, Normal, is_same
 from searchers.variants import Path, flatten, merge, path_name, resolve, unflatten, walk
 

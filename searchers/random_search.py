@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from searchers import checks
+from searchers.base import EXHAUSTED, Config, Names, Signal
 from searchers.keywords import refuse_unknown
-from searchers.signals import EXHAUSTED, Config, Names, Signal
 from searchers.space_searcher import SpaceSearcher
 from searchers.variants import Variants, fresh, refuse_grids
 
@@ -46,19 +46,10 @@ class NumberedSearch(SpaceSearcher):
     def _take_space(self, space: Any) -> None:
         self._variants = Variants(space, self._points, is_constant=self._are_draws_constant)
 
-    def set_search_properties(
-        self,
-        metric: Names,
-        mode: Names,
-        config: Mapping[str, Any],
-        *,
-        num_samples: int | None = None,
-        seed: int = 0,
-        **spec: Any,
-    ) -> bool:
+    def _take_run(self, config: Mapping[str, Any], num_samples: int | None, seed: int) -> bool:
         expected = "a whole number of at least 0, or None for no limit"
         self._num_samples = None if num_samples is None else checks.whole("num_samples", num_samples, expected=expected)
-        return super().set_search_properties(metric, mode, config, seed=seed, **spec)
+        return super()._take_run(config, num_samples, seed)
 
     def num_trials(self, num_samples: int | None) -> int | None:
         """Return how many configs that many samples are; before a space is known, the samples themselves.

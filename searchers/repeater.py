@@ -10,9 +10,8 @@ from statistics import fmean
 from typing import Any
 
 from searchers import checks
-from searchers.base import Searcher
+from searchers.base import Config, Names, Searcher, Signal
 from searchers.keywords import refuse_unknown
-from searchers.signals import Config, Names, Signal
 from searchers.variants import fresh
 from searchers.wrapper import Wrapper
 

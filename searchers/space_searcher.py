@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from searchers import checks
-from searchers.base import Searcher
+from searchers.base import Config, Names, Searcher
 from searchers.errors import SearchError
-from searchers.signals import Config, Names
 from searchers.variants import check_points, fresh, has_domains, merge
 
 
@@ -45,19 +44,8 @@ class SpaceSearcher(Searcher):
     def _seed(self) -> int:
         return self._run_seed if self._own_seed is None else self._own_seed
 
-    def set_search_properties(
-        self,
-        metric: Names,
-        mode: Names,
-        config: Mapping[str, Any],
-        *,
-        num_samples: int | None = None,
-        seed: int = 0,
-        **spec: Any,
-    ) -> bool:
-        """Take what the run knows; constants of its space are added to the configs of one given here."""
-        if not super().set_search_properties(metric, mode, config, **spec):
-            return False
+    def _take_run(self, config: Mapping[str, Any], num_samples: int | None, seed: int) -> bool:
+        """Take space and seed; constants of the run's space are added to the configs of one given here."""
         self._run_seed = checks.seed("seed", seed) or 0
         if not self._has_own_space:
             self._take_space(config)

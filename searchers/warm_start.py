@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from searchers.ask_tell import flat
 from searchers.checks import as_number, listed
 from searchers.errors import SearchError, SpaceError
-from searchers.signals import Config
 
 if TYPE_CHECKING:
-    from searchers.base import Searcher
+    from searchers.base import Config, Searcher
 
 
 Point = tuple[Mapping[str, Any], Mapping[str, Any] | None]
@@ -157,3 +155,14 @@ def points_of(trials: Any, renamed: Mapping[str, str] = MappingProxyType({})) ->
             continue
         there = flat(getattr(trial, "last_result", None) or getattr(trial, "metrics", None) or {})
         yield config, there | {name: there.get(other) for name, other in renamed.items()}
+
+
+def flat(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result with the keys of nested dicts joined by `/`, as searchers get it from a sweep."""
+    found: dict[str, Any] = {}
+    for key, value in result.items():
+        if isinstance(value, Mapping) and value:
+            found |= {f"{key}/{inner}": one for inner, one in flat(value).items()}
+        else:
+            found[key] = value
+    return found

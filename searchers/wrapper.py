@@ -6,10 +6,9 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from searchers.base import Searcher
+from searchers.base import Config, Names, Searcher, Signal, answer_of
 from searchers.errors import SearchError
 from searchers.keywords import refuse_unknown, taken_by
-from searchers.signals import Config, Names, Signal, answer_of
 
 
 @refuse_unknown()

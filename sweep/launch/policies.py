@@ -22,9 +22,9 @@ from searchers import (
     create_searcher,
     name_of,
 )
+from searchers.adapter import constants_of, mismatch
 from searchers.errors import SpaceError
 from searchers.keywords import taken_by
-from searchers.mismatch import constants_of, mismatch
 from searchers.variants import check_space, grid_values, has_domains, merge, walk
 from searchers.warm_start import Point
 from sweep.core import scheduler_guard

@@ -74,7 +74,6 @@ class _Bracket:
         self.num_taken = 0
         self.is_closed = False
         self.members: dict[str, _Member] = {}
-        self._num_there = 0  # members that reached the milestone
 
     @property
     def milestone(self) -> int:
@@ -93,7 +92,7 @@ class _Bracket:
 
     @property
     def is_everybody_waiting(self) -> bool:
-        return not self.is_at_last_level and 0 < len(self.members) == self._num_there
+        return 0 < len(self.members) == len(self.waiting)
 
     def join(self, trial_id: str) -> None:
         """Give a trial a place."""
@@ -103,16 +102,10 @@ class _Bracket:
 
     def record(self, member: _Member, time: float, score: float) -> None:
         """Keep a score for each milestone that a member reaches with it."""
-        before = len(member.scores)
-        for _, milestone in self.levels[before:]:
+        for _, milestone in self.levels[len(member.scores) :]:
             if time < milestone:
                 break
             member.scores.append(score)
-        self._num_there += before <= self.level < len(member.scores)
-
-    def leave(self, trial_id: str) -> None:
-        """Drop a trial."""
-        self._num_there -= len(self.members.pop(trial_id).scores) > self.level
 
     def halve(self) -> list[tuple[str, float]]:
         """Move to the next level; returns those not among the best that wait, with the score that was too low.
@@ -126,7 +119,6 @@ class _Bracket:
         self.members = {**best, **self.members}  # the best are resumed first
         self.level += 1
         self.is_halved = True
-        self._num_there = sum(len(member.scores) > self.level for member in self.members.values())
         return out
 
 
@@ -257,7 +249,7 @@ class HyperBandScheduler(MetricScheduler):
     def _leave(self, trial_id: str, bracket: _Bracket) -> list[Decision]:
         """Drop a trial that ended; the others may have waited for it alone."""
         del self._of[trial_id]
-        bracket.leave(trial_id)
+        del bracket.members[trial_id]
         return self._advance(bracket)
 
     def _catch_up(self, trial: Trial, bracket: _Bracket) -> list[Decision]:

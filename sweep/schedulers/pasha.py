@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, final
-
-import numpy as np
-from numpy.typing import NDArray
 
 from sweep import checks
 from sweep.core.messages import Decision
@@ -20,73 +15,36 @@ from sweep.errors import refuse_unknown
 from sweep.schedulers.rungs import PromotionLadder, RungScheduler
 
 
-class _Curves:
-    """The learning curves of the trials of the top rung, compared where two or more have a score at the same time."""
+def crossing(one: Mapping[float, float], other: Mapping[float, float], at: float) -> float | None:
+    """Return by how much two learning curves differ at a time if they crossed repeatedly before; else None.
 
-    def __init__(self, at: float) -> None:
-        self._at = at  # the milestone of the rung: nothing later counts
-        self._curves: list[Mapping[float, float]] = []
-        self._counts: Counter[float] = Counter()
-        self._times: list[float] = []  # shared ones
-        self._scores = np.empty((0, 0))  # of trials, by time; NaN: none
-
-    def add(self, curve: Mapping[float, float]) -> NDArray[np.float64]:
-        """Keep one curve more; returns by how much it differs at the end from each one that it crosses repeatedly.
-
-        One of two is ahead at the end, was behind before, and ahead before that: they differ by noise. Equal scores
-        say nothing.
-        """
-        times = [time for time in curve if time <= self._at]
-        self._counts.update(times)
-        if any(self._counts[time] == 2 for time in times):
-            self._times = sorted(time for time, count in self._counts.items() if count > 1)
-            rows = [[old.get(time, math.nan) for time in self._times] for old in self._curves]
-            self._scores = np.array(rows, dtype=float)
-        row = np.array([curve.get(time, math.nan) for time in self._times], dtype=float)
-        number = len(self._curves)
-        self._curves.append(curve)
-        if not number or not len(self._times):
-            return np.empty(0)
-        if number >= len(self._scores):
-            self._scores = np.concatenate([self._scores, np.full((max(8, number), len(row)), math.nan)])
-        with np.errstate(invalid="ignore"):
-            ahead = np.sign(row - self._scores[:number])
-        end = ahead[:, -1:]
-        is_same, is_opposite = (ahead == end) & (end != 0), (ahead == -end) & (end != 0)
-        first_ahead = is_same.argmax(axis=1)
-        last_behind = len(row) - 1 - is_opposite[:, ::-1].argmax(axis=1)
-        is_crossing = is_opposite.any(axis=1) & (first_ahead < last_behind)
-        distances: NDArray[np.float64] = np.abs(row[-1] - self._scores[:number, -1][is_crossing])
-        self._scores[number] = row
-        return distances[np.isfinite(distances)]
-
-
-class _Ranking:
-    """The trials of the top rung, ranked there and at the rung below.
-
-    Attributes:
-        disagreement: the largest difference, in scores of the rung below, between the trial at a place of the top
-            rung's ranking and the one at the same place of the ranking below. 0: the rankings agree.
+    One of the two is ahead at that time, was behind before, and ahead before that: they differ by noise. Equal scores
+    say nothing.
     """
+    end = one[at] - other[at]
+    was_ahead = False
+    for time in sorted(one.keys() & other.keys()):
+        apart = one[time] - other[time] if end > 0 else other[time] - one[time]
+        if was_ahead and apart < 0 and time < at and end != 0:
+            return abs(end) if math.isfinite(end) else None
+        was_ahead = was_ahead or apart > 0
+    return None
 
-    def __init__(self) -> None:
-        self._keys: list[tuple[float, float]] = []  # (top, below), negated, in order of the top
-        self._by_top: list[float] = []  # scores below, negated, in order of the top
-        self._by_below: list[float] = []  # the same, sorted
 
-    def add(self, below: float, top: float) -> None:
-        """Rank one trial more; NaN is the worst, and of equals at the top the better one below comes first."""
-        low, high = (math.inf if score != score else -score for score in (below, top))
-        place = bisect_left(self._keys, (high, low))
-        self._keys.insert(place, (high, low))
-        self._by_top.insert(place, low)
-        insort(self._by_below, low)
+def disagreement(ranked: Sequence[tuple[float, float]]) -> float:
+    """Return how far two rankings of the same trials differ; 0: they agree.
 
-    @property
-    def disagreement(self) -> float:
-        there, here = np.array(self._by_top), np.array(self._by_below)
-        differing = there != here  # two infinities are equal, but their difference is no number
-        return float(np.max(np.abs(there[differing] - here[differing]))) if differing.any() else 0.0
+    That is the largest difference, in scores of the rung below, between the trial at a place of the top rung's ranking
+    and the one at the same place of the ranking below.
+
+    Args:
+        ranked: scores of trials at the top rung and below. NaN ranks last; of equals at the top the better one below
+            comes first.
+    """
+    keys = [tuple(math.inf if score != score else -score for score in pair) for pair in ranked]
+    there, here = [below for _, below in sorted(keys)], sorted(below for _, below in keys)
+    # two infinities are equal, but their difference is no number
+    return max((abs(a - b) for a, b in zip(there, here, strict=True) if a != b), default=0.0)
 
 
 @refuse_unknown()
@@ -147,9 +105,9 @@ class PASHAScheduler(RungScheduler):
 
     def _begin_ranking(self) -> None:
         """Look at a new top rung, if there is one above those that are open."""
-        self._ranking = _Ranking()
-        self._top_curves = _Curves(self.current_max_t)
-        self._noise: NDArray[np.float64] = np.empty(0)  # differences at the top rung of pairs that cross, sorted
+        self._ranked: list[tuple[float, float]] = []  # scores at the top and below
+        self._top: list[str] = []  # the trials that have them
+        self._noise: list[float] = []  # differences at the top rung of pairs that cross, sorted
 
     @property
     def current_max_t(self) -> float:
@@ -176,19 +134,20 @@ class PASHAScheduler(RungScheduler):
         here, below = self._rungs.rungs[top], self._rungs.rungs[top - 1]
         if trial_id not in below.scores:
             return  # its reports lie so far apart that there is nothing to compare
-        differing = self._top_curves.add(self._curves[trial_id])
-        if len(differing):
-            differing.sort()
-            self._noise = np.insert(self._noise, np.searchsorted(self._noise, differing), differing)
+        curve = self._curves[trial_id]
+        apart = [crossing(curve, self._curves[other], here.milestone) for other in self._top]
+        self._noise = sorted([*self._noise, *(one for one in apart if one is not None)])
+        if self._noise:
             place = self.noise_percentile / 100 * (len(self._noise) - 1)
             low, high = self._noise[math.floor(place)], self._noise[math.ceil(place)]
-            self.epsilon = float(low + (high - low) * (place - math.floor(place)))
-        self._ranking.add(below.scores[trial_id], here.scores[trial_id])
+            self.epsilon = low + (high - low) * (place - math.floor(place))
+        self._top.append(trial_id)
+        self._ranked.append((here.scores[trial_id], below.scores[trial_id]))
 
     def _raise(self, promoted: list[str]) -> list[str]:
         """Make the next rung the top one as long as the rankings disagree; returns all that are promoted."""
         ladder = self._rungs
-        while ladder.num_open < len(ladder.rungs) and self._ranking.disagreement > self.epsilon:
+        while ladder.num_open < len(ladder.rungs) and disagreement(self._ranked) > self.epsilon:
             promoted = promoted + ladder.open_next()
             self._begin_ranking()
             if ladder.num_open < len(ladder.rungs):

@@ -56,7 +56,6 @@ class PopulationBasedTrainingReplay(Scheduler):
         paths = dict.fromkeys(path for config in configs for path in config)
         self.mutated_paths = tuple(path for path in paths if len({_text(config.get(path)) for config in configs}) > 1)
         self._trial_id: str | None = None
-        self._checked: tuple[int, Mapping[str, Any]] | None = None  # nothing to change: number of changes, and config
 
     def complete_config(self, config: Mapping[str, Any], number: int) -> dict[str, Any]:
         """Return the config that the policy begins with, laid over the given one."""
@@ -122,13 +121,8 @@ class PopulationBasedTrainingReplay(Scheduler):
 
     def _new_config(self, trial: Trial, due: int) -> dict[str, Any] | None:
         """Return the config that a trial should have after that many changes; None: the one that it has."""
-        if due == 0 or (self._checked is not None and self._checked[0] == due and self._checked[1] is trial.config):
-            return None
-        new = _laid_over(trial.config, self._changes[due - 1][1])
-        if _is_unchanged(trial.config, new):
-            self._checked = (due, trial.config)
-            return None
-        return new
+        new = _laid_over(trial.config, self._changes[due - 1][1]) if due else trial.config
+        return None if _is_unchanged(trial.config, new) else dict(new)
 
     def state(self) -> Any:
         return self._trial_id, self._first, self._changes

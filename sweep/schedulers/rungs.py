@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from abc import abstractmethod
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -101,8 +100,6 @@ class StoppingLadder:
 class PromotionRung:
     """The scores of one milestone, and which of them are among the best 1/eta.
 
-    Two heaps meet at the border between the best and the rest, so that a new score costs O(log n).
-
     Attributes:
         scores: of every trial that got here, in order of arrival; NaN counts in their number and is never promoted.
         promoted: those that went on from here.
@@ -113,8 +110,7 @@ class PromotionRung:
         self.scores: dict[str, float] = {}
         self.promoted: set[str] = set()
         self._eta = eta
-        self._best: list[tuple[float, int, str]] = []  # the worst of them first
-        self._rest: list[tuple[float, int, str]] = []  # the best of them first; scores negated
+        self._ranked: list[tuple[float, int, str]] = []  # the best first: score, negated, order of arrival, id
 
     @property
     def num_best(self) -> int:
@@ -122,38 +118,24 @@ class PromotionRung:
         return int(len(self.scores) / self._eta)
 
     def record(self, trial_id: str, score: float) -> list[str]:
-        """Keep a trial's score; returns those that are among the best now and were not just before, promoted or not.
+        """Keep a trial's score; returns those that are among the best now and were not just before.
 
         Of equal scores the earlier one is better.
         """
-        order = len(self.scores)
-        self.scores[trial_id] = score
-        entered = []
+        before = set(self.best())
         if score == score:
-            least = (score, -order, trial_id)
-            if self._best and least > self._best[0]:
-                entered.append(trial_id)
-                least = heapq.heapreplace(self._best, least)
-            heapq.heappush(self._rest, (-least[0], -least[1], least[2]))
-        while len(self._best) < self.num_best and self._rest:
-            worth, order, best_id = heapq.heappop(self._rest)
-            heapq.heappush(self._best, (-worth, -order, best_id))
-            entered.append(best_id)
-        return entered
+            insort(self._ranked, (-score, len(self.scores), trial_id))
+        self.scores[trial_id] = score
+        return [one for one in self.best() if one not in before]
 
     def best(self) -> list[str]:
         """Return the best floor(n/eta), the best first."""
-        return [trial_id for _, _, trial_id in sorted(self._best, reverse=True)]
+        return [trial_id for _, _, trial_id in self._ranked[: self.num_best]]
 
-    def places(self) -> Callable[[str], int]:
-        """Return a function from a trial to its place among all here, 1 being the best; equal scores share one."""
-        ordered = sorted(score for score in self.scores.values() if score == score)
-
-        def place(trial_id: str) -> int:
-            score = self.scores[trial_id]
-            return len(ordered) - bisect_right(ordered, score) + 1 if score == score else len(ordered) + 1
-
-        return place
+    def place(self, trial_id: str) -> int:
+        """Return the place of a trial among all here, 1 being the best; equal scores share one, NaN has the last."""
+        score = self.scores[trial_id]
+        return (bisect_left(self._ranked, (-score,)) if score == score else len(self._ranked)) + 1
 
 
 @dataclass(slots=True)
@@ -275,14 +257,14 @@ def _clear_out(ladders: Sequence[PromotionLadder], trials: Mapping[str, Trial]) 
     """
     decisions: list[Decision] = []
     waiting: list[tuple[int, float, str, str]] = []
-    places = [[rung.places() for rung in ladder.rungs] for ladder in ladders]
     for trial in trials.values():
         if trial.status is not Status.PAUSED or trial.is_by_person:
             continue
-        for ladder, place_at in zip(ladders, places, strict=True):
+        for ladder in ladders:
             if ladder.is_waiting(trial.id):
                 level = ladder.level(trial.id)
-                rung, place = ladder.rungs[level], place_at[level](trial.id)
+                rung = ladder.rungs[level]
+                place = rung.place(trial.id)
                 why = (
                     f"never promoted: place {place} of {len(rung.scores)} at {rung.milestone:g}, "
                     f"where the best {rung.num_best} went on"

@@ -16,7 +16,7 @@ from sweep.core.trial import CheckpointRef, Status
 from sweep.engines.simulator import Point
 from sweep.errors import ConfigError
 from sweep.schedulers.asha import ASHAScheduler
-from sweep.schedulers.pasha import PASHAScheduler, _Curves
+from sweep.schedulers.pasha import PASHAScheduler, crossing
 from sweep.simulation.virtual import simulate
 
 
@@ -135,24 +135,18 @@ curve_values = st.lists(st.one_of(st.integers(0, 3).map(float), st.just(math.nan
 def test_crossings_are_those_of_the_definition(given_curves):
     """Compared with all triples of times, for curves with gaps."""
     curves = [{t: v for t, v in enumerate(c) if t not in gaps} for c, gaps in given_curves]
-    kept = _Curves(at=5)
-    for number, curve in enumerate(curves):
-        expected = []
-        for other in curves[:number]:
-            common = sorted(t for t in curve if t in other)
-            end = curve[5] - other[5]
-            is_crossing = any(
-                (curve[j] - other[j]) * end < 0 < (curve[i] - other[i]) * end for i, j in combinations(common, 2)
-            )
-            if is_crossing and math.isfinite(end):
-                expected.append(abs(end))
-        assert kept.add(curve).tolist() == expected
+    for curve, other in combinations(curves, 2):
+        common = sorted(t for t in curve if t in other)
+        end = curve[5] - other[5]
+        is_crossing = any(
+            (curve[j] - other[j]) * end < 0 < (curve[i] - other[i]) * end for i, j in combinations(common, 2)
+        )
+        assert crossing(curve, other, 5) == (abs(end) if is_crossing and math.isfinite(end) else None)
 
 
 def test_what_comes_after_the_rung_is_no_part_of_a_crossing():
-    kept = _Curves(at=3)
-    kept.add({1: 1.0, 2: 0.0, 3: 1.0, 4: 0.0})
-    assert kept.add({1: 0.5, 2: 0.5, 3: 0.75, 4: 2.0}).tolist() == [0.25]
+    curves = {1: 0.5, 2: 0.5, 3: 0.75, 4: 2.0}, {1: 1.0, 2: 0.0, 3: 1.0, 4: 0.0}
+    assert crossing(*curves, 3) == 0.25
 
 
 def test_nan_ranks_last_and_is_never_promoted():

@@ -7,7 +7,7 @@ import doctest
 import pytest
 from conformance.searchers import Recorder
 
-import searchers.ask_tell
+import searchers.base
 from searchers import (
     ConcurrencyLimiter,
     GridSearch,
@@ -146,5 +146,5 @@ def test_a_subclass_that_calls_no_constructor_can_be_asked():
 
 
 def test_the_example_of_the_docstring_gives_what_it_shows():
-    results = doctest.testmod(searchers.ask_tell)
+    results = doctest.testmod(searchers.base)
     assert (results.failed, results.attempted > 3) == (0, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from searchers import SearchError, choice, grid_search, loguniform, quniform, randint, sample_from, uniform
-from searchers.mismatch import constants_of, mismatch
+from searchers.adapter import constants_of, mismatch
 from searchers.random_search import RandomSearch
 
 SPACE = {

@@ -10,7 +10,7 @@ from optuna.trial import TrialState
 
 from searchers import OptunaSearch, SearchError, uniform
 from searchers.base import derived_seed
-from searchers.constraints import Constraints
+from searchers.optuna_search import Constraints
 
 SPACE = {"x": uniform(0.0, 1.0), "y": uniform(0.0, 1.0)}
 

@@ -9,7 +9,7 @@ import pytest
 
 import sweep as tune
 from searchers.base import NOT_NOW
-from searchers.optuna_generation import generation_size
+from searchers.optuna_samplers import generation_size
 from searchers.optuna_search import OptunaSearch
 from sweep.engines.simulator import Point
 from sweep.simulation.virtual import Simulation, simulate
