@@ -48,25 +48,25 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.engines.agent": (
         "sweep.core",
         "sweep.engines",
-        "sweep.record.disks",
         "sweep.record.layout",
-        "sweep.record.node_copy",
+        "sweep.storage.disks",
+        "sweep.storage.nodes",
         "sweep.worker",
     ),
     "sweep.engines.agents": (
         "sweep.core",
         "sweep.engines",
         "sweep.record.layout",
-        "sweep.record.node_copy",
+        "sweep.storage.nodes",
         "sweep.worker",
     ),
     "sweep.engines.log_relay": (
         "sweep.engines.host",
         "sweep.record.layout",
-        "sweep.record.mirrored",
+        "sweep.storage.local_copy",
         "sweep.worker.wire",
     ),
-    "sweep.engines.outpost": ("sweep.core", "sweep.engines", "sweep.record.node_copy", "sweep.worker.wire"),
+    "sweep.engines.outpost": ("sweep.core", "sweep.engines", "sweep.storage.nodes", "sweep.worker.wire"),
     "sweep.train": (
         "sweep.core",
         "sweep.worker",
@@ -79,6 +79,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     # The record holds what searchers answered, signals included.
     "sweep.record": ("sweep.core", "searchers.base", "searchers.errors"),
+    # A checkpoint and a reader know of storage elsewhere, from which they are fetched.
+    "sweep.record.checkpoints": ("sweep.record", "sweep.storage.filesystems"),
+    "sweep.record.reader": ("searchers.errors", "sweep.core", "sweep.record", "sweep.storage"),
+    "sweep.storage": ("sweep.core", "sweep.record"),
+    "sweep.storage.send": ("sweep.callbacks.base", "sweep.core", "sweep.storage"),
     # Whoever unpickles or imports what is the user's does it by this.
     "sweep.record.importing": (),
     "sweep.record.files": (),
@@ -90,7 +95,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     # Resuming re-tells the record, so it knows what a searcher and a scheduler are, and nothing of any particular one.
     "sweep.record.resume": ("sweep.record", "sweep.core", "searchers.base", "sweep.schedulers.base"),
-    "sweep.results": ("sweep.record", "sweep.core"),
+    "sweep.results": ("sweep.record", "sweep.core", "sweep.storage.fetch"),
     "sweep.results.glance": ("sweep.core", "sweep.display.svg", "sweep.record"),
     "sweep.results.winners": ("sweep.record", "sweep.core", "sweep.results.scopes", "searchers.pareto"),
     "sweep.results.experiment": (
@@ -131,8 +136,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.record.derived_fields",
         "sweep.record.rows",
         "sweep.record.checkpoints",
-        "sweep.record.working",
         "sweep.results.trials",
+        "sweep.storage.shared",
     ),
     "sweep.callbacks.observed": (
         "sweep.core",
@@ -142,7 +147,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.results.scopes",
         "sweep.results.trials",
     ),
-    "sweep.callbacks.mirror": ("sweep.callbacks.base", "sweep.core", "sweep.record"),
     "sweep.callbacks.wandb": ("sweep.callbacks", "sweep.core", "sweep.worker.session"),
     "sweep.callbacks.mlflow": ("sweep.callbacks", "sweep.core", "sweep.record.derived_fields", "sweep.worker.session"),
     # A process of its own that reads the record and writes text: nothing of searchers, engines and trials is loaded.
@@ -219,9 +223,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.accelerators.inventory",
         "sweep.core",
         "sweep.engines",
-        "sweep.record.node_copy",
+        "sweep.storage.nodes",
     ),
-    "sweep.launch.place": ("sweep.launch.spec", "sweep.record", "sweep.worker.trainable"),
+    "sweep.launch.place": ("sweep.launch.spec", "sweep.record", "sweep.storage", "sweep.worker.trainable"),
     "sweep.launch.notices": (
         "sweep.launch.build",
         "sweep.launch.place",
@@ -247,6 +251,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.core",
         "sweep.display",
         "sweep.results.trials",
+        "sweep.storage",
     ),
     "sweep.launch.description": (
         "sweep.launch.build",
@@ -266,6 +271,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.core.results",
         "sweep.record",
         "sweep.results.optuna_points",
+        "sweep.storage.fetch",
     ),
     "sweep.launch.launcher": OWN,
     "sweep.launch.execute": (

@@ -21,8 +21,8 @@ from sweep.cli.main import sweep as command_line
 from sweep.errors import ExperimentError, SweepError
 from sweep.record.checkpoints import discard_in
 from sweep.record.layout import checked_checkpoint, checked_name, checked_trial_id, leads_outside
-from sweep.record.mirrored import MirrorState
 from sweep.record.reader import ExperimentReader
+from sweep.storage.local_copy import LocalState
 
 GOLDEN = Path(__file__).parent / "golden"
 SECRET = "what the neighbour printed"
@@ -299,7 +299,7 @@ def test_looking_runs_no_code_whatever_the_files_hold(
     (root / ".sweep-remote.json").write_text(json.dumps(NOTES[note]))
     (root / ".sweep-remote.json.pkl").write_bytes(pickle.dumps(Bomb()))
     checkpoints = [path.relative_to(root).as_posix() for path in root.glob("*/checkpoint_*")]
-    (root / ".sweep-mirror.json").write_text(json.dumps(asdict(MirrorState(elsewhere=checkpoints))))
+    (root / ".sweep-mirror.json").write_text(json.dumps(asdict(LocalState(elsewhere=checkpoints))))
     for path in checkpoints:
         shutil.rmtree(root / path)
     shutil.rmtree(BOMB_MARK, ignore_errors=True)

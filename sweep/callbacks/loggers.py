@@ -31,7 +31,7 @@ from sweep.errors import refuse_unknown
 from sweep.record.encoding import decode, decode_metrics
 from sweep.record.files import write_atomically
 from sweep.record.space import lacks_space
-from sweep.record.working import open_record
+from sweep.storage.shared import open_record
 
 _MAX_WRITERS = 64
 _MAX_WAITING = 4_000_000  # characters that may wait to be written

@@ -17,7 +17,7 @@ from sweep.core.results import TrialResult, flatten, own_metrics
 from sweep.core.trial import Status, Trial
 from sweep.errors import closest, nearest
 from sweep.record.rows import last_exit
-from sweep.record.working import open_record
+from sweep.storage.shared import open_record
 
 _REPORTS = 10  # of one trial, after which a key that a rule goes by is missed
 _MISSPELT = 0.8  # likeness of two names, of which one is the other with a slip: `val_loss` is none of `loss`

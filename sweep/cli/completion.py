@@ -38,6 +38,6 @@ def complete_trial(ctx: click.Context, parameter: click.Parameter, incomplete: s
 
 
 def _is_remote(ctx: click.Context) -> bool:
-    from sweep.record.storage import parse_storage
+    from sweep.storage.location import parse_storage
 
     return parse_storage(ctx.params.get("storage")).is_remote  # nothing is brought here for Tab

@@ -17,7 +17,7 @@ from sweep.cli.tables import json_option
 from sweep.errors import ConfigError, ExperimentError, SweepError
 from sweep.record.reader import ExperimentReader, find_experiment
 from sweep.record.saved_spec import read_saved_spec, with_environment
-from sweep.record.storage import storage_of
+from sweep.storage.location import storage_of
 
 
 @click.command(short_help="Go on with a sweep, or extend it.")

@@ -31,12 +31,12 @@ from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.record.derived_fields import MOST_SECONDS
 from sweep.record.layout import ExperimentLayout, split_uri
 from sweep.record.reader import ExperimentReader, find_experiment, list_experiments, what_is_there
-from sweep.record.remote import has_experiment
 from sweep.record.rows import TrialRow
-from sweep.record.storage import parse_storage
 from sweep.results.analysis import ExperimentAnalysis
 from sweep.results.views import TrialView
 from sweep.results.winners import Best, best_by_last, better_earlier, objectives_front
+from sweep.storage.fetch import has_experiment
+from sweep.storage.location import parse_storage
 
 COUNTS = [state.replace(" ", "_") for state in STATES]  # columns
 MAX_FRONT = 5  # trials of a Pareto set that are shown where it is not asked for

@@ -30,9 +30,9 @@ from sweep.engines.link import Link
 from sweep.engines.local import LocalEngine
 from sweep.engines.outpost import LOOK_S, Outpost
 from sweep.errors import SweepError
-from sweep.record.disks import SHARED_VARIABLE
 from sweep.record.layout import CACHE_VARIABLE, ExperimentLayout
-from sweep.record.node_copy import NodeCopy
+from sweep.storage.disks import SHARED_VARIABLE
+from sweep.storage.nodes import NodeCopy
 from sweep.worker import limits, wire
 from sweep.worker.trainable import PreparedTrainable
 

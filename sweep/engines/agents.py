@@ -42,7 +42,7 @@ from sweep.engines.nursery import own_path
 from sweep.engines.spans import Spans
 from sweep.errors import ExperimentError
 from sweep.record.layout import TRANSIT, ExperimentLayout
-from sweep.record.node_copy import Home, end_transit, send_code
+from sweep.storage.nodes import Home, end_transit, send_code
 from sweep.worker import wire
 from sweep.worker.group_environment import nodes_of
 

@@ -14,7 +14,7 @@ from sweep.core.resources import Node
 from sweep.core.trial import Trial
 
 if TYPE_CHECKING:
-    from sweep.record.node_copy import Home
+    from sweep.storage.nodes import Home
     from sweep.worker.trainable import PreparedTrainable
 
 

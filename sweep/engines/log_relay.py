@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sweep.engines.host import trim_output
 from sweep.record.layout import ExperimentLayout, checked_name
-from sweep.record.mirrored import is_log
+from sweep.storage.local_copy import is_log
 from sweep.worker import wire
 
 _CHUNK_BYTES = 1 << 20

@@ -18,7 +18,7 @@ from sweep.core.messages import Event
 from sweep.core.trial import Trial
 from sweep.engines.log_relay import LogTails
 from sweep.engines.transfers import Transfers
-from sweep.record.node_copy import NodeCopy, delete
+from sweep.storage.nodes import NodeCopy, delete
 from sweep.worker import wire
 
 LOOK_S = 1.0  # between two looks at what trials have printed

@@ -14,7 +14,7 @@ from sweep.launch.build import Built
 from sweep.launch.notices import Notices
 from sweep.launch.place import Place
 from sweep.launch.spec import RunSpec
-from sweep.record.node_copy import Home
+from sweep.storage.nodes import Home
 
 
 def with_engine(spec: RunSpec) -> RunSpec:

@@ -29,7 +29,7 @@ from sweep.launch.drive import drive
 from sweep.launch.engines import away_of, engine_of, nodes_of, with_engine
 from sweep.launch.interrupt import interruptible, woken_by_signals
 from sweep.launch.notices import Notices, resumption, surprises, unjudged
-from sweep.launch.observers import about_of, callbacks_of, finish_copy, mirror_of, take_log_files
+from sweep.launch.observers import about_of, callbacks_of, finish_sending, sender_of, take_log_files
 from sweep.launch.place import place_of, start_from
 from sweep.launch.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
 from sweep.launch.spec import RunSpec
@@ -41,12 +41,12 @@ from sweep.record.journal import Journal
 from sweep.record.layout import checked_trial_id
 from sweep.record.lock import DriverLock, mark_of_dead_driver
 from sweep.record.manifest import first_free
-from sweep.record.publisher import Publisher
 from sweep.record.resume import Loaded, load, retell
 from sweep.record.saved_spec import recorded_points, write_saved_spec
-from sweep.record.storage import check_writable
-from sweep.record.working import work_in_place, working_record
 from sweep.scribe.scribe import Scribe
+from sweep.storage.location import check_writable
+from sweep.storage.send import Sender
+from sweep.storage.shared import shared_record, work_in_place
 from sweep.worker import limits
 from sweep.worker.nested import process_mark
 from sweep.worker.output import parse_log_to_file
@@ -93,7 +93,7 @@ class Launch:
         self.place = place_of(spec, self.trainable)
         self._stack.callback(self.place.let_go)
         self.layout = self.place.layout
-        self.shared = None if self.place.storage.is_remote else working_record(self.layout.root)
+        self.shared = None if self.place.storage.is_remote else shared_record(self.layout.root)
         self.database = self.layout.database if self.shared is None else self.shared.database
         self.lock: DriverLock | None = None
         self.loaded = Loaded()
@@ -192,18 +192,18 @@ class Launch:
     def _drive(self, stack: contextlib.ExitStack, lock: DriverLock, meta: Mapping[str, Any]) -> Sweep:
         """Open everything in order, and drive; the stack closes it in the opposite order."""
         built, loaded, notices = self.built, self.loaded, self.notices
-        mirror = mirror_of(built, self.place, self.outputs or (), notices)
+        sender = sender_of(built, self.place, self.shared, self.outputs or (), notices)
         guard = DirectoryGuard(self.layout, self.database)
         stack.callback(guard.close)
         notices.is_mute = lambda: bool(guard.problem)  # everything fails then, for one reason, and that is raised
-        publisher = self._publisher()
-        journal = self._journal(guard, publisher)
-        if mirror is not None:
-            mirror.await_flush = journal.flush
+        journal = self._journal(guard, sender)
+        if self.shared is not None:
+            self.shared.seq_of = lambda: journal.seq
+            self.shared.delete, self.shared.notice = self._discard, notices.warn
+        if sender is not None:
+            sender.copy.await_flush = journal.flush
             # last of all: the record is closed by then
-            stack.callback(finish_copy, mirror, lambda: guard.problem or journal.problem)
-        if publisher is not None:  # when the record is closed
-            stack.callback(lambda: publisher.close(is_lost=bool(guard.problem or journal.problem)))
+            stack.callback(finish_sending, sender, lambda: guard.problem or journal.problem)
         stack.callback(journal.close)
         journal.set_meta(meta)
         with refusing_full_disk(self.layout):
@@ -226,12 +226,12 @@ class Launch:
         )
         callbacks = [
             *callbacks_of(built, self.ending, notices, can_reuse=self.trainable.group is None),
-            *([] if mirror is None else [mirror]),
+            *([] if sender is None else [sender]),
         ]
         is_incomplete = self.place.exists and not self.loaded.meta.get(COMPLETE)  # files are compared with the record
         scribe = self._scribe(take_log_files(built, callbacks), journal, is_incomplete=is_incomplete)
-        if mirror is not None:
-            mirror.await_files = scribe.catch_up
+        if sender is not None and self.shared is None:
+            sender.await_files = scribe.catch_up
         dispatcher = Dispatcher(callbacks, notices.say, notices.warn, about=self.about, files=scribe)
         leave = getattr(notices.display, "leave", lambda: None)
         # Until the callbacks are closed, which may take its time.
@@ -245,8 +245,11 @@ class Launch:
             dispatcher.start(lambda: engine.post(Tick()))
             guard.start(lambda: engine.post(Tick()))  # wakes the loop, whose next commit is refused
             journal.start(lambda: engine.post(Tick()))  # likewise
-            if publisher is not None:
-                publisher.start(lambda: journal.seq, lambda: engine.post(Tick()), journal.flush)
+            if self.shared is not None:
+                with self.shared.working():
+                    self.shared.sync()  # so that other machines see the sweep from its first trial on
+            if sender is not None:
+                sender.start(lambda: engine.post(Tick()))  # likewise
         except RuntimeError as error:  # no thread is free
             raise limits.refusal(OSError(errno.EAGAIN, str(error))) from error
         stack.enter_context(woken_by_signals(engine))
@@ -290,22 +293,16 @@ class Launch:
         if dispatcher.fatal is not None and self.ending.error is None:
             raise dispatcher.fatal  # after the last step
 
-    def _publisher(self) -> Publisher | None:
-        """Return what publishes the record where other machines see its directory."""
-        if self.shared is None:
-            return None
-        return Publisher(self.shared, delete=self._discard, notice=self.notices.warn)
-
-    def _journal(self, guard: DirectoryGuard, publisher: Publisher | None) -> Journal:
+    def _journal(self, guard: DirectoryGuard, sender: Sender | None) -> Journal:
         def check(anew: bool) -> None:
             guard.check(anew=anew)
-            if publisher is not None:
-                publisher.check()
+            if sender is not None:
+                sender.check()
 
         return Journal(
             self.database,
             durability=self.spec.durability,
-            discard=self._discard if publisher is None else publisher.discard,
+            discard=self._discard if self.shared is None else self.shared.discard,
             notice=self.notices.warn,
             is_interrupted=lambda: self.ending.is_interrupted,
             check=check,

@@ -1,4 +1,4 @@
-"""Observers of a run: the user's callbacks, the default loggers, the display, what gives notices, the remote copy."""
+"""Observers of a run: the user's callbacks, the default loggers, the display, what gives notices, what sends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from sweep.launch.trial_names import Namer
 from sweep.results.trials import ExperimentInfo
 
 if TYPE_CHECKING:
-    from sweep.callbacks.mirror import MirrorCallback
+    from sweep.storage.record_copy import RecordCopy
+    from sweep.storage.send import Sender
+    from sweep.storage.shared import SharedRecord
 
 
 _ALWAYS_THERE = ("training_iteration", "time_total_s")  # keys that every result has
@@ -98,30 +100,39 @@ def take_log_files(built: Built, callbacks: list[Callback]) -> tuple[str, ...]:
     return tuple(files)
 
 
-def mirror_of(built: Built, place: Place, log_files: tuple[str, ...], notices: Notices) -> MirrorCallback | None:
-    """Return what copies the experiment to remote storage; None when it is stored here."""
-    if not place.storage.is_remote:
+def sender_of(
+    built: Built, place: Place, shared: SharedRecord | None, log_files: tuple[str, ...], notices: Notices
+) -> Sender | None:
+    """Return what sends the experiment, or its record, to where other machines reach it; None when none does."""
+    if shared is None and not place.storage.is_remote:
         return None
-    from sweep.callbacks.mirror import MirrorCallback
     from sweep.core.config import SyncConfig
+    from sweep.storage.filesystems import remember_home
+    from sweep.storage.mirror import Mirror
+    from sweep.storage.send import Sender
 
     sync = built.spec.sync_config or SyncConfig()
-    return MirrorCallback(
-        place.storage,
-        place.layout.root,
+    copy: RecordCopy
+    if shared is not None:
+        copy = shared
+    else:
+        remote, root = place.storage.experiment(place.name), place.layout.root
+        remember_home(root, remote, place.storage.uri_of(place.name))
+        copy = Mirror(remote, root, log_files=log_files)
+    return Sender(
+        copy,
         sync.sync_period,
         sync_timeout_s=sync.sync_timeout,
         sync_artifacts=sync.sync_artifacts,
         sync_artifacts_on_checkpoint=sync.sync_artifacts_on_checkpoint,
-        log_files=log_files,
-        do_nodes_send=callable(getattr(built.spec.engine, "nodes", None)),  # a cluster
-        notice=notices.say,
+        notice=notices.say if shared is None else notices.warn,
     )
 
 
-def finish_copy(mirror: MirrorCallback, problem: Callable[[], str]) -> None:
-    """Send what is not at the remote place yet, unless the experiment's directory has a `problem`: it is gone."""
+def finish_sending(sender: Sender, problem: Callable[[], str]) -> None:
+    """Send what is not there yet, unless the experiment's directory has a `problem`: it is gone."""
     if problem():
-        return  # there is nothing left to copy, and what lies there is whole
+        sender.stop()  # there is nothing left to send, and what lies there is whole
+        return
     with contextlib.suppress(KeyboardInterrupt):  # the user does not want to wait; what is missing was said
-        mirror.finish()
+        sender.finish()

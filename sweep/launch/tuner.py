@@ -208,7 +208,7 @@ _DEFAULTS = _of_tune_config(TuneConfig()) | _of_run_config(RunConfig())
 def _directory_of(path: str | os.PathLike[str], filesystem: Any) -> Path:
     """Return the local directory of the experiment at `path`, brought here when it lies elsewhere."""
     if "://" in os.fspath(path) or filesystem is not None:
-        from sweep.record.remote import open_storage_for_reading
+        from sweep.storage.fetch import open_storage_for_reading
 
         return open_storage_for_reading(path, filesystem)
     place = _place_of(path, None)

@@ -10,8 +10,8 @@ from searchers.warm_start import Point, points_of
 from sweep.core.results import flatten, own_metrics
 from sweep.errors import ConfigError, SearchError
 from sweep.record.reader import ExperimentReader
-from sweep.record.remote import open_storage_for_reading
 from sweep.results.optuna_points import from_optuna, is_study
+from sweep.storage.fetch import open_storage_for_reading
 
 
 def evaluated_points(given: Any, metric: Any = None, mode: Any = None) -> list[Point]:

@@ -24,9 +24,9 @@ from typing import Any, NoReturn
 
 from sweep.errors import CheckpointError, ExperimentError, refuse_unknown
 from sweep.record.files import write_atomically
-from sweep.record.filesystems import RemoteDirectory, home_of, identity, locate
 from sweep.record.layout import leads_outside
 from sweep.record.manifest import MANIFEST, METADATA, first_free, sync_directory, verify, write_manifest
+from sweep.storage.filesystems import RemoteDirectory, home_of, identity, locate
 
 STRAY_PREFIX = "tmp-"
 AT_ONCE = 64  # files that are sent together

@@ -42,3 +42,9 @@ def write_atomically(
         with suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+def sync_file(path: str | os.PathLike[str]) -> None:
+    """Flush a file to its disk."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())

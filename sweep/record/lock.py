@@ -34,7 +34,7 @@ class DriverLock:
         path: the lock file; created when missing.
         mark: names the process for good; whoever has none only looks after the files, and keeps what was noted.
         is_shared: several machines see the file. Their locks reach each other on NFS, CephFS, GPFS and Lustre mounted
-            with `flock`; where there are none at all, whoever comes must look at the lease (`record/working.py`).
+            with `flock`; where there are none at all, whoever comes must look at the lease (`storage/shared.py`).
         take_over: called with `dead` before this driver is noted: who is killed meanwhile leaves it to the next. And
             where processes of that one still hold the lock after ten seconds.
 

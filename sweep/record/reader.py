@@ -22,12 +22,12 @@ from sweep.record.columns import reports_of
 from sweep.record.driver import Driver, find_driver
 from sweep.record.encoding import decode, decode_metrics
 from sweep.record.layout import ExperimentLayout
-from sweep.record.remote import has_checkpoint, open_all_for_reading, open_storage_for_reading
 from sweep.record.rows import ResultRow, Snapshot, Timeline, TrialRow, last_exit, trainable_name
 from sweep.record.schema import last_event, last_seq, version_of
 from sweep.record.seals import check_last, check_state
-from sweep.record.storage import parse_storage
-from sweep.record.working import open_record
+from sweep.storage.fetch import has_checkpoint, open_all_for_reading, open_storage_for_reading
+from sweep.storage.location import parse_storage
+from sweep.storage.shared import open_record
 
 _TUNE_STATE = re.compile(r"experiment_state-.*\.json")
 _REPORT = "seq, trial_id, attempt, at, wall, checkpoint, metrics"

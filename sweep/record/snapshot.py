@@ -6,30 +6,82 @@ import contextlib
 import hashlib
 import sqlite3
 from pathlib import Path
+from typing import NamedTuple
 
+from sweep.record.access import open_for_reading
 from sweep.record.schema import last_seq
+from sweep.record.seals import check_structure
 
 
-def copy_record(source: sqlite3.Connection, target: Path) -> None:
-    """Write a consistent copy of a `sweep.db` that may be in use: one file, without a log beside it."""
+class Stamp(NamedTuple):
+    """The number of a record's last event, and a text: one of them changes whenever it says something new."""
+
+    seq: int
+    meta: str
+
+
+class Comparison(NamedTuple):
+    """Two records beside each other.
+
+    Attributes:
+        theirs, ours: numbers of their last events.
+        is_same: one continues the other: they agree where the shorter one ends.
+        is_other: they are of two experiments.
+    """
+
+    theirs: int
+    ours: int
+    is_same: bool
+    is_other: bool
+
+
+def copy_record(source: Path, target: Path) -> None:
+    """Write a consistent copy of a `sweep.db` that may be in use: one file, without a log beside it.
+
+    Raises:
+        ExperimentError: one of them is damaged.
+        OSError, sqlite3.Error: it cannot be written.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
-    with contextlib.closing(sqlite3.connect(target)) as copy:
+    with (
+        contextlib.closing(open_for_reading(source, with_events=False)) as db,
+        contextlib.closing(sqlite3.connect(target)) as copy,
+    ):
         copy.execute("PRAGMA synchronous=OFF")  # after a crash it is made again
-        source.backup(copy)
+        db.backup(copy)
         copy.execute("PRAGMA journal_mode=DELETE")
+    with contextlib.closing(open_for_reading(target, with_events=False)) as db:
+        check_structure(db, target)
 
 
-def stamp_of_record(db: sqlite3.Connection) -> tuple[int, str]:
-    """Return the number of the last event, and a text: one of them changes whenever a record says something new."""
-    meta = repr(db.execute("SELECT key, value FROM meta ORDER BY key").fetchall())
-    return last_seq(db), hashlib.sha256(meta.encode()).hexdigest()
+def close_log(database: Path) -> None:
+    """Put the log beside a record into it, so that it is one file."""
+    if any(database.with_name(f"{database.name}{end}").exists() for end in ("-wal", "-shm", "-journal")):
+        with contextlib.closing(sqlite3.connect(database)) as db:
+            db.execute("PRAGMA journal_mode=DELETE")
+        for end in ("-wal", "-shm"):
+            database.with_name(f"{database.name}{end}").unlink(missing_ok=True)
 
 
-def compare(theirs: sqlite3.Connection, ours: sqlite3.Connection) -> tuple[int, int, bool]:
-    """Return the numbers of the last events of two records, and whether one continues the other: they are compared
-    where the shorter one ends."""
-    their_seq, our_seq = last_seq(theirs), last_seq(ours)
-    same = "SELECT at, wall, kind, trial_id, attempt FROM event WHERE seq = ?"
-    where = (min(their_seq, our_seq),)
-    is_same = theirs.execute(same, where).fetchone() == ours.execute(same, where).fetchone()
-    return their_seq, our_seq, is_same
+def stamp_of_record(database: Path) -> Stamp:
+    """Return what tells whether a record says something new."""
+    with contextlib.closing(open_for_reading(database, with_events=False)) as db:
+        meta = repr(db.execute("SELECT key, value FROM meta ORDER BY key").fetchall())
+        return Stamp(last_seq(db), hashlib.sha256(meta.encode()).hexdigest())
+
+
+def compare(theirs: Path, ours: Path) -> Comparison:
+    """Compare two records, the events of which are checked."""
+    with contextlib.closing(open_for_reading(theirs)) as one, contextlib.closing(open_for_reading(ours)) as two:
+        seqs = last_seq(one), last_seq(two)
+        same = "SELECT at, wall, kind, trial_id, attempt FROM event WHERE seq = ?"
+        of = "SELECT key, value FROM meta WHERE key IN ('created', 'prefix') ORDER BY key"
+        is_same = one.execute(same, (min(seqs),)).fetchone() == two.execute(same, (min(seqs),)).fetchone()
+        return Comparison(*seqs, is_same, one.execute(of).fetchall() != two.execute(of).fetchall())
+
+
+def has_trials(database: Path) -> bool:
+    """Whether a record has any trial."""
+    with contextlib.closing(open_for_reading(database)) as db:
+        return db.execute("SELECT 1 FROM trial").fetchone() is not None

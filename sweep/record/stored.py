@@ -78,3 +78,8 @@ def strangers_of(root: Path, db: sqlite3.Connection) -> list[str]:
 def trial_of(checkpoint: str) -> str:
     """Return the trial in whose directory a checkpoint lies."""
     return checkpoint.partition("/")[0]
+
+
+def statuses(db: sqlite3.Connection) -> dict[str, str]:
+    """Return the status of every trial."""
+    return dict(db.execute("SELECT trial_id, status FROM trial").fetchall())

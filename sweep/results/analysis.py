@@ -14,7 +14,6 @@ from sweep.core.config import level_of_caller
 from sweep.core.results import ANONYMOUS_METRIC, TrialResult, flatten, without_index
 from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, refuse_unknown
 from sweep.record.reader import ExperimentReader
-from sweep.record.remote import open_storage_for_reading
 from sweep.record.rows import TrialRow
 from sweep.results.experiment import Experiment
 from sweep.results.frames import result_frame
@@ -28,6 +27,7 @@ from sweep.results.views import (
     results_of,
     views_of,
 )
+from sweep.storage.fetch import open_storage_for_reading
 
 if TYPE_CHECKING:
     import pandas as pd

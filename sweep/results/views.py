@@ -30,12 +30,12 @@ from sweep.record.derived_fields import complete
 from sweep.record.importing import unpickle
 from sweep.record.layout import ERROR_FILE
 from sweep.record.reader import ExperimentReader
-from sweep.record.remote import open_storage_for_reading
 from sweep.record.rows import ResultRow, TrialRow, trainable_name, variables_of
 from sweep.results.frames import result_frame
 from sweep.results.notebook import result_page, view_page
 from sweep.results.scopes import best_reports, metric_analysis, metric_n_steps
 from sweep.results.trials import ExperimentInfo, ShownTrial
+from sweep.storage.fetch import open_storage_for_reading
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,8 +17,8 @@ from sweep.engines.agents import Agents
 from sweep.engines.inline import InlineEngine
 from sweep.engines.local import LocalEngine
 from sweep.engines.simulator import Point, Simulator
-from sweep.record.filesystems import RemoteDirectory
-from sweep.record.node_copy import Home
+from sweep.storage.filesystems import RemoteDirectory
+from sweep.storage.nodes import Home
 from sweep.train import DataParallelTrainer, ScalingConfig
 from sweep.worker.trainable import prepare
 

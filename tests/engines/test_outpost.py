@@ -19,8 +19,8 @@ from sweep.engines.log_relay import LogTails, LogWriter
 from sweep.engines.outpost import Outpost
 from sweep.engines.transfers import Transfers
 from sweep.record.checkpoints import MANIFEST, Checkpoint, persist
-from sweep.record.filesystems import RemoteDirectory
-from sweep.record.node_copy import Home, NodeCopy, end_transit, send_code
+from sweep.storage.filesystems import RemoteDirectory
+from sweep.storage.nodes import Home, NodeCopy, end_transit, send_code
 from sweep.worker import wire
 
 KEY = ("a", 1)
@@ -382,7 +382,7 @@ def test_whoever_misses_a_checkpoint_on_a_node_finds_it_in_the_storage_of_an_obj
     other.send(store(other.root, "a/checkpoint_000001"))
     copy = NodeCopy(home, "one")
     copy.clear()
-    from sweep.record import filesystems
+    from sweep.storage import filesystems
 
     filesystems._homes.clear()  # as in another process
     with Checkpoint(copy.root / "a/checkpoint_000001").as_directory() as directory:

@@ -17,19 +17,19 @@ from click.testing import CliRunner
 import sweep
 from sweep.cli.main import sweep as command_line
 from sweep.errors import ExperimentError, RecordError
-from sweep.record import disks, publisher
 from sweep.record.lock import DriverLock
 from sweep.record.reader import ExperimentReader
-from sweep.record.working import WorkingRecord, home_of, live_record
 from sweep.simulation.replay import replay
+from sweep.storage import disks, send
+from sweep.storage.shared import SharedRecord, home_of, live_record
 
 SCRIPT = """
 import os, signal, sys
-from sweep.record import publisher
+from sweep.storage import send
 from sweep.record.journal import Journal
 sys.path.insert(0, sys.argv[1])
 from test_shared_storage import run
-publisher._GAP_S = 0.001
+send._SHARED_GAP_S = 0.001
 commit, count = Journal.commit, 0
 
 def dying(self, *arguments):
@@ -67,7 +67,7 @@ def run(root: Path | str, name: str = "made", **given: Any) -> sweep.ExperimentA
 def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SWEEP_SHARED_STORAGE", "1")
     monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "first"))
-    monkeypatch.setattr(publisher, "_GAP_S", 0.001)
+    monkeypatch.setattr(send, "_SHARED_GAP_S", 0.001)
     return tmp_path / "storage"
 
 
@@ -132,16 +132,12 @@ def test_a_driver_is_killed_and_its_sweep_goes_on_here_or_elsewhere(
 def test_what_was_shared_goes_on_in_place_with_every_commit_where_it_is_shared_no_more(
     storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publisher, "_GAP_S", 60.0)  # nothing but the beginning is published
+    monkeypatch.setattr(send, "_SHARED_GAP_S", 60.0)  # nothing but the beginning is published
     expected = results_of(run(tmp_path / "other"))
 
-    def refuse(record: WorkingRecord) -> None:
-        raise OSError(5, "Input/output error")
-
     with monkeypatch.context() as patch:
-        patch.setattr(WorkingRecord, "end", refuse)
-        patch.setattr(publisher, "_LAST_TRIES_S", (0.0,))
-        run(storage, num_samples=2)
+        patch.setattr(SharedRecord, "end", lambda record: 1 / 0)
+        run(storage, num_samples=2, sync_config=sweep.SyncConfig(sync_timeout=0.1))
     root = storage / "made"
     committed = ExperimentReader(root).snapshot().seq
     assert live_record(root) == home_of(root) / "sweep.db"

@@ -28,7 +28,7 @@ from sweep.record.checkpoints import (
     sweep_strays,
     verify,
 )
-from sweep.record.filesystems import RemoteDirectory, home_of, remember_home
+from sweep.storage.filesystems import RemoteDirectory, home_of, remember_home
 
 
 @pytest.fixture
@@ -320,7 +320,7 @@ def test_protocols_that_are_unknown_or_lack_their_package_are_named(monkeypatch)
         raise ImportError("Install s3fs to access S3")
 
     monkeypatch.setattr(fsspec.core, "url_to_fs", lacking)
-    with pytest.raises(ConfigError, match=r"s3:// needs a package that is not installed. .*pip install s3fs\."):
+    with pytest.raises(ConfigError, match=r"s3:// needs a package that is not installed. Install s3fs to access S3\."):
         Checkpoint("s3://b/c")
     with pytest.raises(ConfigError, match="expected a file system of fsspec"):
         Checkpoint("b/c", filesystem="s3")
@@ -396,7 +396,7 @@ def test_another_process_knows_the_home_of_a_copy_by_its_uri_only(tmp_path, buck
     monkeypatch.setenv("SWEEP_CACHE", str(tmp_path))
     root = tmp_path / "run"
     remember_home(root, RemoteDirectory(bucket, "/b/run"), uri)
-    monkeypatch.setattr("sweep.record.filesystems._homes", {})
+    monkeypatch.setattr("sweep.storage.filesystems._homes", {})
     if is_found:
         assert home_of(root) == RemoteDirectory(bucket, "/b/run")
         assert home_of(tmp_path) is None

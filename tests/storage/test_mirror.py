@@ -16,16 +16,20 @@ from fsspec.implementations.memory import MemoryFileSystem
 from made_experiment import MadeExperiment
 
 from sweep.errors import RecordError
-from sweep.record import checkpoints, filesystems
+from sweep.record import checkpoints
 from sweep.record.access import open_for_reading
 from sweep.record.checkpoints import MANIFEST, Checkpoint, persist, send, verify
-from sweep.record.filesystems import RemoteDirectory
-from sweep.record.mirrored import Lease, MirrorState
 from sweep.record.reader import ExperimentReader
-from sweep.record.remote import pull
-from sweep.record.storage import parse_storage
+from sweep.record.snapshot import copy_record
 from sweep.record.stored import references
-from sweep.record.upload import OtherDriver, Uploader, UploadStopped, copy_record
+from sweep.storage import filesystems
+from sweep.storage.fetch import pull
+from sweep.storage.filesystems import RemoteDirectory
+from sweep.storage.local_copy import LocalState
+from sweep.storage.location import parse_storage
+from sweep.storage.mirror import Mirror
+from sweep.storage.ownership import Owner, TakenOver
+from sweep.storage.record_copy import SendingStopped
 
 WRITES = ("put_file", "pipe_file", "rm_file", "mv")
 
@@ -109,8 +113,17 @@ def uploads_of(path):
     return [("put_file", f"{path}/inner/state"), ("put_file", f"{path}/model"), ("pipe_file", f"{path}/{MANIFEST}")]
 
 
+def write_owner(remote, **owner):
+    """Another driver has the experiment now."""
+    remote.write(".sweep-record.json", Owner("another", 5, 0.0, "far", 42, **owner).encode())
+
+
+def owner_of(remote):
+    return Owner.parse(remote.read(".sweep-record.json"))
+
+
 def uploader_of(storage, experiment, **how):
-    return Uploader(storage.experiment("made"), experiment.root, **how)
+    return Mirror(storage.experiment("made"), experiment.root, **how)
 
 
 def test_checkpoints_that_no_pass_has_sent_are_counted(storage, experiment):
@@ -381,7 +394,7 @@ def test_a_checkpoint_that_a_lost_machine_sent_before_its_record_is_replaced_by_
         db.execute("INSERT INTO event VALUES (3, 2.0, 2.0, 'Reported', ?, 1, NULL, NULL)", (TRIAL,))
         db.execute("INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         db.commit()
-    Uploader(other.experiment("made"), root).sync()
+    Mirror(other.experiment("made"), root).sync()
     assert remote.read(f"{lost}/model") == b"another"
     assert not remote.find(also_lost)
     assert remote.has(f"{first}/{MANIFEST}")
@@ -413,9 +426,9 @@ def test_a_damaged_checkpoint_is_named_and_the_rest_is_sent(storage, experiment,
 def test_a_second_driver_is_noticed_and_the_first_sends_nothing_more(storage, experiment, changes):
     first = uploader_of(storage, experiment)
     first.sync()
-    Lease("another", 5, 0.0, "far", 42, epoch=2).write(storage.experiment("made"))
+    write_owner(storage.experiment("made"), epoch=2)
     changes.take()
-    with pytest.raises(OtherDriver, match=r"another driver \(pid 42 on far\) writes to memory://b/made"):
+    with pytest.raises(TakenOver, match=r"another driver \(pid 42 on far\) writes to memory://b/made"):
         first.sync()
     assert changes.take() == []
     pull(storage, "made")
@@ -425,9 +438,9 @@ def test_a_second_driver_is_noticed_and_the_first_sends_nothing_more(storage, ex
 def test_a_driver_that_begins_where_another_has_written_since_the_pull_sends_nothing(storage, experiment, changes):
     uploader_of(storage, experiment).sync()
     pull(storage, "made")
-    Lease("another", 5, 0.0, "far", 42, epoch=2).write(storage.experiment("made"))
+    write_owner(storage.experiment("made"), epoch=2)
     changes.take()
-    with pytest.raises(OtherDriver, match="pid 42 on far"):
+    with pytest.raises(TakenOver, match="pid 42 on far"):
         uploader_of(storage, experiment).sync()
     assert changes.take() == []
 
@@ -441,11 +454,11 @@ def test_a_driver_that_takes_over_while_checkpoints_are_sent_keeps_its_record(st
     real = RemoteDirectory.put
 
     def put(self, pairs):
-        Lease("another", 5, 0.0, "far", 42, epoch=2).write(remote)
+        write_owner(remote, epoch=2)
         return real(self, pairs)
 
     monkeypatch.setattr(RemoteDirectory, "put", put)
-    with pytest.raises(OtherDriver, match="pid 42 on far"):
+    with pytest.raises(TakenOver, match="pid 42 on far"):
         uploader.sync()
     assert remote.read("sweep.db") == before
 
@@ -455,7 +468,7 @@ def test_what_a_driver_of_before_writes_late_is_written_over(storage, experiment
     (experiment.root / "tuner.pkl").write_bytes(b"saved spec")
     uploader.sync()
     remote = storage.experiment("made")
-    Lease("before", 1, 0.0, "far", 42, epoch=0).write(remote)
+    write_owner(remote, epoch=0)
     remote.write("sweep.db", b"older")
     changes.take()
     uploader.sync()
@@ -465,7 +478,7 @@ def test_what_a_driver_of_before_writes_late_is_written_over(storage, experiment
         "sweep.db",
         ".sweep-record.json",
     ]
-    assert Lease.read(remote).epoch == 2
+    assert owner_of(remote).epoch == 2
 
 
 def test_a_lease_whose_writing_failed_halfway_is_not_taken_for_anothers(storage, experiment, changes):
@@ -517,14 +530,14 @@ def test_checkpoints_of_another_machine_that_are_not_here_are_left_alone(tmp_pat
     assert pull(other, "made")
     root = other.local_root / "made"
     assert not (root / path).exists()
-    uploader = Uploader(other.experiment("made"), root)
+    uploader = Mirror(other.experiment("made"), root)
     uploader.sync()
     uploader.sync()
     os.unlink(root / ".sweep-mirror.json")
     assert not pull(other, "made")
-    Uploader(other.experiment("made"), root).sync()
+    Mirror(other.experiment("made"), root).sync()
     assert storage.experiment("made").has(f"{path}/{MANIFEST}")
-    assert MirrorState.load(root).elsewhere == [path]
+    assert LocalState.load(root).elsewhere == [path]
     Checkpoint(root / path).get_metadata()
     verify(root / path)
 
@@ -533,12 +546,12 @@ def test_a_checkpoint_that_a_node_has_sent_counts_as_sent_and_is_deleted_there_w
     path, remote = save(experiment, 1), storage.experiment("made")
     experiment.start(TRIAL)
     (experiment.root / path).rename(experiment.root / "of-a-node")
-    uploader = uploader_of(storage, experiment, do_nodes_send=True)
+    uploader = uploader_of(storage, experiment)
     uploader.sync()
-    assert MirrorState.load(experiment.root).elsewhere == []
+    assert LocalState.load(experiment.root).elsewhere == []
     send(experiment.root / "of-a-node", remote / path)
     uploader.sync()
-    assert MirrorState.load(experiment.root).elsewhere == [path]
+    assert LocalState.load(experiment.root).elsewhere == [path]
     assert not uploader.problems
     never_seen = f"{TRIAL}/checkpoint_000002"
     send(experiment.root / "of-a-node", remote / never_seen)
@@ -560,7 +573,7 @@ def test_a_checkpoint_that_a_node_has_sent_before_the_record_names_it_stays(stor
     experiment.commit()
     for path in (early, left):
         send(experiment.root / kept, remote / path)
-    uploader = uploader_of(storage, experiment, do_nodes_send=True)
+    uploader = uploader_of(storage, experiment)
     uploader.sync()
     assert {name.rpartition("/")[0] for name in remote.find() if MANIFEST in name} == {kept, early}
     experiment.set(TRIAL, status="TERMINATED")
@@ -574,7 +587,7 @@ def test_what_a_node_has_sent_that_was_lost_before_it_could_report_is_deleted_by
     kept, remote = save(experiment, 1), storage.experiment("made")
     experiment.start(TRIAL)
     experiment.commit()
-    uploader = uploader_of(storage, experiment, do_nodes_send=True)
+    uploader = uploader_of(storage, experiment)
     uploader.sync()
     lost = f"{TRIAL}/checkpoint_000002"
     send(experiment.root / kept, remote / lost)
@@ -590,8 +603,9 @@ def test_what_a_node_has_sent_that_was_lost_before_it_could_report_is_deleted_by
 def test_a_pass_ends_between_two_files_when_there_is_no_time_left(storage, experiment, changes, monkeypatch):
     monkeypatch.setattr(checkpoints, "AT_ONCE", 1)
     save(experiment, 1)
-    uploader = uploader_of(storage, experiment, is_over=lambda: len(changes.made) >= 2)
-    with pytest.raises(UploadStopped):
+    uploader = uploader_of(storage, experiment)
+    uploader.is_over = lambda: len(changes.made) >= 2
+    with pytest.raises(SendingStopped):
         uploader.sync()
     assert len(changes.take()) == 2
     assert (uploader.num_unsent_checkpoints(), uploader.num_files) == (1, 0)
@@ -600,8 +614,7 @@ def test_a_pass_ends_between_two_files_when_there_is_no_time_left(storage, exper
 def test_the_copy_of_a_record_in_use_is_consistent_and_one_file(tmp_path, experiment):
     experiment.trial({"x": 2})  # not committed
     (tmp_path / "copy").mkdir()
-    with contextlib.closing(open_for_reading(experiment.root / "sweep.db")) as db:
-        copy_record(db, tmp_path / "copy" / "sweep.db")
+    copy_record(experiment.root / "sweep.db", tmp_path / "copy" / "sweep.db")
     assert [trial.number for trial in ExperimentReader(tmp_path / "copy").trials()] == [0]
     assert os.listdir(tmp_path / "copy") == ["sweep.db"]
 

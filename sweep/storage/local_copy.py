@@ -1,10 +1,4 @@
-"""What of an experiment is at its remote place, what is known of that here, and which driver may write there.
-
-<uri>/<experiment>/sweep.db                a consistent copy of the record, sent after what it refers to
-<uri>/<experiment>/.sweep-record.json      which driver may write here, and how far the record goes; see `Lease`
-<uri>/<experiment>/<trial>/result.json ... as on the local disk
-<uri>/<experiment>/<trial>/checkpoint_*/   whole once `.sweep-manifest.json` is there, which is written last
-"""
+"""What this machine has of an experiment that lies elsewhere, and which of its files belong there."""
 
 from __future__ import annotations
 
@@ -12,12 +6,11 @@ import fnmatch
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from sweep.record.checkpoints import STRAY_PREFIX
-from sweep.record.files import write_atomically
-from sweep.record.filesystems import RemoteDirectory
+from sweep.record.files import sync_file, write_atomically
 from sweep.record.layout import (
     CHECKPOINT_PATTERN,
     DATABASE,
@@ -28,7 +21,7 @@ from sweep.record.layout import (
     REMOTE_NOTE,
     TRANSIT,
 )
-from sweep.record.manifest import MANIFEST
+from sweep.record.manifest import MANIFEST, sync_directory
 
 _LOGS = (
     *("params.json", "params.pkl", "result.json", "progress.csv", "error.txt", "error.pkl"),
@@ -37,99 +30,57 @@ _LOGS = (
 _LOCAL_ONLY = ("driver.lock", "code")
 # with what writing them leaves when it is killed
 _LOCAL_PREFIXES = (
-    DATABASE,
-    STRAY_PREFIX,
-    ".probe-",
-    "..",
-    MIRROR_STATE,
-    REMOTE_NOTE,
-    RECORD_MARK,
-    OUTGOING,
-    TRANSIT,
+    *(DATABASE, STRAY_PREFIX, ".probe-", "..", MIRROR_STATE, REMOTE_NOTE, RECORD_MARK, OUTGOING, TRANSIT),
     Path(DATABASE).with_suffix(MARK).name,
 )
 
 
-@dataclass(frozen=True)
-class Lease:
-    """Which driver writes a remote directory, and how far the record goes that it sent last.
-
-    Attributes:
-        run: drawn by each driver.
-        epoch: one more than that of the driver before: of two that write, the one of the higher epoch goes on.
-        seq: number of the last event of the record there; wall: when that was sent, in UTC epoch seconds.
-        host, pid: of the driver, for people.
-    """
-
-    run: str = ""
-    seq: int = 0
-    wall: float = 0.0
-    host: str = ""
-    pid: int = 0
-    epoch: int = 0
-
-    @classmethod
-    def read(cls, remote: RemoteDirectory) -> Lease | None:
-        """Return the lease of a remote directory; None when there is none."""
-        data = remote.read(RECORD_MARK)
-        return None if data is None else cls.parse(data)
-
-    @classmethod
-    def parse(cls, data: bytes) -> Lease:
-        """Return what `encode` was given."""
-        known = {item.name for item in fields(cls)}
-        return cls(**{name: value for name, value in json.loads(data).items() if name in known})
-
-    def encode(self) -> bytes:
-        """Return what the file holds."""
-        return json.dumps(asdict(self)).encode()
-
-    def write(self, remote: RemoteDirectory) -> None:
-        """Put it in its place."""
-        remote.write(RECORD_MARK, self.encode())
-
-
-def version_of(remote: RemoteDirectory, lease: Lease | None) -> str:
-    """Return a text that changes whenever another record is there, or another driver; empty: there is no record.
-
-    The lease is written after its record. What the file system says of the record tells of one that was sent by a
-    driver that ended before it could write the lease.
-    """
-    stamp = remote.stamp(DATABASE)
-    lease = lease or Lease()
-    return f"{lease.run} {lease.epoch} {lease.seq} {stamp}" if stamp else ""
-
-
 @dataclass
-class MirrorState:
-    """What a local directory knows of the remote one; kept in it so that nothing is transferred twice.
+class LocalState:
+    """What a local directory knows of the place where its experiment lies; kept in it.
 
     Attributes:
-        version: of the remote directory when the records were last compared, by `version_of`: that one holds nothing
-            which this directory lacks.
-        run: of the lease under which `files` were sent, or from which they were brought.
-        files: size and time of change (ns) of each file when it was transferred.
-        elsewhere: checkpoints that are only at the remote place.
+        version: of that place when the records were last compared, by `version_of`: that one holds nothing which this
+            directory lacks.
+        run, epoch: of the driver that sent `files`, or whose files were brought.
+        files: size and time of change (ns) of each file when it was transferred, so that none is twice.
+        elsewhere: checkpoints that are only at that place.
     """
 
     version: str = ""
     run: str = ""
+    epoch: int = 0
     files: dict[str, tuple[int, int]] = field(default_factory=dict)
     elsewhere: list[str] = field(default_factory=list)
 
     @classmethod
-    def load(cls, root: Path) -> MirrorState:
+    def load(cls, root: Path) -> LocalState:
         """Return the state that was saved; an empty one when there is none or it cannot be read."""
         try:
             data = json.loads((root / MIRROR_STATE).read_text(encoding="utf-8"))
             files = {name: (int(size), int(time)) for name, (size, time) in data["files"].items()}
-            return cls(data["version"], data["run"], files, list(data["elsewhere"]))
-        except (OSError, ValueError, KeyError, TypeError):
+            return cls(str(data["version"]), str(data["run"]), int(data["epoch"]), files, list(data["elsewhere"]))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return cls()
 
-    def save(self, root: Path) -> None:
+    def save(self, root: Path, *, is_durable: bool = False) -> None:
         """Write it down, whole or not at all."""
-        write_atomically(root / MIRROR_STATE, json.dumps(asdict(self)))
+        write_atomically(root / MIRROR_STATE, json.dumps(asdict(self)), is_durable=is_durable)
+
+
+def install_record(incoming: Path, database: Path) -> None:
+    """Put a record that was brought in the place of the one that is here."""
+    remove_record(database)
+    sync_file(incoming)
+    os.replace(incoming, database)
+    sync_directory(str(database.parent))
+
+
+def remove_record(database: Path) -> None:
+    """Delete a local record; the log last: one beside another database would be played into it."""
+    for end in ("", "-wal", "-shm"):
+        database.with_name(f"{DATABASE}{end}").unlink(missing_ok=True)
+    database.with_suffix(MARK).unlink(missing_ok=True)
 
 
 def is_checkpoint(name: str) -> bool:

@@ -24,10 +24,10 @@ from pathlib import Path
 
 from sweep.errors import CheckpointError
 from sweep.record.checkpoints import STRAY_PREFIX, fetch, send
-from sweep.record.filesystems import RemoteDirectory, remember_home
 from sweep.record.layout import TRANSIT, ExperimentLayout, cache_root, tidy_name
 from sweep.record.manifest import MANIFEST
-from sweep.record.mirrored import artifacts_of, is_checkpoint, stamp_of
+from sweep.storage.filesystems import RemoteDirectory, remember_home
+from sweep.storage.local_copy import artifacts_of, is_checkpoint, stamp_of
 
 _CODE = "code"
 _START = f"{_CODE}/start"

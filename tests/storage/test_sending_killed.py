@@ -21,14 +21,15 @@ from killed import MOST, ends_itself
 from made_experiment import MadeExperiment
 
 from sweep.errors import ExperimentError
-from sweep.record import filesystems
 from sweep.record.access import open_for_reading
 from sweep.record.checkpoints import MANIFEST, persist, verify
 from sweep.record.reader import ExperimentReader
-from sweep.record.remote import pull
-from sweep.record.storage import Storage, parse_storage
 from sweep.record.stored import StoredCheckpoints, references
-from sweep.record.upload import OtherDriver, Uploader
+from sweep.storage import filesystems
+from sweep.storage.fetch import pull
+from sweep.storage.location import Storage, parse_storage
+from sweep.storage.mirror import Mirror
+from sweep.storage.ownership import TakenOver
 
 TRIAL = "abcde_00000"
 
@@ -53,7 +54,7 @@ class Place:
 
 
 def push(storage: Storage) -> None:
-    Uploader(storage.experiment("made"), storage.local_root / "made").sync(with_artifacts=True)
+    Mirror(storage.experiment("made"), storage.local_root / "made").sync(with_artifacts=True)
 
 
 def save(experiment: MadeExperiment, number: int) -> str:
@@ -199,6 +200,6 @@ def test_a_machine_that_was_not_lost_and_one_that_took_over_have_parted(
     before = sorted(path.relative_to(place.root) for path in place.root.rglob("*"))
     with pytest.raises(ExperimentError, match=r"one that was continued in both places\. Nothing was changed"):
         pull(place.at("first"), "made")
-    with pytest.raises(OtherDriver):
+    with pytest.raises(TakenOver):
         push(place.at("first"))
     assert sorted(path.relative_to(place.root) for path in place.root.rglob("*")) == before

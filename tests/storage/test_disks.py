@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sweep.errors import ConfigError, ExperimentError
-from sweep.record import disks
-from sweep.record.disks import Disk, disk_of, is_shared
-from sweep.record.working import working_record
+from sweep.storage import disks
+from sweep.storage.disks import Disk, disk_of, is_shared
+from sweep.storage.shared import shared_record
 
 LINES = """\
 22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -66,7 +66,7 @@ def test_where_the_kernel_lists_nothing_a_disk_counts_as_local(tmp_path, monkeyp
 def test_the_user_has_the_last_word(mounted, monkeypatch):
     root = mounted("nfs4")
     monkeypatch.setenv("SWEEP_SHARED_STORAGE", "0")
-    assert working_record(root) is None
+    assert shared_record(root) is None
     monkeypatch.setenv("SWEEP_SHARED_STORAGE", "1")
     assert is_shared(root.parent)
     monkeypatch.setenv("SWEEP_SHARED_STORAGE", "yes")
@@ -77,10 +77,10 @@ def test_the_user_has_the_last_word(mounted, monkeypatch):
 def test_the_record_is_worked_on_in_the_cache_where_that_is_on_a_disk_of_this_machine(mounted, monkeypatch, tmp_path):
     monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
     for kind in ("nfs4", "fuse.sshfs"):
-        record = working_record(mounted(kind) / "made")
+        record = shared_record(mounted(kind) / "made")
         assert record is not None
         assert record.database.is_relative_to(tmp_path / "cache" / "records")
-    assert working_record(mounted("ext4") / "made") is None
+    assert shared_record(mounted("ext4") / "made") is None
 
 
 def test_a_cache_that_other_machines_see_too_is_refused_with_a_place_to_use(mounted, monkeypatch):
@@ -88,5 +88,5 @@ def test_a_cache_that_other_machines_see_too_is_refused_with_a_place_to_use(moun
     monkeypatch.setenv("SWEEP_CACHE", str(root / "cache"))
     monkeypatch.setenv("TMPDIR", str(root))
     with pytest.raises(ExperimentError, match=r"\(nfs4 at .*SWEEP_CACHE to a directory .*SWEEP_CACHE=/var/tmp/sweep-"):
-        working_record(root / "made")
-    assert working_record(mounted("fuse.unknown") / "made") is None  # neither is known: as before
+        shared_record(root / "made")
+    assert shared_record(mounted("fuse.unknown") / "made") is None  # neither is known: as before

@@ -22,18 +22,19 @@ from sweep.core.results import TrialResult
 from sweep.core.sweep import Changes
 from sweep.core.trial import Status, Trial, evolve
 from sweep.errors import ExperimentError, RecordError
-from sweep.record import publisher, working
 from sweep.record.access import open_for_reading
 from sweep.record.checkpoints import discard_in, persist, verify
 from sweep.record.driver import find_driver
 from sweep.record.journal import Journal
 from sweep.record.layout import ExperimentLayout
 from sweep.record.lock import DriverLock
-from sweep.record.publisher import Publisher
 from sweep.record.reader import ExperimentReader
 from sweep.record.resume import load
 from sweep.record.stored import references
-from sweep.record.working import TakenOver, WorkingRecord, live_record, working_record
+from sweep.storage import send, shared
+from sweep.storage.ownership import TakenOver
+from sweep.storage.send import Sender
+from sweep.storage.shared import SharedRecord, live_record, shared_record
 
 TRIAL = "abcde_00000"
 
@@ -42,7 +43,7 @@ TRIAL = "abcde_00000"
 def no_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A killed process loses nothing that it gave to the kernel: only speed depends on it."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr(working, "_WATCH_S", 0.0)
+    monkeypatch.setattr(shared, "_WATCH_S", 0.0)
     monkeypatch.setenv("SWEEP_SHARED_STORAGE", "1")
 
 
@@ -54,10 +55,10 @@ class Machines:
         self.storage.mkdir(parents=True, exist_ok=True)
         self._monkeypatch = monkeypatch
 
-    def at(self, name: str) -> WorkingRecord:
+    def at(self, name: str) -> SharedRecord:
         self._monkeypatch.setenv("SWEEP_CACHE", str(self.root / name))
         self._monkeypatch.setattr(socket, "gethostname", lambda: name)
-        record = working_record(self.storage)
+        record = shared_record(self.storage)
         assert record is not None
         return record
 
@@ -70,22 +71,22 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
 class Driver:
     """What a driver does with a record, one report with a checkpoint at a time, of which the last two are kept."""
 
-    def __init__(self, record: WorkingRecord, *, was_left: bool = False, number: int = 0) -> None:
+    def __init__(self, record: SharedRecord, *, was_left: bool = False, number: int = 0) -> None:
         self.record, self.number = record, number
         self.notices = record.take(was_left=was_left)
         self.trials: list[Trial] = []
         if record.database.exists():
             loaded = load(record.database, root=record.root)
             self.trials = loaded.trials
+            for name in loaded.strangers:
+                shutil.rmtree(record.root / name)
             for path in loaded.strays:
                 assert discard_in(record.root, path)
-        self.publisher = Publisher(
-            record, delete=lambda path: discard_in(record.root, path), notice=self.notices.append
-        )
+        record.delete, record.notice = lambda path: discard_in(record.root, path), self.notices.append
         self.journal = Journal(record.database)
         self.journal.set_meta({"prefix": "abcde", "created": 1.0, "name": "made"})
-        self.publisher._seq_of = lambda: self.journal.seq
-        self.publisher.step()
+        record.seq_of = lambda: self.journal.seq
+        record.sync()
 
     def commit(self, event: Any, trial: Trial, commands: Any = (), results: Any = ()) -> None:
         changes = Changes({trial.id: trial}, list(results))
@@ -110,12 +111,12 @@ class Driver:
         event = Reported(trial.id, 1, count, values, path)
         self.commit(event, trial, commands, [(seq, trial.id, 1, path, values)])
         if old is not None:
-            self.publisher.discard(old.path)
+            self.record.discard(old.path)
 
     def close(self) -> None:
         self.journal.close()
+        self.record.sync()
         self.record.end()
-        self.publisher._delete_until(self.journal.seq)
 
     def die(self) -> None:
         """Leave everything as a killed process does."""
@@ -147,7 +148,7 @@ def test_readers_anywhere_see_snapshots_and_those_of_the_drivers_machine_every_c
     machines.at("second")
     assert live_record(machines.storage) == machines.storage / "sweep.db"
     assert ExperimentReader(machines.storage).snapshot().seq == 0
-    driver.publisher.step()
+    driver.record.sync()
     assert ExperimentReader(machines.storage).snapshot().seq == 2
     machines.at("first")
     driver.close()
@@ -159,19 +160,19 @@ def test_readers_anywhere_see_snapshots_and_those_of_the_drivers_machine_every_c
 def test_a_published_record_that_somebody_deletes_or_replaces_is_published_again(machines):
     driver = Driver(machines.at("first"))
     driver.report()
-    driver.publisher.step()
+    driver.record.sync()
     (machines.storage / "sweep.db").unlink()
-    driver.publisher.step()
+    driver.record.sync()
     assert check_published(machines.storage) == 2
     driver.report()
-    driver.publisher.step()
+    driver.record.sync()
     shutil.copyfile(machines.storage / ".sweep.db.before", machines.storage / "late")
     (machines.storage / "late").rename(machines.storage / "sweep.db")  # by a driver that was taken over
     assert seq_of(machines.storage / "sweep.db") == 2
-    driver.publisher.step()
+    driver.record.sync()
     assert check_published(machines.storage) == 3
     (machines.storage / ".sweep-record.json").write_text("{")  # and of a lease that cannot be read it makes a new one
-    driver.publisher.step()
+    driver.record.sync()
     assert live_record(machines.storage) == driver.record.database
     driver.close()
 
@@ -179,12 +180,12 @@ def test_a_published_record_that_somebody_deletes_or_replaces_is_published_again
 def test_a_checkpoint_is_deleted_only_after_a_record_without_it_was_published(machines):
     driver = Driver(machines.at("first"))
     driver.report()
-    driver.publisher.step()
+    driver.record.sync()
     driver.report()
     first = machines.storage / TRIAL / "checkpoint_000001"
     assert first.is_dir()
     check_published(machines.storage)
-    driver.publisher.step()
+    driver.record.sync()
     assert not first.exists()
     driver.report()
     driver.report()
@@ -197,7 +198,7 @@ def test_a_record_is_published_when_what_it_says_was_flushed(machines, monkeypat
     driver.report()
     before: list[int] = []
     driver.record.await_flush = lambda: before.append(seq_of(machines.storage / "sweep.db"))
-    driver.publisher.step()
+    driver.record.sync()
     assert (before, check_published(machines.storage)) == ([0], 2)
 
     def fails() -> None:
@@ -207,7 +208,7 @@ def test_a_record_is_published_when_what_it_says_was_flushed(machines, monkeypat
     driver.report()
     driver.record.await_flush = fails
     with pytest.raises(RecordError):
-        driver.publisher.step()
+        driver.record.sync()
     assert check_published(machines.storage) == 2
     assert (machines.storage / TRIAL / "checkpoint_000002").exists()
     driver.record.await_flush = driver.journal.flush
@@ -229,7 +230,7 @@ def test_what_was_committed_here_and_not_published_is_there_again_here(machines)
 def test_another_machine_goes_on_from_what_was_published_and_the_first_one_finds_itself_superseded(machines):
     driver = Driver(machines.at("first"))
     driver.report()
-    driver.publisher.step()
+    driver.record.sync()
     driver.report()
     driver.die()
     (machines.storage / "abcde_00007").mkdir()  # of a trial that only the first machine knew of
@@ -255,11 +256,11 @@ def test_another_machine_goes_on_from_what_was_published_and_the_first_one_finds
 def test_a_driver_whose_sweep_another_one_goes_on_with_publishes_nothing_more(machines):
     first = Driver(machines.at("first"))
     first.report()
-    first.publisher.step()
+    first.record.sync()
     second = Driver(machines.at("second"))
     first.journal.set_meta({"note": "new"})
-    with pytest.raises(TakenOver, match=r"a driver on another machine \(pid \d+ on second\) goes on with .*/made\."):
-        first.publisher.step()
+    with pytest.raises(TakenOver, match=r"another driver \(pid \d+ on second\) writes to .*/made: it goes on with it"):
+        first.record.sync()
     second.report()
     second.report()
     second.close()
@@ -271,12 +272,12 @@ def test_a_driver_whose_sweep_another_one_goes_on_with_publishes_nothing_more(ma
 def test_a_local_record_that_is_only_older_is_replaced_without_a_word(machines, tmp_path):
     driver = Driver(machines.at("first"))
     driver.report()
-    driver.publisher.step()
+    driver.record.sync()
     driver.die()
     shutil.copytree(driver.record.home, tmp_path / "older")
     again = Driver(machines.at("first"))
     again.report()
-    again.publisher.step()
+    again.record.sync()
     again.die()
     shutil.rmtree(driver.record.home)
     shutil.copytree(tmp_path / "older", driver.record.home)
@@ -288,7 +289,7 @@ def test_a_local_record_that_is_only_older_is_replaced_without_a_word(machines, 
 def test_two_records_that_parted_are_refused_and_left_as_they_are(machines):
     driver = Driver(machines.at("first"))
     driver.report()
-    driver.publisher.step()
+    driver.record.sync()
     driver.report()
     driver.die()
     with contextlib.closing(record_5.connect(machines.storage / "sweep.db")) as db:
@@ -357,13 +358,13 @@ def test_a_damaged_record_in_the_storage_is_refused(machines):
 def test_who_reads_while_a_snapshot_takes_the_place_of_another_reads_the_old_one_whole(machines):
     driver = Driver(machines.at("first"))
     driver.report()
-    driver.publisher.step()
+    driver.record.sync()
     machines.at("second")
     with ExperimentReader(machines.storage).connect() as connection:
         assert connection.execute("SELECT max(seq) FROM event").fetchone() == (2,)
         machines.at("first")
         driver.report()
-        driver.publisher.step()
+        driver.record.sync()
         assert connection.execute("SELECT max(seq), count(*) FROM event").fetchone() == (2, 2)
     before = machines.storage / ".sweep.db.before"
     assert seq_of(before) == 2  # a name of what is still being read, or a server would forget it
@@ -378,8 +379,8 @@ def test_a_driver_that_renews_its_lease_is_not_taken_over_where_locks_do_not_rea
     first = Driver(machines.at("first"))
     first.report()
     second = machines.at("second")
-    monkeypatch.setattr(working, "_WATCH_S", 60.0)
-    monkeypatch.setattr(working.time, "sleep", lambda seconds: first.publisher.step())
+    monkeypatch.setattr(shared, "_WATCH_S", 60.0)
+    monkeypatch.setattr(shared.time, "sleep", lambda seconds: first.record.sync())
     with pytest.raises(ExperimentError, match=r"in use by another driver \(pid \d+ on first\)"):
         second.take(was_left=True)
     first.close()
@@ -437,55 +438,66 @@ def test_where_there_are_no_locks_a_shared_experiment_goes_by_its_lease_and_anot
 # --- the thread ----------------------------------------------------------------------------------------------------
 
 
-def test_it_publishes_by_itself_says_when_it_cannot_and_the_end_has_everything(machines, monkeypatch):
-    monkeypatch.setattr(publisher, "_GAP_S", 0.001)
+def sender_of(driver: Driver, monkeypatch: pytest.MonkeyPatch, **how: Any) -> Sender:
+    for name in ("_SHARED_GAP_S", "_FIRST_BACKOFF_S"):
+        monkeypatch.setattr(send, name, 0.001)
+    return Sender(driver.record, notice=driver.notices.append, **how)
+
+
+def test_it_sends_by_itself_says_when_it_cannot_and_the_end_has_everything(machines, monkeypatch):
     driver = Driver(machines.at("first"))
-    driver.publisher.start(lambda: driver.journal.seq, lambda: None)
+    sender = sender_of(driver, monkeypatch)
+    sender.start()
     driver.report()
     place = machines.storage / "sweep.db"
     until(lambda: seq_of(place) == 2)
-    publish = WorkingRecord.publish
 
-    def fail(record: WorkingRecord) -> int:
+    def fail(record: SharedRecord) -> int:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(WorkingRecord, "publish", fail)
-    until(lambda: len(driver.notices) == 1)
-    assert "cannot be written ([Errno 5] Input/output error); it is tried again" in driver.notices[0]
-    monkeypatch.setattr(WorkingRecord, "publish", publish)
+    with monkeypatch.context() as patch:
+        patch.setattr(SharedRecord, "send", fail)
+        until(lambda: len(driver.notices) == 1)
+    assert "cannot be written (OSError: [Errno 5] Input/output error); it is tried again" in driver.notices[0]
     until(lambda: len(driver.notices) == 2)
     assert driver.notices[1].endswith("can be written again")
     driver.report()
     driver.journal.close()
-    driver.publisher.close()
+    assert sender.finish()
     assert check_published(machines.storage) == 3
     assert sorted(path.name for path in (machines.storage / TRIAL).iterdir()) == ["checkpoint_000002"]
+    assert not driver.record.home.exists()
 
 
-def test_an_end_that_cannot_be_published_says_where_the_record_is(machines, monkeypatch):
-    monkeypatch.setattr(publisher, "_LAST_TRIES_S", (0.0, 0.0))
+def test_an_end_that_cannot_be_sent_says_where_the_record_is(machines, monkeypatch):
     driver = Driver(machines.at("first"))
-    driver.publisher.start(lambda: driver.journal.seq, lambda: None)
+    sender = sender_of(driver, monkeypatch, sync_timeout_s=0.1)
     driver.report()
-    machines.storage.joinpath(".sweep.db.incoming").mkdir()
+    monkeypatch.setattr(SharedRecord, "send", lambda record: 1 / 0)
+    sender.start()
     driver.journal.close()
-    driver.publisher.close()
-    assert "is not up to date: the whole record is in " in driver.notices[-1]
+    assert not sender.finish()
+    assert (
+        "sweep.db is not complete: the last changes could not be copied within sync_timeout=0.1 s (last error: "
+        in driver.notices[-1]
+    )
+    assert f"Everything is in {driver.record.database}" in driver.notices[-1]
     assert live_record(machines.storage) == driver.record.database
     assert ExperimentReader(machines.storage).snapshot().seq == 2
 
 
 def test_a_run_that_was_taken_over_stops(machines, monkeypatch):
-    monkeypatch.setattr(publisher, "_GAP_S", 0.001)
     driver = Driver(machines.at("first"))
+    sender = sender_of(driver, monkeypatch)
     woken: list[bool] = []
-    driver.publisher.start(lambda: driver.journal.seq, lambda: woken.append(True))
+    sender.start(lambda: woken.append(True))
+    sender.check()
     second = Driver(machines.at("second"))
     until(lambda: bool(woken))
-    with pytest.raises(ExperimentError, match="goes on with"):
-        driver.publisher.check()
+    with pytest.raises(RecordError, match="it goes on with it, and this one was stopped"):
+        sender.check()
     driver.journal.close()
-    driver.publisher.close()
+    assert not sender.finish()
     second.close()
 
 
@@ -502,14 +514,14 @@ def until(is_so: Any) -> None:
 # --- killed between any two steps ------------------------------------------------------------------------------------
 
 
-def drive(record: WorkingRecord, said: Path) -> None:
+def drive(record: SharedRecord, said: Path) -> None:
     """One run of a driver, which writes down how far its record goes after each commit."""
     driver = Driver(record, was_left=True)
     for number in range(4):
         driver.report()
         said.write_text(str(driver.journal.seq))
         if number % 2:
-            driver.publisher.step()
+            driver.record.sync()
     driver.close()
 
 
@@ -528,7 +540,7 @@ def test_a_driver_that_is_killed_at_any_change_of_a_file(tmp_path, monkeypatch, 
         if is_resumed:
             left = Driver(machines.at("first"))
             left.report()
-            left.publisher.step()
+            left.record.sync()
             left.report()  # which is not published
             left.die()
         committed.write_text("3" if is_resumed else "0")

@@ -1,6 +1,6 @@
 """Experiments whose storage is a URI, brought to this machine: to be continued, or to be read.
 
-SQLite needs a local disk, so a run works in a directory of the cache. It is pushed to the URI (`upload.py`), and pulled
+SQLite needs a local disk, so a run works in a directory of the cache. It is sent to the URI (`mirror.py`), and pulled
 from there (here) by the next run or reader on another machine. The two records are never merged.
 """
 
@@ -19,22 +19,22 @@ from typing import Any
 from sweep.errors import CheckpointError, ExperimentError, NoExperimentError, SweepError, nearest
 from sweep.record.access import open_for_reading
 from sweep.record.checkpoints import fetch
-from sweep.record.filesystems import RemoteDirectory, remember_home
-from sweep.record.layout import DATABASE, MARK, MIRROR_STATE, ExperimentLayout, split_uri
+from sweep.record.layout import DATABASE, MIRROR_STATE, RECORD_MARK, ExperimentLayout, split_uri
 from sweep.record.lock import DriverLock
-from sweep.record.mirrored import (
-    Lease,
-    MirrorState,
+from sweep.record.snapshot import compare
+from sweep.record.stored import StoredCheckpoints, references, statuses, trial_of
+from sweep.storage.filesystems import RemoteDirectory, remember_home
+from sweep.storage.local_copy import (
+    LocalState,
+    install_record,
     is_checkpoint,
     is_log,
     is_mirrored,
     remote_checkpoints,
     stamp_of,
-    version_of,
 )
-from sweep.record.snapshot import compare
-from sweep.record.storage import Storage, parse_storage
-from sweep.record.stored import StoredCheckpoints, references, trial_of
+from sweep.storage.location import Storage, parse_storage
+from sweep.storage.ownership import Owner, version_of
 
 _STAGING = ".incoming-"  # of pulls that are under way, in the local storage
 _DEAD_S = 86400.0  # after that one that nothing was added to is of a process that was killed
@@ -107,7 +107,7 @@ def has_checkpoint(root: Path, path: str) -> bool:
 
 @lru_cache(maxsize=8)
 def _elsewhere(root: Path, stamp: int) -> frozenset[str]:
-    return frozenset(MirrorState.load(root).elsewhere)
+    return frozenset(LocalState.load(root).elsewhere)
 
 
 # --- pulling ---
@@ -149,14 +149,14 @@ def pull(storage: Storage, name: str, *, for_reading: bool = False) -> bool:
         return False
     remote, layout = storage.experiment(name), ExperimentLayout(storage.local_root / name)
     with _reaching(storage, name):
-        lease = Lease.read(remote) or Lease()
-        version = version_of(remote, lease)
+        owner = Owner.parse(remote.read(RECORD_MARK))
+        version = version_of(remote, owner)
         if not version:
             return False
         has_come = False
-        if not layout.database.is_file() or MirrorState.load(layout.root).version != version:
+        if not layout.database.is_file() or LocalState.load(layout.root).version != version:
             with _staging(storage.local_root) as staging:
-                has_come = _pull_record(storage, layout, staging, lease, version, for_reading)
+                has_come = _pull_record(storage, layout, staging, owner, version, for_reading)
         remember_home(layout.root, remote, storage.uri_of(name))
         if not for_reading:
             has_come = _pull_checkpoints(remote, layout) or has_come
@@ -176,12 +176,12 @@ def _staging(local_root: Path) -> Iterator[Path]:
 
 
 def _pull_record(
-    storage: Storage, layout: ExperimentLayout, staging: Path, lease: Lease, version: str, for_reading: bool
+    storage: Storage, layout: ExperimentLayout, staging: Path, owner: Owner, version: str, for_reading: bool
 ) -> bool:
     """Bring the record unless the local one went further, with everything but the checkpoints; whether it came."""
-    remote, state = storage.experiment(layout.root.name), MirrorState.load(layout.root)
+    remote, state = storage.experiment(layout.root.name), LocalState.load(layout.root)
     remote.get([DATABASE], staging)
-    is_newer = not layout.database.is_file() or _goes_further(staging / DATABASE, layout, lease, storage)
+    is_newer = not layout.database.is_file() or _goes_further(staging / DATABASE, layout, owner, storage)
     if for_reading and not is_newer:
         return False
     found = remote.find()
@@ -194,12 +194,8 @@ def _pull_record(
             (layout.root / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(staging / name, layout.root / name)
         if is_newer:
-            # in this order: a log that is left beside another database would be played into it
-            for end in ("", "-wal", "-shm"):
-                layout.database.with_name(f"{DATABASE}{end}").unlink(missing_ok=True)
-            layout.database.with_suffix(MARK).unlink(missing_ok=True)
-            os.replace(staging / DATABASE, layout.database)
-            state.run = lease.run
+            install_record(staging / DATABASE, layout.database)
+            state.run = owner.run
             state.files = {n: stamp for n in names if (stamp := stamp_of(layout.root / n))}
         state.version = version
         state.elsewhere = [path for path, is_whole in remote_checkpoints(found).items() if is_whole]
@@ -218,25 +214,21 @@ def _is_wanted(name: str, with_artifacts: bool) -> bool:
     )
 
 
-def _goes_further(incoming: Path, layout: ExperimentLayout, lease: Lease, storage: Storage) -> bool:
-    """Whether the record that came continues the local one; they are compared where the shorter one ends.
+def _goes_further(incoming: Path, layout: ExperimentLayout, owner: Owner, storage: Storage) -> bool:
+    """Whether the record that came continues the local one.
 
     Raises:
         ExperimentError: each has events that the other lacks.
     """
-    with (
-        contextlib.closing(open_for_reading(incoming)) as theirs,
-        contextlib.closing(open_for_reading(layout.database)) as ours,
-    ):
-        their_seq, our_seq, is_same = compare(theirs, ours)
-    if is_same:
-        return their_seq > our_seq
+    found = compare(incoming, layout.database)
+    if found.is_same:
+        return found.theirs > found.ours
     name = layout.root.name
-    by = f", written by pid {lease.pid} on {lease.host}" if lease.host else ""
+    by = f", written by pid {owner.pid} on {owner.host}" if owner.host else ""
     raise ExperimentError(
-        f"{layout.root} (up to event {our_seq}) and {storage.describe(name)} (up to event {their_seq}{by}) are two "
-        "different experiments, or one that was continued in both places. Nothing was changed. Pass another name, or "
-        f"delete the copy that you do not want: {storage.local_deletion(name)} or {storage.remote_deletion(name)}."
+        f"{layout.root} (up to event {found.ours}) and {storage.describe(name)} (up to event {found.theirs}{by}) are "
+        "two different experiments, or one that was continued in both places. Nothing was changed. Pass another name, "
+        f"or delete the copy that you do not want: {storage.local_deletion(name)} or {storage.remote_deletion(name)}."
     )
 
 
@@ -245,9 +237,9 @@ def _pull_checkpoints(remote: RemoteDirectory, layout: ExperimentLayout) -> bool
     stored = StoredCheckpoints()
     with contextlib.closing(open_for_reading(layout.database)) as db:
         stored.follow(db)
-        going = {row[0] for row in db.execute("SELECT trial_id FROM trial WHERE status != 'TERMINATED'")}
+        going = {trial_id for trial_id, status in statuses(db).items() if status != "TERMINATED"}
         wanted = {trial_id: paths for trial_id, paths in references(db).items() if trial_id in going}
-    state = MirrorState.load(layout.root)
+    state = LocalState.load(layout.root)
     there = set(state.elsewhere)
     behind = {t for t, paths in wanted.items() if any(not layout.checkpoint(p).is_dir() for p in paths - there)}
     needed = set().union(*wanted.values())

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sweep.errors import ConfigError, ExperimentError
-from sweep.record.filesystems import RemoteDirectory, identity, locate
 from sweep.record.layout import REMOTE_NOTE, STORAGE_VARIABLE, copy_root, split_uri, storage_root
+from sweep.storage.filesystems import RemoteDirectory, identity, locate
 
 _BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "oci"}
 

@@ -16,28 +16,26 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 import sweep
-from sweep.callbacks import mirror
-from sweep.callbacks.mirror import MirrorCallback
-from sweep.record import filesystems
 from sweep.record.reader import ExperimentReader
-from sweep.record.remote import open_storage_for_reading, pull
-from sweep.record.storage import parse_storage
-from sweep.record.upload import OtherDriver, UploadStopped
+from sweep.storage import filesystems, send
+from sweep.storage.fetch import open_storage_for_reading
+from sweep.storage.location import parse_storage
+from sweep.storage.ownership import Ownership, TakenOver
+from sweep.storage.record_copy import RecordCopy, SendingStopped
+from sweep.storage.send import Sender
 
 LIMIT_S = 20  # for what happens at once
 
 
-class Uploads:
-    """Stands in for the uploader: each pass takes its outcome from the test, and waits for it."""
+class Passes(RecordCopy):
+    """What is sent: each pass takes its outcome from the test, and waits for it."""
 
-    def __init__(self, remote, root, *, log_files, is_over, do_nodes_send):
-        self.is_over = is_over
+    def __init__(self, root):
+        super().__init__(Ownership(parse_storage("memory://b").experiment("made"), ""), root / "sweep.db", root / "out")
+        self.kept = str(root)
         self.passes: queue.Queue[tuple[list[str] | None, bool]] = queue.Queue()
         self.outcomes: queue.Queue[Exception | None] = queue.Queue()
-        self.num_files = 0
         self.unsent = 0
-        self.record_s = 0.0
-        self.problems: dict[str, str] = {}
 
     def sync(self, trial_ids=None, *, with_artifacts=False):
         self.passes.put((None if trial_ids is None else sorted(trial_ids), with_artifacts))
@@ -62,55 +60,53 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setattr(MemoryFileSystem, "pseudo_dirs", [""])
     monkeypatch.setattr(filesystems, "_homes", {})
     for name in ("_GAP_S", "_RECORD_SHARE", "_FIRST_BACKOFF_S"):
-        monkeypatch.setattr(mirror, name, 0)
+        monkeypatch.setattr(send, name, 0)
 
 
 @pytest.fixture
-def begin(tmp_path, monkeypatch):
-    monkeypatch.setattr(mirror, "Uploader", Uploads)
+def begin(tmp_path):
     begun = []
 
     def begin(**how):
         notices: list[str] = []
-        how = {"notice": notices.append} | how
-        callback = MirrorCallback(parse_storage("memory://b"), tmp_path / "made", **how)
-        callback.setup(experiment_dir=str(tmp_path / "made"), plan=None, num_trials=1)
-        begun.append(callback)
-        return callback, callback._uploader, notices
+        sender = Sender(Passes(tmp_path / "made"), **({"notice": notices.append} | how))
+        sender.start()
+        begun.append(sender)
+        return sender, sender.copy, notices
 
     yield begin
-    for callback in begun:
-        callback._stop()
-        callback._uploader.outcomes.put(None)
-        callback._thread.join(LIMIT_S)
-        assert not callback._thread.is_alive()
+    for sender in begun:
+        sender.stop()
+        sender.copy.outcomes.put(None)
+        sender._thread.join(LIMIT_S)
+        assert not sender._thread.is_alive()
 
 
 def trial(name):
     return SimpleNamespace(id=name)
 
 
-def end_of(callback, uploads, *outcomes):
+def end_of(sender, uploads, *outcomes):
     """Finish, with these outcomes of the passes that are left."""
     for outcome in outcomes:
         uploads.outcomes.put(outcome)
-    return callback.finish()
+    return sender.finish()
 
 
 def test_what_happens_during_a_slow_pass_is_sent_together_in_the_next(begin):
-    callback, uploads, notices = begin()
+    sender, uploads, notices = begin()
     uploads.passes.get(timeout=LIMIT_S)  # the first is under way, and the hooks return nevertheless
-    callback.on_trial_save(trial("a"))
-    callback.on_trial_save(trial("a"))
-    callback.on_trial_complete(trial("b"))
+    sender.on_trial_save(trial("a"))
+    sender.on_trial_save(trial("a"))
+    sender.on_trial_complete(trial("b"))
     uploads.outcomes.put(None)
     assert uploads.next_pass() == (["a", "b"], False)
-    callback.on_trial_error(trial("c"))
+    sender.on_trial_error(trial("c"))
     assert uploads.next_pass() == (["c"], False)
-    assert end_of(callback, uploads, None)
+    assert end_of(sender, uploads, None)
     assert uploads.passes.get_nowait() == (None, False)
     assert notices == []
-    assert callback.finish()
+    assert sender.finish()
 
 
 @pytest.mark.parametrize(
@@ -122,11 +118,11 @@ def test_what_happens_during_a_slow_pass_is_sent_together_in_the_next(begin):
     ],
 )
 def test_artifacts_go_with_checkpoints_ends_and_whole_passes_as_asked(begin, how, on_save, on_end):
-    callback, uploads, _ = begin(**how)
+    sender, uploads, _ = begin(**how)
     assert uploads.next_pass() == (None, how["sync_artifacts"])
-    callback.on_trial_save(trial("a"))
+    sender.on_trial_save(trial("a"))
     assert uploads.next_pass() == (["a"], on_save)
-    callback.on_trial_complete(trial("a"))
+    sender.on_trial_complete(trial("a"))
     assert uploads.next_pass() == (["a"], on_end)
 
 
@@ -136,112 +132,111 @@ def test_everything_is_looked_at_in_every_period(begin):
 
 
 def test_a_remote_that_fails_is_named_once_and_what_was_new_is_sent_when_it_is_back(begin):
-    callback, uploads, notices = begin()
+    sender, uploads, notices = begin()
     uploads.next_pass()
-    callback.on_trial_save(trial("a"))
+    sender.on_trial_save(trial("a"))
     for _ in range(3):
         assert uploads.next_pass(ConnectionError("no route")) == (["a"], False)
     assert uploads.next_pass() == (["a"], False)
-    callback.on_trial_save(trial("b"))
+    sender.on_trial_save(trial("b"))
     assert uploads.next_pass(ConnectionError("no route")) == (["b"], False)
     assert uploads.next_pass() == (["b"], False)
-    assert end_of(callback, uploads, None)
+    assert end_of(sender, uploads, None)
     assert notices == [
         "memory://b/made cannot be written (ConnectionError: no route); it is tried again. The run does not wait for "
-        f"it; everything is in {callback.root}",
+        f"it; everything is in {sender.copy.kept}",
         "memory://b/made can be written again",
     ]
 
 
-def test_pauses_between_tries_grow_to_a_minute(begin, monkeypatch):
-    monkeypatch.setattr(mirror, "_FIRST_BACKOFF_S", 2.0)
-    monkeypatch.setattr(mirror.time, "monotonic", lambda: 100.0)
-    callback = MirrorCallback(parse_storage("memory://b"), "made")
+def test_pauses_between_tries_grow_to_a_minute(tmp_path, monkeypatch):
+    monkeypatch.setattr(send, "_FIRST_BACKOFF_S", 2.0)
+    monkeypatch.setattr(send.time, "monotonic", lambda: 100.0)
+    sender = Sender(Passes(tmp_path))
     pauses = []
     for _ in range(7):
-        callback._failed(ConnectionError(), {})
-        pauses.append(callback._not_before - 100.0)
+        sender._failed(ConnectionError(), {})
+        pauses.append(sender._not_before - 100.0)
     assert pauses == [2, 4, 8, 16, 32, 60, 60]
 
 
-def test_the_pause_between_passes_follows_the_cost_of_the_record_up_to_the_period(monkeypatch):
-    monkeypatch.setattr(mirror, "Uploader", Uploads)
-    monkeypatch.setattr(mirror, "_GAP_S", 10.0)
-    monkeypatch.setattr(mirror, "_RECORD_SHARE", 3)
-    monkeypatch.setattr(mirror.time, "monotonic", lambda: 100.0)
-    callback = MirrorCallback(parse_storage("memory://b"), "made")
+def test_the_pause_between_passes_follows_the_cost_of_the_record_up_to_the_period(tmp_path, monkeypatch):
+    monkeypatch.setattr(send, "_GAP_S", 10.0)
+    monkeypatch.setattr(send, "_RECORD_SHARE", 3)
+    monkeypatch.setattr(send.time, "monotonic", lambda: 100.0)
+    sender = Sender(Passes(tmp_path))
     pauses = []
-    for callback._uploader.record_s in (0.1, 20.0, 900.0):
-        callback._uploader.outcomes.put(None)
-        assert callback._try_pass({}, is_full=True)
-        pauses.append(callback._not_before - 100.0)
+    for sender.copy.took_s in (0.1, 20.0, 900.0):
+        sender.copy.outcomes.put(None)
+        assert sender._try_pass({}, is_full=True)
+        pauses.append(sender._not_before - 100.0)
     assert pauses == [10, 60, 300]
-    assert callback._next_full == 400.0
+    assert sender._next_full == 400.0
 
 
 def test_the_end_tries_at_once_whatever_it_was_waiting_for(begin, monkeypatch):
-    monkeypatch.setattr(mirror, "_FIRST_BACKOFF_S", 600.0)
-    monkeypatch.setattr(mirror, "_LAST_BACKOFF_S", 600.0)
+    monkeypatch.setattr(send, "_FIRST_BACKOFF_S", 600.0)
+    monkeypatch.setattr(send, "_LAST_BACKOFF_S", 600.0)
     has_failed = threading.Event()
-    callback, uploads, _ = begin(notice=lambda text: has_failed.set())
+    sender, uploads, _ = begin(notice=lambda text: has_failed.set())
     uploads.next_pass(ConnectionError("no route"))
     assert has_failed.wait(LIMIT_S)
-    assert end_of(callback, uploads, None)
+    assert end_of(sender, uploads, None)
 
 
 def test_the_end_says_what_could_not_be_copied_and_where_it_is(begin, monkeypatch):
-    callback, uploads, notices = begin(sync_timeout_s=30)
+    sender, uploads, notices = begin(sync_timeout_s=30)
     uploads.next_pass()
     uploads.unsent, uploads.num_files = 2, 1
-    monkeypatch.setattr(mirror, "_FIRST_BACKOFF_S", 31.0)  # the next try would come too late, so none is waited for
-    assert not end_of(callback, uploads, PermissionError("denied"))
+    monkeypatch.setattr(send, "_FIRST_BACKOFF_S", 31.0)  # the next try would come too late, so none is waited for
+    assert not end_of(sender, uploads, PermissionError("denied"))
     assert notices[1:] == [
         "memory://b/made is not complete: 2 checkpoints and 1 file could not be copied within sync_timeout=30 s (last "
-        f"error: PermissionError: denied). Everything is in {callback.root}; the same call with resume=True copies the "
-        "rest"
+        f"error: PermissionError: denied). Everything is in {sender.copy.kept}; the same call with resume=True copies "
+        "the rest"
     ]
 
 
 def test_the_end_waits_no_longer_than_told_for_a_pass_that_hangs(begin):
-    callback, uploads, notices = begin(sync_timeout_s=0.01)
+    sender, uploads, notices = begin(sync_timeout_s=0.01)
     uploads.passes.get(timeout=LIMIT_S)
-    assert not callback.finish()
+    assert not sender.finish()
     assert uploads.is_over()
     assert [text.partition(" could")[0] for text in notices] == ["memory://b/made is not complete: the last changes"]
-    uploads.outcomes.put(UploadStopped())
+    uploads.outcomes.put(SendingStopped())
 
 
 def test_the_end_says_what_it_waits_for_when_it_takes_long(begin, monkeypatch):
-    monkeypatch.setattr(mirror, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(send, "_PATIENCE_S", 0.01)
     said = queue.Queue()
-    callback, uploads, _ = begin(notice=said.put)
-    threading.Thread(target=callback.finish).start()
+    sender, uploads, _ = begin(notice=said.put)
+    threading.Thread(target=sender.finish).start()
     assert said.get(timeout=LIMIT_S) == (
         "copying what is left to memory://b/made; Ctrl-C ends that, and nothing is lost"
     )
     uploads.next_pass()
     uploads.next_pass()
-    callback._thread.join(LIMIT_S)
+    sender._thread.join(LIMIT_S)
     assert said.empty()
 
 
 def test_a_second_driver_ends_the_copying_and_is_named_once(begin):
-    callback, uploads, notices = begin()
-    uploads.next_pass(OtherDriver("another driver writes there"))
-    assert not callback.finish()
+    sender, uploads, notices = begin()
+    uploads.next_pass(TakenOver("another driver writes there"))
+    assert not sender.finish()
     assert notices == ["another driver writes there"]
 
 
 def test_a_checkpoint_that_cannot_be_copied_is_named_once(begin):
-    callback, uploads, notices = begin()
+    sender, uploads, notices = begin()
     uploads.problems["t/checkpoint_000001"] = "it is damaged"
     uploads.next_pass()
-    assert not end_of(callback, uploads, None)
+    assert not end_of(sender, uploads, None)
     assert notices == ["not copied to memory://b/made: it is damaged"]
 
 
 def test_nothing_was_begun_so_nothing_is_to_be_finished(tmp_path):
-    assert MirrorCallback(parse_storage("memory://b"), tmp_path / "made").finish()
+    assert Sender(Passes(tmp_path)).finish()
 
 
 # --- with a real sweep ---
@@ -268,35 +263,29 @@ def test_a_sweep_goes_on_from_its_checkpoints_after_its_machine_was_lost(tmp_pat
     else:
         path, filesystem = "sweeps", DirFileSystem(str(tmp_path / "remote"), fsspec.filesystem("file"))
     storage = parse_storage(path, filesystem)
-    notices: list[str] = []
 
     def run(**how):
-        callback = MirrorCallback(storage, storage.local_root / "lost", notice=notices.append)
-        analysis = sweep.run(
+        return sweep.run(
             train,
             name="lost",
-            storage_path=storage.local_root,
+            storage_path=path,
+            storage_filesystem=filesystem,
             config={"go_on": str(tmp_path / "go_on")},
             engine="inline",
             checkpoint_config=sweep.CheckpointConfig(num_to_keep=1),
-            callbacks=[callback],
             raise_on_failed_trial=False,
             verbose=0,
             **how,
         )
-        assert callback.finish()
-        return analysis
 
     assert run().trials[0].status == "ERROR"
     trial_id = run(resume=True).trials[0].trial_id
     (tmp_path / "go_on").touch()
     shutil.rmtree(tmp_path / "cache")
 
-    assert pull(storage, "lost")
     ended = run(resume="AUTO+ERRORED").trials[0]
     assert ended.status == "TERMINATED"
     assert (ended.last_result["step"], ended.last_result["start"]) == (4, 2)
-    assert notices == []
     there = storage.experiment("lost").find()
     assert sorted({name.split("/")[1] for name in there if "checkpoint" in name}) == ["checkpoint_000004"]
     assert {f"{trial_id}/result.json", f"{trial_id}/progress.csv", f"{trial_id}/params.json"} <= there.keys()
@@ -307,4 +296,4 @@ def test_a_sweep_goes_on_from_its_checkpoints_after_its_machine_was_lost(tmp_pat
     assert [row.metrics["step"] for row in reader.results(trial_id)] == [1, 2, 3, 4]
     with sweep.Checkpoint(root / trial_id / "checkpoint_000004").as_directory() as directory:
         assert Path(directory, "step").read_text() == "4"
-    assert not any(thread.name == "sweep-mirror" for thread in threading.enumerate())
+    assert not any(thread.name == "sweep-sender" for thread in threading.enumerate())

@@ -7,33 +7,16 @@ import os
 import pickle
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sweep.errors import ConfigError, ExperimentError, nearest
-from sweep.record.files import SUFFIXES, create_private, write_atomically
+from sweep.record.files import SUFFIXES, create_private, sync_file, write_atomically
 from sweep.record.layout import REMOTE_NOTE, cache_root
+from sweep.record.manifest import sync_directory
 
-# What to install, by protocol; of the others fsspec's own words are shown.
-_PACKAGES = {
-    "s3": "s3fs",
-    "s3a": "s3fs",
-    "gs": "gcsfs",
-    "gcs": "gcsfs",
-    "az": "adlfs",
-    "abfs": "adlfs",
-    "abfss": "adlfs",
-    "hdfs": "pyarrow",
-    "sftp": "paramiko",
-    "ssh": "paramiko",
-    "smb": "smbprotocol",
-    "hf": "huggingface_hub",
-    "oss": "ossfs",
-    "oci": "ocifs",
-    "webdav": "webdav4",
-}
 # A file appears there whole when its upload ends, and directories are made by the files in them.
 _OBJECT_STORES = frozenset(
     {"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "tos", "hf", "r2"}
@@ -73,17 +56,23 @@ def _open_uri(uri: str) -> tuple[Any, str]:
 
         filesystem, path = fsspec.core.url_to_fs(uri)
     except ImportError as error:
-        package = _PACKAGES.get(protocol)
-        how = f"Install it: pip install {package}" if package else f"{error}"
-        raise ConfigError(f"{uri}: {protocol}:// needs a package that is not installed. {how.rstrip('.')}.") from error
+        said = str(error).rstrip(".")
+        raise ConfigError(f"{uri}: {protocol}:// needs a package that is not installed. {said}.") from error
     except ValueError as error:
         if "rotocol" not in str(error):
             raise ConfigError(f"{uri} cannot be used: {error}.") from error
-        known = sorted({*_PACKAGES, "file", "memory"})
-        raise ConfigError(f"{uri}: there is no protocol {protocol!r}. {nearest(protocol, known)}") from error
+        near = nearest(protocol, fsspec.available_protocols())
+        raise ConfigError(f"{uri}: there is no protocol {protocol!r}. {near}") from error
     except Exception as error:  # whatever the package behind the protocol raises: a login, a name that is no host
         raise ExperimentError(f"{uri} cannot be opened: {type(error).__name__}: {error}.") from error
     return filesystem, str(path)
+
+
+def local_filesystem() -> Any:
+    """Return the file system of this machine."""
+    import fsspec
+
+    return fsspec.filesystem("file")
 
 
 def as_filesystem(filesystem: Any) -> Any:
@@ -98,7 +87,7 @@ def as_filesystem(filesystem: Any) -> Any:
         return filesystem
     if type(filesystem).__module__.partition(".")[0] == "pyarrow":
         if type(filesystem).__name__ == "LocalFileSystem":
-            return fsspec.filesystem("file")
+            return local_filesystem()
         from fsspec.implementations.arrow import ArrowFSWrapper
 
         return ArrowFSWrapper(filesystem)
@@ -258,13 +247,22 @@ class RemoteDirectory:
             yield self.full(name)
             return
         self._make_parents([name])
-        temporary = self.full(f"{name}{TEMPORARY}{secrets.token_hex(4)}")
-        yield temporary
+        place, temporary = self.full(name), self.full(f"{name}{TEMPORARY}{secrets.token_hex(4)}")
         try:
-            self.filesystem.mv(temporary, self.full(name))
-        except FileExistsError:  # a file system that renames onto nothing that exists
-            self.filesystem.rm_file(self.full(name))
-            self.filesystem.mv(temporary, self.full(name))
+            yield temporary
+            if _is_local(self.filesystem):  # on a network file system this is also what says that it was taken
+                sync_file(temporary)
+            try:
+                self.filesystem.mv(temporary, place)
+            except FileExistsError:  # a file system that renames onto nothing that exists
+                self.filesystem.rm_file(place)
+                self.filesystem.mv(temporary, place)
+        except BaseException:
+            with suppress(Exception):  # it would hold the room that may be short
+                self.filesystem.rm_file(temporary)
+            raise
+        if _is_local(self.filesystem):
+            sync_directory(os.path.dirname(place))
 
     def remove(self, name: str) -> None:
         """Delete a file; gone already is fine."""

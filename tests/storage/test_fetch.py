@@ -16,17 +16,19 @@ from fsspec.implementations.memory import MemoryFileSystem
 from made_experiment import MadeExperiment
 
 from sweep.errors import CheckpointError, ConfigError, ExperimentError
-from sweep.record import filesystems
 from sweep.record.access import open_for_reading
 from sweep.record.checkpoints import MANIFEST, Checkpoint, persist, verify
 from sweep.record.layout import ExperimentLayout, copy_root, split_uri, storage_root
 from sweep.record.lock import DriverLock
-from sweep.record.mirrored import Lease, MirrorState, is_log, is_mirrored
 from sweep.record.reader import ExperimentReader
-from sweep.record.remote import has_checkpoint, has_experiment, open_storage_for_reading, pull
-from sweep.record.storage import Storage, check_writable, parse_storage, storage_of
+from sweep.record.snapshot import copy_record
 from sweep.record.stored import references
-from sweep.record.upload import Uploader, copy_record
+from sweep.storage import filesystems
+from sweep.storage.fetch import has_checkpoint, has_experiment, open_storage_for_reading, pull
+from sweep.storage.local_copy import LocalState, is_log, is_mirrored
+from sweep.storage.location import Storage, check_writable, parse_storage, storage_of
+from sweep.storage.mirror import Mirror
+from sweep.storage.ownership import Owner
 
 
 @pytest.fixture(autouse=True)
@@ -64,8 +66,12 @@ def save(experiment, trial_id, number, loss=1.0):
     return path
 
 
+def owner_of(remote):
+    return Owner.parse(remote.read(".sweep-record.json"))
+
+
 def uploaded(storage, experiment, **how):
-    Uploader(storage.experiment(experiment.root.name), experiment.root).sync(**how)
+    Mirror(storage.experiment(experiment.root.name), experiment.root).sync(**how)
 
 
 # --- what storage_path means ---
@@ -252,8 +258,7 @@ def test_a_newer_local_copy_stays_and_an_older_one_is_replaced(tmp_path, storage
     experiment.commit()
     uploaded(storage, experiment)
     older = tmp_path / "older"
-    with contextlib.closing(open_for_reading(experiment.root / "sweep.db")) as db:
-        copy_record(db, older)
+    copy_record(experiment.root / "sweep.db", older)
     save(experiment, trial_id, 1)
     assert not pull(storage, "made")  # what is here went further
     (experiment.root / ".sweep-mirror.json").unlink()  # also when only the records themselves can tell
@@ -275,7 +280,7 @@ def test_a_newer_local_copy_stays_and_an_older_one_is_replaced(tmp_path, storage
     assert ExperimentReader(experiment.root).snapshot().trials == newer.trials
     assert "of" not in ExperimentReader(experiment.root).meta
     verify(experiment.root / trial_id / "checkpoint_000001")
-    assert Lease.read(storage.experiment("made")).seq == newer.seq
+    assert owner_of(storage.experiment("made")).seq == newer.seq
 
 
 def test_copies_that_both_went_on_are_refused_and_nothing_is_changed(tmp_path, storage):
@@ -448,20 +453,13 @@ def test_what_a_trial_continues_from_is_read_from_the_record(storage):
         }
 
 
-def test_a_lease_and_a_state_are_read_as_they_were_written_and_damage_means_none(tmp_path, storage):
-    remote = storage.experiment("made")
-    assert Lease.read(remote) is None
-    lease = Lease("run", 3, 1.5, "host", 7, epoch=2)
-    lease.write(remote)
-    assert Lease.read(remote) == lease
-    state = MirrorState("version", "run", {"a": (1, 2)}, ["t/checkpoint_000001"])
+def test_an_owner_and_a_state_are_read_as_they_were_written_and_damage_means_none(tmp_path):
+    owner = Owner("run", 3, 1.5, "host", 7, epoch=2)
+    assert Owner.parse(owner.encode()) == owner
+    for damaged in (None, b"{", b"[]", b'{"later": 1}'):
+        assert Owner.parse(damaged) == Owner()
+    state = LocalState("version", "run", 3, {"a": (1, 2)}, ["t/checkpoint_000001"])
     state.save(tmp_path)
-    assert MirrorState.load(tmp_path) == state
+    assert LocalState.load(tmp_path) == state
     (tmp_path / ".sweep-mirror.json").write_text('{"run": 1')
-    assert MirrorState.load(tmp_path) == MirrorState()
-
-
-def test_a_lease_of_an_earlier_version_has_no_epoch_and_one_of_a_later_may_say_more(storage):
-    remote = storage.experiment("made")
-    remote.write(".sweep-record.json", b'{"run": "r", "seq": 3, "wall": 1.5, "host": "h", "pid": 7, "more": 1}')
-    assert Lease.read(remote) == Lease("r", 3, 1.5, "h", 7, epoch=0)
+    assert LocalState.load(tmp_path) == LocalState()

@@ -1,0 +1,282 @@
+"""The record of an experiment in a directory that several machines see: worked on on a local disk, and sent there.
+
+    STORAGE/NAME/sweep.db             a whole snapshot, a few seconds old at most: what readers open, on any machine
+    STORAGE/NAME/.sweep-record.json   which driver may send it; see `ownership`
+    CACHE/records/NAME-.../sweep.db   what the driver writes, with SQLite's log beside it
+                       superseded.db  events that no other machine knew of when a driver on one of them went on
+
+Everything else of the experiment (trials' directories, checkpoints, code) is in the storage itself, so a snapshot is
+sent after all that it refers to, and what it refers to is deleted after one that does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+from sweep.errors import CheckpointError, ExperimentError, SweepError
+from sweep.record.access import open_for_reading
+from sweep.record.layout import CACHE_VARIABLE, DATABASE, MIRROR_STATE, RECORD_MARK, cache_root, tidy_name
+from sweep.record.opening import Reading
+from sweep.record.snapshot import close_log, compare, copy_record, has_trials
+from sweep.storage.disks import Disk, disk_of, is_shared
+from sweep.storage.filesystems import RemoteDirectory, local_filesystem
+from sweep.storage.local_copy import LocalState, install_record, remove_record
+from sweep.storage.ownership import Owner, Ownership
+from sweep.storage.record_copy import BEFORE, RecordCopy
+
+_SUPERSEDED = "superseded.db"
+_WATCH_S = 10.0  # a driver that lives renews its ownership three times in that
+_LOOK_S = 0.25
+
+
+def home_of(root: Path) -> Path:
+    """Return the local directory in which the record of an experiment is worked on: the same one every time."""
+    place = os.path.realpath(root)
+    return cache_root() / "records" / f"{tidy_name(root.name)[-60:]}-{hashlib.sha256(place.encode()).hexdigest()[:10]}"
+
+
+def live_record(root: Path) -> Path:
+    """Return the record to read: what the driver writes, where that was on this machine, else what it has sent."""
+    published = root / DATABASE
+    owner = _owner_of(root)
+    if not owner.run:  # the usual case: an experiment on a local disk
+        return published
+    home = home_of(root)
+    is_here = LocalState.load(home).run == owner.run and (home / DATABASE).is_file()
+    return home / DATABASE if is_here else published
+
+
+def open_record(root: Path, *, with_events: bool = True) -> Reading:
+    """Return a connection to the record of an experiment that only reads; see `live_record`.
+
+    Args:
+        with_events: events will be read, so they are checked.
+
+    Raises:
+        ExperimentError: there is none, it is damaged, or a newer version of this package wrote it.
+    """
+    place, published = live_record(root), root / DATABASE
+    try:
+        return open_for_reading(place, with_events=with_events)
+    except ExperimentError:
+        if place == published or place.exists():
+            raise
+        return open_for_reading(published, with_events=with_events)  # its driver has just ended
+
+
+def shared_record(root: Path) -> SharedRecord | None:
+    """Return where the record of an experiment is worked on; None: in the experiment's own directory.
+
+    Raises:
+        ExperimentError: that directory is on a file system of several machines, and so is the cache.
+    """
+    shared = is_shared(root)
+    if shared is False:
+        return None
+    cache = disk_of(cache_root())
+    if cache.is_network is False:
+        return SharedRecord(root)
+    if shared is None:
+        return None  # unknown file systems both: as good as each other
+    raise ExperimentError(
+        f"{root} is on a file system that several machines see ({_named(disk_of(root))}), where SQLite's log is not "
+        f"safe, so the record is worked on in {cache_root()}; but that is on one, too ({_named(cache)}). Set "
+        f"{CACHE_VARIABLE} to a directory on a disk of this machine, for instance {CACHE_VARIABLE}={_suggestion()}."
+    )
+
+
+def _named(disk: Disk) -> str:
+    return f"{disk.type or 'an unknown type'} at {disk.mount}"
+
+
+def _suggestion() -> str:
+    places = [os.environ.get("TMPDIR", ""), "/var/tmp", "/tmp", "/dev/shm"]
+    local = [place for place in places if place and disk_of(Path(place)).is_network is False]
+    return f"{(local or ['/tmp'])[0]}/sweep-{os.getuid()}"
+
+
+def work_in_place(root: Path, *, was_left: bool) -> list[str]:
+    """Bring what was sent, or is to be, into the experiment's own directory, which is no longer seen by others: it was
+    copied to a local disk, or the user says so. The experiment's lock must be held.
+
+    Returns:
+        What the user should know, a line each.
+
+    Raises:
+        ExperimentError: as `SharedRecord.take`.
+    """
+    if not (root / RECORD_MARK).exists():
+        return []
+    record = SharedRecord(root)
+    notices = record.take(was_left=was_left)
+    if record.database.exists():
+        with record.working():
+            record.sync()
+            record.end()
+    (root / RECORD_MARK).unlink()
+    return notices
+
+
+class SharedRecord(RecordCopy):
+    """What the driver of an experiment in a shared directory does with its record.
+
+    A process may be killed between any two steps. `take` goes: the right record here, what is known of it, ownership,
+    then what the storage lacks.
+
+    Attributes:
+        database: what the driver writes.
+        published: what others read.
+        seq_of: returns the number of the last event that is committed.
+        delete: deletes a checkpoint, given its path in the experiment.
+        notice: called with each line for the user.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.home = home_of(root)
+        self.database, self.published = self.home / DATABASE, root / DATABASE
+        self.seq_of: Callable[[], int] = lambda: 0
+        self.delete: Callable[[str], None] = lambda path: None
+        self.notice: Callable[[str], None] = lambda text: None
+        self._given_up: deque[tuple[int, str]] = deque()  # checkpoints, and the events from which on nothing needs them
+        place = RemoteDirectory(local_filesystem(), str(root))
+        lost = f"it goes on with it, and this one was stopped. What only this one recorded is in {self.database}."
+        super().__init__(Ownership(place, lost), self.database, self.home / "outgoing.db", is_before_kept=True)
+        self.shown = str(self.published)
+
+    def take(self, *, was_left: bool) -> list[str]:
+        """Bring the record here unless the one that is here goes further, and become the one that sends it.
+
+        The experiment's lock must be held.
+
+        Args:
+            was_left: the driver before did not let go of the lock in order.
+
+        Returns:
+            What the user should know, a line each.
+
+        Raises:
+            ExperimentError: a driver on another machine lives; or each of the two records has events that the other
+                lacks, and neither is known to have taken over; or one is damaged, or cannot be written.
+        """
+        ownership = self.ownership
+        found, state = ownership.find(), LocalState.load(self.home)
+        if was_left and found.run and found.host != socket.gethostname():
+            self._watch(found)
+        with self.working():
+            self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            notices = self._bring(found, state)
+            state.run, state.epoch = ownership.owner.run, max(found.epoch, state.epoch) + 1
+            state.save(self.home, is_durable=True)
+            ownership.take(found, state.epoch - 1)
+            if self.published.exists():
+                self.send()
+        return notices
+
+    def discard(self, path: str) -> None:
+        """Delete a checkpoint once a record is there that does not name it."""
+        self._given_up.append((self.seq_of(), path))
+
+    def sync(self, trial_ids: Collection[str] | None = None, *, with_artifacts: bool = False) -> None:
+        """Send the record, and delete what it does not need any more."""
+        seq = self.send()
+        while self._given_up and self._given_up[0][0] <= seq:
+            _, path = self._given_up.popleft()
+            try:
+                self.delete(path)
+            except (OSError, CheckpointError) as error:  # what is left of it is found when the sweep is resumed
+                self.notice(f"{path} is not deleted: {error}")
+
+    def end(self) -> None:
+        """Keep nothing here: what is in the storage is all."""
+        (self.root / BEFORE).unlink(missing_ok=True)
+        remove_record(self.database)
+        (self.home / MIRROR_STATE).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # something superseded is kept there
+            self.home.rmdir()
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """Say of what fails in both places that it does."""
+        try:
+            yield
+        except SweepError:
+            raise
+        except Exception as error:  # of the disk, or of SQLite
+            raise ExperimentError(
+                f"the record of {self.root} cannot be worked on in {self.home}: {error}. Check both disks; nothing was "
+                "lost."
+            ) from error
+
+    def _watch(self, found: Owner) -> None:
+        """Refuse to take over from a driver that renews its ownership: where locks do not reach from machine to
+        machine that is all that can be seen of it, and clocks need not agree for that."""
+        until = time.monotonic() + _WATCH_S
+        while time.monotonic() < until:
+            time.sleep(_LOOK_S)
+            now = self.ownership.find()
+            if now != found and now.run:
+                raise ExperimentError(
+                    f"{self.root} is in use by another driver (pid {now.pid} on {now.host}). Wait for it to end, or "
+                    "stop it there."
+                )
+
+    def _bring(self, found: Owner, state: LocalState) -> list[str]:
+        """Have the record here that is to be continued; returns what the user should know."""
+        if not self.published.exists():
+            return self._set_aside("it is gone from the storage") if self.database.exists() else []
+        close_log(self.published)  # of a driver that worked on it in the storage itself
+        if not self.database.exists():
+            self._fetch()
+            return []
+        two = compare(self.published, self.database)
+        # Nobody has taken over since this machine did, or tried to.
+        is_mine = found.epoch < state.epoch or found.run in ("", state.run)
+        is_part = two.is_same and two.ours <= two.theirs
+        if two.is_same and not two.is_other and two.ours >= two.theirs and (is_mine or is_part):
+            return []
+        notices = []
+        if two.is_other:
+            notices = self._set_aside("it is of another experiment, which lay at this place before")
+        elif not is_part and is_mine:
+            by = f", sent by pid {found.pid} on {found.host}" if found.host else ""
+            raise ExperimentError(
+                f"{self.published} (up to event {two.theirs}{by}) and what this machine has of it in {self.database} "
+                f"(up to event {two.ours}) do not continue each other: one of them was put back from a copy, or "
+                "changed by something else than a driver. Nothing was changed. To go on with the one in the storage: "
+                f"rm -r {self.home}"
+            )
+        elif not is_part:
+            who = f"a driver on another machine (pid {found.pid} on {found.host}) went on without it"
+            notices = self._set_aside(f"up to event {two.ours}, but {who}")
+        self._fetch()
+        return notices
+
+    def _set_aside(self, why: str) -> list[str]:
+        """Keep a record that is not continued, in place of the one that was kept before; one without trials is none."""
+        place, is_kept = self.home / _SUPERSEDED, has_trials(self.database)
+        if is_kept:
+            copy_record(self.database, place)
+        remove_record(self.database)
+        return [f"the record that this machine had is not continued: {why}. It is kept in {place}"] if is_kept else []
+
+    def _fetch(self) -> None:
+        """Continue from what was sent."""
+        incoming = self.home / "incoming.db"
+        copy_record(self.published, incoming)
+        self.is_there(incoming)
+        install_record(incoming, self.database)
+
+
+def _owner_of(root: Path) -> Owner:
+    try:
+        return Owner.parse((root / RECORD_MARK).read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return Owner()
