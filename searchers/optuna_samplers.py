@@ -12,7 +12,7 @@ from searchers import checks
 from searchers.base import derived_seed
 from searchers.errors import SearchError, UnknownNameError, nearest
 from searchers.optuna_space import Space
-from searchers.optuna_window import CONSTRAINTS, TrialWindow, windowed
+from searchers.optuna_window import CONSTRAINTS
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -63,7 +63,7 @@ class Sampling:
         self.is_keyed = bool(self.kind) or callable(self._given)
         if window is not None:
             window = checks.whole("window", window, least=50, hint="None is no bound.")
-        self.window = TrialWindow(window) if window is not None and self.kind == "tpe" else None
+        self.window = window if self.kind == "tpe" else None
         self._is_constrained = is_constrained
         self._last: BaseSampler | None = None
 
@@ -79,11 +79,7 @@ class Sampling:
             if known is not None and type(known) is type(getattr(sampler, name, None)):
                 setattr(sampler, name, known)
         self._last = sampler
-        if self.kind == "cmaes":
-            return with_open_trials(sampler, study)
-        if self.window is not None and self.window.is_exceeded(study):
-            return windowed(sampler, self.window)
-        return sampler
+        return with_open_trials(sampler, study) if self.kind == "cmaes" else sampler
 
     def make(self, seed: int, draw: int, space: Space, num_open: int) -> BaseSampler:
         """Return a new sampler for ask number `draw` under `seed`; the object of the user's if it is one."""

@@ -26,7 +26,7 @@ from searchers.optuna_space import (
     space_of,
     study_trial,
 )
-from searchers.optuna_window import CONSTRAINTS
+from searchers.optuna_window import CONSTRAINTS, showing
 from searchers.space_searcher import SpaceSearcher
 from searchers.variants import constants_by_name, fresh
 
@@ -284,16 +284,17 @@ class OptunaSearch(SpaceSearcher):
             if self._rewards is None and self._count < len(self._points):
                 point, filled = space.fix(self._points[self._count])
                 study.enqueue_trial(point)
-            trial = study.ask()
-            trial.set_user_attr(TRIAL_ID, trial_id)
-            try:
-                config = space.suggest(trial, filled)
-                check_used(point, trial.params)
-            except Exception as error:  # the user's function may raise anything
-                study.tell(trial, state=TrialState.FAIL)
-                if isinstance(error, SearchError):
-                    raise
-                raise SearchError(f"the space could not be sampled: {type(error).__name__}: {error}") from error
+            with showing(study, self._sampling.window):
+                trial = study.ask()
+                trial.set_user_attr(TRIAL_ID, trial_id)
+                try:
+                    config = space.suggest(trial, filled)
+                    check_used(point, trial.params)
+                except Exception as error:  # the user's function may raise anything
+                    study.tell(trial, state=TrialState.FAIL)
+                    if isinstance(error, SearchError):
+                        raise
+                    raise SearchError(f"the space could not be sampled: {type(error).__name__}: {error}") from error
             self._open[trial_id] = _Open(trial.number, trial._trial_id, config, self._record(study, trial._trial_id))
         self._count += 1
         return self._with_constants(config)

@@ -39,7 +39,6 @@ def public() -> Iterator[tuple[str, Any]]:
         *(f"sweep.integration.{found.name}" for found in pkgutil.iter_modules(sweep.integration.__path__)),
     ]
     names.remove("sweep.integration.reporting")  # not for users: what the others share
-    names.remove("sweep.integration.boosting")
     seen: set[int] = set()
     for name in names:
         try:

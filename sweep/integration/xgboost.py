@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sweep.errors import refuse_unknown
-from sweep.integration.boosting import Postprocess, RoundReports
-from sweep.integration.reporting import Metrics, checkpoint_file, require
+from sweep.integration.reporting import Metrics, Postprocess, RoundReports, checkpoint_file, require
 from sweep.record.checkpoints import Checkpoint
 
 __all__ = ["RayTrainReportCallback", "TuneReportCallback", "TuneReportCheckpointCallback"]

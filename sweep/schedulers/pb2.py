@@ -118,18 +118,8 @@ class PB2(PopulationScheduler):
         synch: bool = False,
         custom_explore_fn: Explore | None = None,
     ) -> None:
-        super().__init__(
-            time_attr,
-            metric,
-            mode,
-            perturbation_interval=perturbation_interval,
-            burn_in_period=0.0,
-            quantile_fraction=quantile_fraction,
-            custom_explore_fn=custom_explore_fn,
-            log_config=log_config,
-            require_attrs=require_attrs,
-            synch=synch,
-        )
+        limits = (perturbation_interval, 0.0, quantile_fraction)
+        super().__init__(time_attr, metric, mode, *limits, custom_explore_fn, log_config, require_attrs, synch)
         self._bounds = tuple(_checked_bounds(hyperparam_bounds))
         if not self._bounds:
             raise ConfigError(

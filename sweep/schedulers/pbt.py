@@ -65,18 +65,8 @@ class PopulationBasedTraining(PopulationScheduler):
         require_attrs: bool = True,
         synch: bool = False,
     ) -> None:
-        super().__init__(
-            time_attr,
-            metric,
-            mode,
-            perturbation_interval=perturbation_interval,
-            burn_in_period=burn_in_period,
-            quantile_fraction=quantile_fraction,
-            custom_explore_fn=custom_explore_fn,
-            log_config=log_config,
-            require_attrs=require_attrs,
-            synch=synch,
-        )
+        limits = (perturbation_interval, burn_in_period, quantile_fraction)
+        super().__init__(time_attr, metric, mode, *limits, custom_explore_fn, log_config, require_attrs, synch)
         checks.number("resample_probability", resample_probability, least=0, most=1)
         self._mutations = checked_mutations(hyperparam_mutations or {})
         if not self._mutations and custom_explore_fn is None:

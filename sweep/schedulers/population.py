@@ -22,6 +22,10 @@ from sweep.schedulers.explore import customised, quantile_size
 Explore = Callable[[dict[str, Any]], Mapping[str, Any]]
 FIRST, LATER = 0, 1  # what a random number is for: a config's missing values, or an exploit
 
+# How many trials are asked at a perturbation point whether they wait for resources, so that a point costs the same in
+# a population of any size; in a larger one it is the next so many each time.
+_MOST_ASKED = 64
+
 
 @dataclass(slots=True)
 class _Member:
@@ -34,6 +38,7 @@ class _Member:
     arrived_at: float = 0.0  # its progress there
     is_clone: bool = False  # it continues from another's checkpoint, so it has one
     joined: int = 0  # counts the trials that joined; of equal scores the younger is the better
+    place: int = 0  # where it stands in the list of those that live
 
 
 class PopulationScheduler(MetricScheduler):
@@ -49,7 +54,6 @@ class PopulationScheduler(MetricScheduler):
         time_attr: str,
         metric: str | None,
         mode: str | None,
-        *,
         perturbation_interval: float,
         burn_in_period: float,
         quantile_fraction: float,
@@ -71,8 +75,9 @@ class PopulationScheduler(MetricScheduler):
         self._custom_explore = custom_explore_fn
         self._members: dict[str, _Member] = {}
         self._alive: dict[str, _Member] = {}  # those that have not ended
+        self._places: list[str] = []  # the same in no order
         self._ranking: list[tuple[float, int, str]] = []  # score, joined, id of those that live, the worst first
-        self._num_joined = 0
+        self._num_joined = self._num_points = 0
         self._barrier = float(max(perturbation_interval, burn_in_period))
         self.first_judgement = ("perturbation_interval", self._barrier)
         self._num_barriers = 0
@@ -117,6 +122,7 @@ class PopulationScheduler(MetricScheduler):
         self._rank(trial.id, member, score)
         member.last_point = time
         member.num_points += 1
+        self._num_points += 1
         size = quantile_size(len(self._ranking), self.quantile_fraction)
         rank = bisect_left(self._ranking, (score, member.joined, trial.id))
         if rank < size:
@@ -135,6 +141,10 @@ class PopulationScheduler(MetricScheduler):
             self._catch_up(trial, member)
             self._unrank(trial.id, member)
             del self._alive[trial.id]
+            last = self._places.pop()
+            if last != trial.id:
+                self._places[member.place] = last
+                self._members[last].place = member.place
         return ()
 
     def on_refused(self, trial: Trial, decision: Decision) -> Sequence[Decision]:
@@ -266,15 +276,19 @@ class PopulationScheduler(MetricScheduler):
         member.last_point = self._members[source_id].last_point
 
     def _is_anybody_waiting(self, trials: Mapping[str, Trial]) -> bool:
-        return any(trials[trial_id].is_waiting for trial_id in self._alive if trial_id in trials)
+        number = len(self._places)
+        first = self._num_points * _MOST_ASKED
+        asked = (trials.get(self._places[(first + i) % number]) for i in range(min(number, _MOST_ASKED)))
+        return any(trial is not None and trial.is_waiting for trial in asked)
 
     def _member(self, trial_id: str) -> _Member:
         member = self._alive.get(trial_id)
         if member is None:
             member = self._members.setdefault(trial_id, _Member())
             self._alive[trial_id] = member
-            member.joined = self._num_joined
+            member.joined, member.place = self._num_joined, len(self._places)
             self._num_joined += 1
+            self._places.append(trial_id)
             if member.score is not None:  # it ended and came back
                 self._rank(trial_id, member, member.score)
         return member

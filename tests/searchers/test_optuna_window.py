@@ -10,7 +10,7 @@ from optuna.samplers._tpe.sampler import _split_trials, default_gamma
 from optuna.trial import TrialState, create_trial
 
 from searchers import OptunaSearch, SearchError, choice, loguniform, uniform
-from searchers.optuna_window import CONSTRAINTS, TrialWindow
+from searchers.optuna_window import CONSTRAINTS, best_and_newest
 
 SPACE = {"kind": choice(["a", "b"]), "lr": loguniform(1e-4, 1.0), "x": uniform(0.0, 1.0)}
 
@@ -56,7 +56,7 @@ def study_of(outcomes, directions=("minimize",)):
 
 
 def numbers(window, study):
-    return [trial.number for trial in window.choose(study)]
+    return [trial.number for trial in best_and_newest(study, window)]
 
 
 def test_below_the_window_nothing_changes():
@@ -69,7 +69,7 @@ def test_below_the_window_nothing_changes():
 def test_beyond_it_the_estimator_sees_the_best_and_the_newest():
     search, _ = asked(50, 76)
     best = sorted(range(48), key=lambda number: search.study.trials[number].value)[:25]
-    assert numbers(search._sampling.window, search.study) == sorted(best) + list(range(48, 76))
+    assert numbers(50, search.study) == sorted(best) + list(range(48, 76))
     _, whole = asked(None, 76)
     assert [config for _, config, _ in whole] != [config for _, config, _ in asked(50, 76)[1]]
 
@@ -85,7 +85,7 @@ def test_points_of_others_count():
     for number in range(60):
         search.observe({"kind": "a", "lr": 0.01, "x": number / 60}, {"loss": number})
     search.suggest("t")
-    assert numbers(search._sampling.window, search.study) == [*range(25), *range(35, 61)]
+    assert numbers(50, search.study) == [*range(25), *range(35, 61)]
 
 
 @pytest.mark.parametrize(
@@ -101,34 +101,33 @@ def test_points_of_others_count():
     ],
 )
 def test_what_the_window_shows(outcomes, shown):
-    assert numbers(TrialWindow(5), study_of(outcomes)) == shown
+    assert numbers(5, study_of(outcomes)) == shown
 
 
 def test_a_maximum_is_the_other_way_round():
-    assert numbers(TrialWindow(5), study_of([3, 1, 2, 0, 9, 9, 9], ["maximize"])) == [0, 2, 4, 5, 6]
+    assert numbers(5, study_of([3, 1, 2, 0, 9, 9, 9], ["maximize"])) == [0, 2, 4, 5, 6]
 
 
 def test_with_several_objectives_the_front_is_shown():
     outcomes = [(1, 1), (2, 2), (2, 1), (1, 1), (0, 0), (9, 0), (9, 0), (9, 0)]
     study = study_of(outcomes, ["minimize", "maximize"])
-    assert numbers(TrialWindow(5), study) == [3, 4, 5, 6, 7]
+    assert numbers(5, study) == [3, 4, 5, 6, 7]
     study = study_of([(5, 5), (1, 1), (0, 6), (9, 0), (9, 0), (9, 0)], ["minimize", "maximize"])
-    assert numbers(TrialWindow(5), study) == [2, 3, 4, 5]
+    assert numbers(5, study) == [2, 3, 4, 5]
     study = study_of([(0, 0), (1, 1), (2, 2), (3, 3), (9, 0), (9, 0), (9, 0)], ["minimize", "maximize"])
-    assert numbers(TrialWindow(5), study) == [2, 3, 4, 5, 6]
+    assert numbers(5, study) == [2, 3, 4, 5, 6]
 
 
 def test_the_choice_does_not_depend_on_the_order_of_the_ends():
     rng = random.Random(0)
     values = [rng.randrange(20) for _ in range(60)]
-    expected = numbers(TrialWindow(10), study_of(values))
+    expected = numbers(10, study_of(values))
     for _ in range(5):
-        study, window = optuna.create_study(), TrialWindow(10)
+        study = optuna.create_study()
         trials = [study.ask() for _ in values]
         for trial in rng.sample(trials, len(trials)):
             study.tell(trial, values[trial.number])
-            window.choose(study)
-        assert numbers(window, study) == expected
+        assert numbers(10, study) == expected
 
 
 def test_the_good_trials_of_the_estimator_are_those_that_it_would_have_without_a_window():
@@ -140,7 +139,7 @@ def test_the_good_trials_of_the_estimator_are_those_that_it_would_have_without_a
     study = study_of(outcomes)
     ended = [trial for trial in study.trials if trial.state != TrialState.FAIL]
     good, _ = _split_trials(study, ended, default_gamma(len(ended)))
-    seen = TrialWindow(60).choose(study)
+    seen = best_and_newest(study, 60)
     assert len(seen) == 60
     good_in_window, _ = _split_trials(study, seen, default_gamma(400))
     assert [trial.number for trial in good_in_window] == [trial.number for trial in good]
