@@ -95,12 +95,14 @@ class Searcher(ABC):
             start. False: configs may be asked ahead, up to 64.
         metric, mode: what is optimised; lists of equal length for several objectives. In such a list the mode "obs"
             stands for a metric that is only watched.
+        num_repeats: how many trials in a row are of one suggestion and count by their mean.
         FINISHED: the same as `EXHAUSTED`, under the name that searchers written for Tune return.
     """
 
     FINISHED: ClassVar[Signal] = Signal.EXHAUSTED
 
     is_adaptive: bool = True
+    num_repeats: int = 1
     # In the class too, for a subclass that calls no `__init__` of ours.
     _asked: _Asked | None = None
     _metric: Names = None

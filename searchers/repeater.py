@@ -35,13 +35,13 @@ class Repeater(Wrapper):
 
     The searcher gets one completion per suggestion, under the id of the first of its trials, when all have ended: the
     mean over those that have the metric as a number, NaN if none has. It gets no intermediate results, and of a pause
-    when no trial of the suggestion goes on. `num_samples` counts all trials; make it a multiple of `repeat`, for the
-    leftover group never reports.
+    when no trial of the suggestion goes on. The best trial is one of the suggestion with the best mean. `num_samples`
+    counts all trials; make it a multiple of `repeat`, for the leftover group never reports.
 
     Args:
         repeat: int of at least 1.
-        set_index: add the key `__trial_index__`, 0 to repeat - 1, to each config, for instance to seed the trial. By it
-            the best trial is found: one of the suggestion with the best mean. Best configs and tables leave it out.
+        set_index: add the key `__trial_index__`, 0 to repeat - 1, to each config, for instance to seed the trial. Best
+            configs and tables leave it out.
 
     Raises:
         SearchError: no searcher, or no such number.
@@ -49,7 +49,7 @@ class Repeater(Wrapper):
 
     def __init__(self, searcher: Searcher, repeat: int = 1, set_index: bool = True) -> None:
         super().__init__(searcher)
-        self.repeat = checks.whole("repeat", repeat, least=1)
+        self.repeat = self.num_repeats = checks.whole("repeat", repeat, least=1)
         self.set_index = bool(set_index)
         self._filling: _Group | None = None  # the group that takes the next trials
         self._group_of: dict[str, _Group] = {}  # of open trials, and of ended ones whose group is not complete

@@ -23,7 +23,7 @@ class Wrapper(Searcher):
         if not isinstance(searcher, Searcher):
             raise SearchError(f"{type(self).__name__}({searcher!r}): expected a searcher, such as OptunaSearch().")
         super().__init__(searcher.metric, searcher.mode)
-        self.is_adaptive = searcher.is_adaptive
+        self.is_adaptive, self.num_repeats = searcher.is_adaptive, searcher.num_repeats
         self.searcher = searcher
 
     def set_search_properties(

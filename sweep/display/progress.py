@@ -141,6 +141,7 @@ class Progress(Callback):
             info.get("objectives") or (),
             max_iterations=info.get("max_iterations"),
             can_stop_early=bool(info.get("can_stop_early")),
+            num_repeats=info.get("num_repeats", 1),
         )
         self._beat_at = self._drawn_at = self._clock()
         if "trials" in info:  # of earlier runs of the driver

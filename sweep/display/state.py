@@ -83,6 +83,7 @@ class ViewState:
         nodes: the inventory.
         objectives: where there are several; then no single trial is best, and `front` has the Pareto set.
         max_iterations: where the scheduler ends a trial; None: nowhere.
+        num_repeats: how many trials in a row are of one suggestion and count by their mean.
         can_stop_early: something may end trials before that.
 
     Attributes:
@@ -100,6 +101,7 @@ class ViewState:
         *,
         max_iterations: float | None = None,
         can_stop_early: bool = False,
+        num_repeats: int = 1,
     ) -> None:
         self.plan = plan
         self.num_trials = num_trials if num_trials is None or num_trials >= 0 else None
@@ -118,6 +120,7 @@ class ViewState:
         self.silent: set[int] = set()  # numbers of the trials that went all their way without the metric
         self.last_report_at: float | None = None
         self._ranking = Ranking(plan.mode)
+        self._num_repeats = num_repeats
         self._repeats: dict[int, dict[int, Any]] = {}  # by the first of them: the last value of each
         self._front = Front(objectives) if objectives else None
         self._known: dict[int, tuple[str, Trial]] = {}  # by number: its state, and the trial as it is now
@@ -325,8 +328,8 @@ class ViewState:
         if not metric:
             return
         value = None if result is None else rankable(result.get(metric))
-        if TRIAL_INDEX in trial.config:  # repeats count together, by their mean
-            first = trial.number - trial.config[TRIAL_INDEX]
+        if self._num_repeats > 1 or TRIAL_INDEX in trial.config:  # repeats count together, by their mean
+            first = trial.number - trial.config.get(TRIAL_INDEX, trial.number % self._num_repeats)
             some = self._repeats.setdefault(first, {})
             some[trial.number] = value
             values = [one for one in some.values() if one is not None]

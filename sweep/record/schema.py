@@ -8,7 +8,7 @@ seconds of driving, `wall` UTC epoch seconds. JSON texts are those of `sweep.rec
     meta    key -> JSON: name, prefix, created, version, python, trainable {name, kind}, import_path (`file.py:function`
             where it can be found again), metric, mode (metrics, modes: of several objectives), space (for people),
             domains (the space, by `searchers.space.to_json`), searcher, scheduler, constraints (metric -> the most that
-            it may be), num_samples, num_trials, resources_per_trial, seed, storage_path, resume_command,
+            it may be), num_samples, num_repeats, num_trials, resources_per_trial, seed, storage_path, resume_command,
             are_log_files_complete, log_to_file, space_keys, variables (flattened config paths that vary; null:
             unknown), command, machine {host, system, cpu}, versions (of imports)
     fact    kind is the class name of a message of `sweep.core.messages` (Suggested, Started, Exited ...); `data` its

@@ -51,7 +51,12 @@ def scores(
 
 def repeats(reader: ExperimentReader) -> dict[str, int]:
     """Return the number of the first trial of its suggestion for each trial that is one of several repeats."""
-    return {row.trial_id: row.number - row.config[TRIAL_INDEX] for row in reader.trials() if TRIAL_INDEX in row.config}
+    num_repeats = reader.meta.get("num_repeats") or 1
+    return {
+        row.trial_id: row.number - row.config.get(TRIAL_INDEX, row.number % num_repeats)
+        for row in reader.trials()
+        if num_repeats > 1 or TRIAL_INDEX in row.config
+    }
 
 
 def _of_repeats(reader: ExperimentReader, found: list[tuple[str, float]]) -> list[tuple[str, float]]:

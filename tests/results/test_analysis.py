@@ -701,15 +701,16 @@ def test_of_several_objectives_the_repr_shows_the_pareto_set(several: Experiment
     assert "best" not in repr(several)
 
 
+@pytest.mark.parametrize("set_index", [True, False])
 def test_of_repeats_the_suggestion_with_the_best_mean_wins_and_its_number_is_no_part_of_the_config(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], set_index: bool
 ) -> None:
     losses = {(0, 0): 0.0, (0, 1): 9.0, (1, 0): 2.0, (1, 1): 1.0, (2, 0): 8.0, (2, 1): math.nan}  # the first was lucky
 
     def train(config: dict[str, Any]) -> None:
-        sweep.report(loss=losses[config["x"], config["__trial_index__"]])
+        sweep.report(loss=losses[config["x"], int(sweep.get_context().get_trial_id()[-5:]) % 2])
 
-    searcher = Repeater(sweep.BasicVariantGenerator(), repeat=2)
+    searcher = Repeater(sweep.BasicVariantGenerator(), repeat=2, set_index=set_index)
     space = {"x": sweep.grid_search([0, 1, 2])}
     options: dict[str, Any] = {"metric": "loss", "mode": "min", "storage_path": tmp_path, "engine": "inline"}
     analysis = sweep.run(train, config=space, search_alg=searcher, num_samples=2, **options)
@@ -717,7 +718,7 @@ def test_of_repeats_the_suggestion_with_the_best_mean_wins_and_its_number_is_no_
     assert analysis.best_config == {"x": 1}
     best = analysis.get_best_trial()
     assert best is not None
-    assert best.config == {"x": 1, "__trial_index__": 0}, "a trial has what it was given"
+    assert best.config == {"x": 1, **({"__trial_index__": 0} if set_index else {})}, "a trial has what it was given"
     assert [round(value, 6) for _, value in analysis.ranking()] == [1.5, 1.5, 4.5, 4.5, 8.0, 8.0]
     assert "config/__trial_index__" not in analysis.dataframe().columns
     assert "__trial_index__" not in shown
