@@ -15,7 +15,6 @@ from searchers.bohb_search import BOHBSearch
 from searchers.space import uniform
 from sweep.core.messages import PauseTrial, ResumeTrial, StopTrial
 from sweep.engines.simulator import Point
-from sweep.errors import ConfigError
 from sweep.schedulers.hb_bohb import HyperBandForBOHB
 from sweep.schedulers.hyperband import HyperBandScheduler, bracket_milestones
 
@@ -101,20 +100,6 @@ def test_of_every_bracket_no_two_milestones_fall_into_one_budget(max_t, factor):
     for levels in bracket_milestones(max_t, factor):
         classes = [max(budget for budget in budgets if budget <= milestone) for _, milestone in levels]
         assert classes == list(budgets[-len(levels) :])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"max_t": 0}, "max_t is 0"),
-        ({"reduction_factor": 1}, "reduction_factor is 1; expected a finite number above 1"),
-        ({"mode": "best"}, "mode is 'best'"),
-        ({"metric": ["a"]}, "HyperBandForBOHB judges by one metric"),
-    ],
-)
-def test_a_wrong_argument_is_named(arguments, words):
-    with pytest.raises(ConfigError, match=words):
-        HyperBandForBOHB(**arguments)
 
 
 # --- sweeps in virtual time ------------------------------------------------------------------------------------------

@@ -294,26 +294,6 @@ def test_what_on_idle_did_is_found_out_from_the_results_that_follow():
         ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"mode": "best"}, "mode is 'best'"),
-        ({"max_t": 0.5}, "max_t is 0.5; expected a finite number of at least 1"),
-        ({"max_t": "81"}, "max_t is '81'"),
-        ({"max_t": math.inf}, "max_t is inf"),
-        ({"max_t": True}, "max_t is True"),
-        ({"reduction_factor": 1}, "reduction_factor is 1; expected a finite number above 1"),
-        ({"reduction_factor": math.nan}, "reduction_factor is nan"),
-        ({"time_attr": None}, "time_attr is None"),
-        ({"metric": ["a", "b"]}, "judges by one metric"),
-    ],
-)
-def test_a_wrong_argument_is_named(arguments, words):
-    with pytest.raises(ConfigError) as error:
-        HyperBandScheduler(**arguments)
-    assert words in str(error.value)
-
-
 def test_an_unknown_argument_is_refused_with_the_nearest_one():
     with pytest.raises(ConfigError, match=r"HyperBandScheduler has no parameter 'max_T'.*max_t"):
         create_scheduler("hyperband", max_T=9)

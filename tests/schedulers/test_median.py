@@ -16,7 +16,6 @@ from sweep.core.messages import PauseTrial, ResizeTrial, StopTrial
 from sweep.core.resources import Placement
 from sweep.core.trial import Status
 from sweep.engines.simulator import Point
-from sweep.errors import ConfigError
 from sweep.schedulers import create_scheduler
 from sweep.schedulers.median import MedianStoppingRule, _mark
 
@@ -289,21 +288,6 @@ def test_in_a_sweep_without_a_hard_stop_all_get_to_their_end():
     sweep, _ = run_in_virtual_time(hard_stop=False)
     assert {trial.last_result["training_iteration"] for trial in sweep.trials.values()} == {12}
     assert any(trial.attempt > 1 for trial in sweep.trials.values())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"grace_period": -1}, "grace_period is -1; expected a finite number of at least 0"),
-        ({"min_samples_required": 0}, "min_samples_required is 0; expected a finite number of at least 1"),
-        ({"min_time_slice": "1"}, "min_time_slice is '1'"),
-        ({"mode": "best"}, "mode is 'best'"),
-    ],
-)
-def test_a_wrong_argument_is_named(arguments, words):
-    with pytest.raises(ConfigError) as error:
-        MedianStoppingRule(**arguments)
-    assert words in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["median_stopping_rule", "MedianStopping"])

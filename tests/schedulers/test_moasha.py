@@ -162,29 +162,6 @@ def test_fewer_than_two_objectives_are_refused(metric):
         MOASHAScheduler().set_search_properties(metric, None)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"metric": "a"}, "expects a list of names"),
-        ({"metric": ["a"]}, "two different names"),
-        ({"metric": ["a", "a"]}, "two different names"),
-        ({"metric": ["a", 3]}, "expects a list of names"),
-        ({"metric": ["a", "b"], "mode": ["min"]}, "a list of 2"),
-        ({"metric": ["a", "b"], "mode": ["min", "best"]}, "mode is ['min', 'best']"),
-        ({"mode": "best"}, "mode is 'best'"),
-        ({"time_attr": ""}, "time_attr is ''"),
-        ({"brackets": 0}, "brackets is 0"),
-        ({"max_t": 0}, "max_t is 0"),
-        ({"reduction_factor": 1}, "reduction_factor is 1"),
-        ({"rungs": []}, "rungs is []"),
-    ],
-)
-def test_a_wrong_argument_is_named(arguments, words):
-    with pytest.raises(ConfigError) as error:
-        MOASHAScheduler(**arguments)
-    assert words in str(error.value)
-
-
 def test_the_log_line_says_how_many_got_to_each_rung():
     told = moasha(rungs=[1, 4], reduction_factor=4)
     stopped(told, [(1, 1), (0, 0)])

@@ -14,7 +14,6 @@ from searchers.base import EXHAUSTED, Searcher
 from sweep.core.messages import PauseTrial, ResumeTrial, StopTrial
 from sweep.core.trial import CheckpointRef, Status
 from sweep.engines.simulator import Point
-from sweep.errors import ConfigError
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.pasha import PASHAScheduler, crossing
 from sweep.simulation.virtual import simulate
@@ -214,24 +213,6 @@ def test_when_nothing_runs_all_that_wait_are_stopped_in_the_end():
     assert told.scheduler.on_idle(told.trials) == [
         StopTrial(tid(3), "not needed beyond 2: the ranking did not change there")
     ]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"noise_percentile": 101}, "noise_percentile is 101"),
-        ({"noise_percentile": -1}, "noise_percentile is -1"),
-        ({"reduction_factor": 1}, "reduction_factor is 1"),
-        ({"max_t": 0}, "max_t is 0"),
-        ({"rungs": [2, 1]}, "rungs is [2, 1]"),
-        ({"mode": "up"}, "mode is 'up'"),
-        ({"metric": ["a", "b"]}, "judges by one metric"),
-    ],
-)
-def test_a_wrong_argument_is_named(arguments, words):
-    with pytest.raises(ConfigError) as error:
-        PASHAScheduler(**arguments)
-    assert words in str(error.value)
 
 
 class Drawn(Searcher):

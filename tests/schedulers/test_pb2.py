@@ -446,22 +446,6 @@ def test_wrong_bounds_are_named(bounds, words):
     assert words in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"perturbation_interval": 0}, "perturbation_interval is 0; expected a finite number above 0"),
-        ({"quantile_fraction": 0.6}, "quantile_fraction is 0.6; expected a number of at least 0 and at most 0.5"),
-        ({"custom_explore_fn": "f"}, "custom_explore_fn is 'f'"),
-        ({"mode": "best"}, "mode is 'best'"),
-        ({"time_attr": ""}, "time_attr is ''"),
-    ],
-)
-def test_a_wrong_argument_is_named(arguments, words):
-    with pytest.raises(ConfigError) as error:
-        PB2(**{"hyperparam_bounds": {"x": [0, 1]}, **arguments})
-    assert words in str(error.value)
-
-
 def test_arguments_have_the_order_and_the_defaults_of_tune():
     scheduler = PB2("t", "m", "min", 5, {"x": [0, 1], "net": {"w": [1, 2]}}, 0.5, False, False, True, dict)
     assert (scheduler.time_attr, scheduler.metric, scheduler.mode) == ("t", "m", "min")

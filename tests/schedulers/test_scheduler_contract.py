@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -26,13 +27,8 @@ def by_turns(view, trial, result, scheduler):
 
 
 def pbt(**arguments):
-    return PopulationBasedTraining(
-        "training_iteration",
-        perturbation_interval=2,
-        hyperparam_mutations={"x": uniform(0, 1)},
-        require_attrs=False,
-        **arguments,
-    )
+    given = {"perturbation_interval": 2, "hyperparam_mutations": {"x": uniform(0, 1)}, "require_attrs": False}
+    return PopulationBasedTraining("training_iteration", **{**given, **arguments})
 
 
 def pb2(**arguments):
@@ -102,3 +98,66 @@ def test_a_hook_of_tunes_that_is_never_called_is_refused_with_the_name_of_ours(h
     mixin = type("Mixin", (), {hook: lambda self, controller, trial, result=None: "CONTINUE"})
     with pytest.raises(ConfigError, match=rf"the scheduler Mine has .*{re.escape(hook)}\(\) is {re.escape(ours)}"):
         type("Mine", (mixin, FIFOScheduler), {})
+
+
+@pytest.mark.parametrize(
+    ("build", "arguments", "words"),
+    [
+        (ASHAScheduler, {"mode": "best"}, "mode is 'best'"),
+        (ASHAScheduler, {"max_t": 0}, "max_t is 0"),
+        (ASHAScheduler, {"max_t": "100"}, "max_t is '100'"),
+        (ASHAScheduler, {"max_t": math.nan}, "max_t is nan"),
+        (ASHAScheduler, {"grace_period": -1}, "grace_period is -1"),
+        (ASHAScheduler, {"grace_period": True}, "grace_period is True"),
+        (ASHAScheduler, {"max_t": 3, "grace_period": 5}, "max_t=3 is below grace_period=5"),
+        (ASHAScheduler, {"reduction_factor": 1}, "reduction_factor is 1"),
+        (ASHAScheduler, {"reduction_factor": "4"}, "reduction_factor is '4'"),
+        (ASHAScheduler, {"reduction_factor": math.inf}, "reduction_factor is inf"),
+        (ASHAScheduler, {"max_t": math.inf}, "max_t is inf"),
+        (ASHAScheduler, {"grace_period": 10**400}, "grace_period is 1000"),
+        (ASHAScheduler, {"type": "promote"}, "type is 'promote'; expected 'stopping' or 'promotion'"),
+        (ASHAScheduler, {"brackets": 0}, "brackets is 0"),
+        (ASHAScheduler, {"brackets": 1.5}, "brackets is 1.5"),
+        (HyperBandScheduler, {"mode": "best"}, "mode is 'best'"),
+        (HyperBandScheduler, {"max_t": 0.5}, "max_t is 0.5; expected a finite number of at least 1"),
+        (HyperBandScheduler, {"max_t": "81"}, "max_t is '81'"),
+        (HyperBandScheduler, {"max_t": math.inf}, "max_t is inf"),
+        (HyperBandScheduler, {"max_t": True}, "max_t is True"),
+        (HyperBandScheduler, {"reduction_factor": 1}, "reduction_factor is 1; expected a finite number above 1"),
+        (HyperBandScheduler, {"reduction_factor": math.nan}, "reduction_factor is nan"),
+        (HyperBandScheduler, {"time_attr": None}, "time_attr is None"),
+        (HyperBandScheduler, {"metric": ["a", "b"]}, "judges by one metric"),
+        (MedianStoppingRule, {"grace_period": -1}, "grace_period is -1; expected a finite number of at least 0"),
+        (
+            MedianStoppingRule,
+            {"min_samples_required": 0},
+            "min_samples_required is 0; expected a finite number of at least 1",
+        ),
+        (MedianStoppingRule, {"min_time_slice": "1"}, "min_time_slice is '1'"),
+        (MOASHAScheduler, {"metric": "a"}, "expects a list of names"),
+        (MOASHAScheduler, {"metric": ["a"]}, "two different names"),
+        (MOASHAScheduler, {"metric": ["a", "a"]}, "two different names"),
+        (MOASHAScheduler, {"metric": ["a", 3]}, "expects a list of names"),
+        (MOASHAScheduler, {"metric": ["a", "b"], "mode": ["min"]}, "a list of 2"),
+        (MOASHAScheduler, {"metric": ["a", "b"], "mode": ["min", "best"]}, "mode is ['min', 'best']"),
+        (MOASHAScheduler, {"mode": "best"}, "mode is 'best'"),
+        (PASHAScheduler, {"noise_percentile": 101}, "noise_percentile is 101"),
+        (PASHAScheduler, {"noise_percentile": -1}, "noise_percentile is -1"),
+        (pbt, {"perturbation_interval": 0}, "perturbation_interval is 0; expected a finite number above 0"),
+        (pbt, {"burn_in_period": -1}, "burn_in_period is -1"),
+        (pbt, {"quantile_fraction": 0.6}, "quantile_fraction is 0.6; expected a number of at least 0 and at most 0.5"),
+        (pbt, {"quantile_fraction": -0.1}, "quantile_fraction is -0.1"),
+        (pbt, {"resample_probability": 2}, "resample_probability is 2; expected a number of at least 0 and at most 1"),
+        (pbt, {"perturbation_factors": ()}, "perturbation_factors is ()"),
+        (pbt, {"perturbation_factors": ("1.2",)}, "perturbation_factors is ('1.2',)"),
+        (pbt, {"perturbation_factors": 1.2}, "perturbation_factors is 1.2"),
+        (pbt, {"custom_explore_fn": "f"}, "custom_explore_fn is 'f'"),
+        (pbt, {"hyperparam_mutations": {}}, "nothing is given that could be changed"),
+        (pbt, {"hyperparam_mutations": {"x": 3}}, "hyperparam_mutations['x'] is 3"),
+    ],
+)
+@pytest.mark.timeout(5)
+def test_a_wrong_argument_is_named(build, arguments, words):
+    with pytest.raises(ConfigError) as error:
+        build(**arguments)
+    assert words in str(error.value)

@@ -15,10 +15,8 @@ from searchers import (
     NOT_NOW,
     BayesOptSearch,
     ConcurrencyLimiter,
-    SearchError,
     SpaceError,
     choice,
-    create_searcher,
     grid_search,
     loguniform,
     qloguniform,
@@ -151,34 +149,6 @@ def test_ranges_are_searched_in_parts_and_log_ranges_in_their_logarithm(library,
 
 
 # --- arguments -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"utility_kwargs": {"kapa": 1}}, "a name in utility_kwargs is 'kapa'; .* Did you mean 'kappa'"),
-        ({"utility_kwargs": {"kind": "uct"}}, "kind of utility_kwargs is 'uct'; .* Did you mean 'ucb'"),
-        ({"utility_kwargs": {"kappa": -1}}, "kappa of utility_kwargs is -1; expected a finite number of at least 0"),
-        ({"utility_kwargs": {"xi": "0"}}, "xi of utility_kwargs is '0'"),
-        ({"utility_kwargs": {"kappa_decay": 1.5}}, "kappa_decay of utility_kwargs is 1.5; .* above 0 and at most 1"),
-        ({"utility_kwargs": {"kappa_decay_delay": -1}}, "kappa_decay_delay is -1"),
-        ({"random_state": -1}, "random_state is -1"),
-        ({"random_search_steps": -1}, "random_search_steps is -1; expected a whole number of at least 0"),
-        ({"patience": 0}, "patience is 0; expected a whole number of at least 1"),
-        ({"metric": ["a", "b"]}, "metric is \\['a', 'b'\\]; BayesOptSearch has one objective"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments, message):
-    with pytest.raises(SearchError, match=message):
-        BayesOptSearch(**arguments)
-
-
-def test_a_missing_library_is_named_before_anything_starts(monkeypatch):
-    monkeypatch.setitem(sys.modules, "bayes_opt", None)
-    search = create_searcher("bayesopt")
-    message = "BayesOptSearch needs the package bayesian-optimization: pip install bayesian-optimization"
-    with pytest.raises(SearchError, match=message):
-        search.set_search_properties("loss", "min", {"x": uniform(0, 1)})
 
 
 @pytest.mark.parametrize(

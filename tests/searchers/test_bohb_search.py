@@ -9,7 +9,6 @@ import statistics
 
 import numpy as np
 import pytest
-from conformance.searchers import SPACE, Session, is_inside
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +20,6 @@ from searchers import (
     SearchError,
     SpaceError,
     TuneBOHB,
-    UnknownNameError,
     choice,
     create_searcher,
     grid_search,
@@ -580,16 +578,6 @@ def test_a_space_without_parameters_and_a_choice_of_one_option_are_searched_too(
 # --- restarts, states, limits ----------------------------------------------------------------------------------------
 
 
-def test_told_again_it_suggests_the_same():
-    session = Session(BOHBSearch(SPACE, None, "loss", "min", None, 3, budgets=[1]))
-    session.run(60)
-    for num_entries in range(0, len(session.record), 17):
-        again = session.tell_again(BOHBSearch(SPACE, None, "loss", "min", None, 3, budgets=[1]), num_entries)
-        again.run(60)
-        assert again.configs == session.configs
-    assert all(map(is_inside, session.configs))
-
-
 def test_a_saved_search_goes_on_in_another(tmp_path):
     def search():
         return BOHBSearch(SPACE_OF_MODELS, None, "m", "min", budgets=[1, 3])
@@ -647,39 +635,6 @@ def test_the_budgets_are_given_or_the_schedulers_or_powers():
     for search in (given, told_so):
         search.set_budgets([2, 6])
     assert (given.budgets, told_so.budgets) == ((1, 3, 9), (2, 6))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"seed": -1}, "seed is -1"),
-        ({"max_concurrent": -1}, "max_concurrent is -1; expected a whole number of at least 0. 0 means no limit"),
-        ({"max_concurrent": True}, "max_concurrent is True"),
-        ({"budgets": []}, r"budgets is \[\]; expected a list of finite numbers above 0"),
-        ({"budgets": [1, math.nan]}, "budgets is"),
-        ({"budgets": "139"}, "budgets is '139'"),
-        ({"budgets": 5}, "budgets is 5"),
-        ({"max_t": 0.5}, "max_t is 0.5; expected a finite number of at least 1"),
-        ({"reduction_factor": 1}, "reduction_factor is 1; expected a finite number above 1"),
-        ({"time_attr": ""}, "time_attr is ''"),
-        ({"metric": ["a", "b"]}, "BOHBSearch has one objective"),
-        ({"bohb_config": [1]}, "bohb_config is .*expected a dict with some of min_points_in_model, top_n_percent"),
-        ({"bohb_config": {"min_points_in_model": 0}}, "min_points_in_model of bohb_config is 0"),
-        ({"bohb_config": {"num_samples": None}}, "num_samples of bohb_config is None; .* at least 1"),
-        ({"bohb_config": {"top_n_percent": 100}}, "top_n_percent of bohb_config is 100; .* above 0 and below 100"),
-        ({"bohb_config": {"random_fraction": 1.1}}, "random_fraction of bohb_config is 1.1; .* and at most 1"),
-        ({"bohb_config": {"bandwidth_factor": "3"}}, "bandwidth_factor of bohb_config is '3'"),
-        ({"bohb_config": {"min_bandwidth": 0}}, "min_bandwidth of bohb_config is 0"),
-    ],
-)
-def test_a_wrong_argument_is_named(arguments, words):
-    with pytest.raises(SearchError, match=words):
-        BOHBSearch(**arguments)
-
-
-def test_an_unknown_constant_is_refused_with_the_nearest():
-    with pytest.raises(UnknownNameError, match=r"a name in bohb_config is 'num_sample'; .* Did you mean 'num_samples'"):
-        BOHBSearch(bohb_config={"num_sample": 3})
 
 
 def test_it_has_the_names_that_users_type():

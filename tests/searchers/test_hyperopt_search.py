@@ -14,10 +14,8 @@ from conformance.searchers import SPACE, SearcherContract, Session, loss_of
 from searchers import (
     ConcurrencyLimiter,
     HyperOptSearch,
-    SearchError,
     SpaceError,
     choice,
-    create_searcher,
     grid_search,
     lograndint,
     loguniform,
@@ -179,44 +177,6 @@ def test_options_come_back_as_they_are(library):
 def test_what_hyperopt_cannot_search_is_refused_before_anything_starts(library, space, message):
     with pytest.raises(SpaceError, match=message):
         HyperOptSearch(space).set_search_properties("loss", "min", {})
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"n_initial_points": -1}, "n_initial_points is -1; expected a whole number of at least 0"),
-        ({"n_initial_points": True}, "n_initial_points is True"),
-        ({"gamma": 1}, "gamma is 1; expected a number above 0 and below 1"),
-        ({"random_state_seed": -3}, "random_state_seed is -3"),
-        ({"metric": ["a", "b"], "mode": ["min", "max"]}, "has one objective. Use OptunaSearch"),
-        ({"mode": "least"}, "mode is 'least'"),
-        ({"points_to_evaluate": {"x": 1}}, "expected a list of configs"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments, message):
-    with pytest.raises(SearchError, match=message):
-        HyperOptSearch(**arguments)
-
-
-def test_a_missing_library_is_named_before_anything_starts(monkeypatch):
-    monkeypatch.setitem(sys.modules, "hyperopt", None)
-    search = create_searcher("hyperopt")
-    with pytest.raises(SearchError, match="HyperOptSearch needs the package hyperopt: pip install hyperopt"):
-        search.set_search_properties("loss", "min", {"x": uniform(0, 1)})
-
-
-def test_a_space_of_its_own_takes_constants_of_the_run_and_no_second_space(library):
-    search = HyperOptSearch({"x": uniform(0, 1)}, "loss", "min")
-    assert not search.set_search_properties(None, None, {"y": uniform(0, 1)})
-    assert search.set_search_properties(None, None, {"epochs": 3})
-    assert search.suggest("t").keys() == {"x", "epochs"}
-
-
-def test_metric_and_space_must_be_known(library):
-    with pytest.raises(SearchError, match="needs both, for instance metric='loss'"):
-        HyperOptSearch({"x": uniform(0, 1)}).suggest("t")
-    with pytest.raises(SearchError, match="has no space to search"):
-        HyperOptSearch(metric="loss", mode="min").suggest("t")
 
 
 # --- points ----------------------------------------------------------------------------------------------------------

@@ -9,8 +9,6 @@ from types import MappingProxyType
 import optuna
 import pytest
 from conformance.searchers import Session
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
@@ -359,16 +357,6 @@ def assert_exact_after_a_restart(make, num_trials, num_entries):
     again.run(num_trials)
     assert again.configs == whole.configs
     return whole
-
-
-@settings(max_examples=12, deadline=None)
-@given(
-    sampler=st.sampled_from(["tpe", "cmaes", "qmc", "nsgaii", "nsgaiii", "random"]),
-    seed=st.integers(0, 2**31),
-    num_entries=st.integers(0, 90),
-)
-def test_a_restart_at_any_point_changes_nothing(sampler, seed, num_entries):
-    assert_exact_after_a_restart(lambda: ready(dict(FLAT), sampler=sampler, seed=seed), 30, num_entries)
 
 
 @pytest.mark.parametrize(("sampler", "num_trials"), [("tpe", 60), ("cmaes", 60), ("qmc", 60), ("nsgaii", 160)])

@@ -93,7 +93,7 @@ def test_points_of_others_count():
     [
         ([3, 1, 2, 0, 9, 9, 9], [1, 3, 4, 5, 6]),
         ([1, 1, 1, 1, 9, 9, 9], [0, 1, 4, 5, 6]),
-        ([3, "failed", "open", 0, 9, 9, 9, "open"], [0, 2, 3, 4, 5, 6, 7]),
+        ([3, "failed", "open", 0, 9, 9, 9, "open", 9], [0, 2, 3, 5, 6, 7, 8]),
         ([("pruned", 3, 5), ("pruned", 3, 4), ("pruned", 2, 0), ("pruned", None, None), 9, 9, 9], [0, 1, 4, 5, 6]),
         ([("infeasible", 1), ("infeasible", 0.5), ("pruned", None, None), 8, 9, 9, 9], [2, 3, 4, 5, 6]),
         ([("infeasible", 1), ("infeasible", 0.5), ("infeasible", -1), 8, 9, 9, 9], [2, 3, 4, 5, 6]),

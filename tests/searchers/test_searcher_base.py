@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -13,13 +14,17 @@ from searchers import (
     EXHAUSTED,
     NOT_NOW,
     BasicVariantGenerator,
+    BayesOptSearch,
+    BOHBSearch,
     ConcurrencyLimiter,
     GridSearch,
+    HyperOptSearch,
     OptunaSearch,
     RandomSearch,
     Searcher,
     SearchError,
     SpaceError,
+    create_searcher,
     grid_search,
     uniform,
 )
@@ -263,3 +268,113 @@ def test_a_space_that_no_longer_holds_the_points_is_refused():
     again.set_state(search.get_state())
     with pytest.raises(SpaceError, match="a trial of the saved search"):
         again.suggest("a")
+
+
+# --- arguments -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("build", "arguments", "words"),
+    [
+        (
+            BayesOptSearch,
+            {"utility_kwargs": {"kapa": 1}},
+            "a name in utility_kwargs is 'kapa'; .* Did you mean 'kappa'",
+        ),
+        (BayesOptSearch, {"utility_kwargs": {"kind": "uct"}}, "kind of utility_kwargs is 'uct'; .* Did you mean 'ucb'"),
+        (
+            BayesOptSearch,
+            {"utility_kwargs": {"kappa": -1}},
+            "kappa of utility_kwargs is -1; expected a finite number of at least 0",
+        ),
+        (BayesOptSearch, {"utility_kwargs": {"xi": "0"}}, "xi of utility_kwargs is '0'"),
+        (
+            BayesOptSearch,
+            {"utility_kwargs": {"kappa_decay": 1.5}},
+            "kappa_decay of utility_kwargs is 1.5; .* above 0 and at most 1",
+        ),
+        (BayesOptSearch, {"utility_kwargs": {"kappa_decay_delay": -1}}, "kappa_decay_delay is -1"),
+        (BayesOptSearch, {"random_state": -1}, "random_state is -1"),
+        (
+            BayesOptSearch,
+            {"random_search_steps": -1},
+            "random_search_steps is -1; expected a whole number of at least 0",
+        ),
+        (BayesOptSearch, {"patience": 0}, "patience is 0; expected a whole number of at least 1"),
+        (BayesOptSearch, {"metric": ["a", "b"]}, "metric is \\['a', 'b'\\]; BayesOptSearch has one objective"),
+        (HyperOptSearch, {"n_initial_points": -1}, "n_initial_points is -1; expected a whole number of at least 0"),
+        (HyperOptSearch, {"gamma": 1}, "gamma is 1; expected a number above 0 and below 1"),
+        (HyperOptSearch, {"random_state_seed": -3}, "random_state_seed is -3"),
+        (HyperOptSearch, {"metric": ["a", "b"], "mode": ["min", "max"]}, "has one objective. Use OptunaSearch"),
+        (HyperOptSearch, {"mode": "least"}, "mode is 'least'"),
+        (HyperOptSearch, {"points_to_evaluate": {"x": 1}}, "expected a list of configs"),
+        (BOHBSearch, {"seed": -1}, "seed is -1"),
+        (
+            BOHBSearch,
+            {"max_concurrent": -1},
+            "max_concurrent is -1; expected a whole number of at least 0. 0 means no limit",
+        ),
+        (BOHBSearch, {"max_concurrent": True}, "max_concurrent is True"),
+        (BOHBSearch, {"budgets": []}, r"budgets is \[\]; expected a list of finite numbers above 0"),
+        (BOHBSearch, {"budgets": [1, math.nan]}, "budgets is"),
+        (BOHBSearch, {"budgets": "139"}, "budgets is '139'"),
+        (BOHBSearch, {"budgets": 5}, "budgets is 5"),
+        (BOHBSearch, {"max_t": 0.5}, "max_t is 0.5; expected a finite number of at least 1"),
+        (BOHBSearch, {"reduction_factor": 1}, "reduction_factor is 1; expected a finite number above 1"),
+        (BOHBSearch, {"time_attr": ""}, "time_attr is ''"),
+        (BOHBSearch, {"metric": ["a", "b"]}, "BOHBSearch has one objective"),
+        (
+            BOHBSearch,
+            {"bohb_config": [1]},
+            "bohb_config is .*expected a dict with some of min_points_in_model, top_n_percent",
+        ),
+        (BOHBSearch, {"bohb_config": {"min_points_in_model": 0}}, "min_points_in_model of bohb_config is 0"),
+        (BOHBSearch, {"bohb_config": {"num_samples": None}}, "num_samples of bohb_config is None; .* at least 1"),
+        (
+            BOHBSearch,
+            {"bohb_config": {"top_n_percent": 100}},
+            "top_n_percent of bohb_config is 100; .* above 0 and below 100",
+        ),
+        (
+            BOHBSearch,
+            {"bohb_config": {"random_fraction": 1.1}},
+            "random_fraction of bohb_config is 1.1; .* and at most 1",
+        ),
+        (BOHBSearch, {"bohb_config": {"bandwidth_factor": "3"}}, "bandwidth_factor of bohb_config is '3'"),
+        (BOHBSearch, {"bohb_config": {"min_bandwidth": 0}}, "min_bandwidth of bohb_config is 0"),
+        (BOHBSearch, {"bohb_config": {"num_sample": 3}}, "a name in bohb_config is .* Did you mean 'num_samples'"),
+    ],
+)
+def test_a_wrong_argument_is_named(build, arguments, words):
+    with pytest.raises(SearchError, match=words):
+        build(**arguments)
+
+
+@pytest.mark.parametrize("kind", [HyperOptSearch, BOHBSearch, OptunaSearch])
+def test_metric_mode_and_space_must_be_known(kind):
+    with pytest.raises(SearchError, match="needs both, for instance metric='loss'"):
+        kind({"x": uniform(0, 1)}).suggest("t")
+    with pytest.raises(SearchError, match="has no space to search"):
+        kind(metric="loss", mode="min").suggest("t")
+
+
+@pytest.mark.parametrize("kind", [RandomSearch, BOHBSearch, OptunaSearch])
+def test_a_space_of_its_own_takes_constants_of_the_run_and_no_second_space(kind):
+    search = kind({"x": uniform(0, 1)}, metric="loss", mode="min")
+    assert not search.set_search_properties(None, None, {"y": uniform(0, 1)})
+    assert search.set_search_properties(None, None, {"epochs": 3})
+    assert search.suggest("t").keys() == {"x", "epochs"}
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "kind", "package"),
+    [
+        ("hyperopt", "hyperopt", "HyperOptSearch", "hyperopt"),
+        ("bayesopt", "bayes_opt", "BayesOptSearch", "bayesian-optimization"),
+    ],
+)
+def test_a_missing_library_is_named_before_anything_starts(monkeypatch, name, module, kind, package):
+    monkeypatch.setitem(sys.modules, module, None)
+    search = create_searcher(name)
+    with pytest.raises(SearchError, match=f"{kind} needs the package {package}: pip install {package}"):
+        search.set_search_properties("loss", "min", {"x": uniform(0, 1)})

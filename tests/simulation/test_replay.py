@@ -101,10 +101,13 @@ class Sized(Climbs):
         return super().step() | {"size": self.config["layers"]}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheduler", "searcher"),
-    [(name, "variants") for name in SCHEDULERS] + [(name, other) for name in ("asha", "bohb") for other in SEARCHERS],
+    [
+        *((name, "variants") for name in ("hyperband", "median", "pb2")),
+        *(pytest.param(name, "variants", marks=pytest.mark.slow) for name in SCHEDULERS),
+        *(pytest.param(name, other, marks=pytest.mark.slow) for name in ("asha", "bohb") for other in SEARCHERS),
+    ],
 )
 def test_processes_under_every_policy_come_out_as_recorded(tmp_path: Path, scheduler: str, searcher: str) -> None:
     space, num_samples = world_of(searcher)
