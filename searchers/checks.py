@@ -57,9 +57,8 @@ class Checks:
         self._unknown = unknown or error
 
     def refuse(self, name: str, value: Any, expected: str, hint: str = "") -> NoReturn:
-        """Raise the error: `<name> is <value>; expected <expected>. <hint>`."""
-        shown = f"{value!r:.{_MOST_SHOWN}}"
-        raise self._error(f"{name} is {shown}; expected {expected}.{' ' if hint else ''}{hint}")
+        """Raise the error: `<name> is <value>; expected <expected>. <hint>`; without a name `found <value>; ...`."""
+        raise self._error(_refusal(name, value, expected, hint))
 
     def whole(
         self,
@@ -125,15 +124,18 @@ class Checks:
             expected = f"{', '.join(most)} or {last}" if most else last
             close = closest(value, names) if isinstance(value, str) else ""
             meant = hint or (f"Did you mean {close!r}?" if close else "")
-            raise self._unknown(
-                f"{name} is {value!r:.{_MOST_SHOWN}}; expected {expected}.{' ' if meant else ''}{meant}"
-            )
+            raise self._unknown(_refusal(name, value, expected, meant))
         return str(value)
 
     def mode(self, value: Any, name: str = "mode", *, is_watched_allowed: bool = False) -> str:
         """Return "min" or "max", or "obs" where metrics may be there that are only watched."""
         known = ("min", "max", "obs") if is_watched_allowed else ("min", "max")
         return self.one_of(name, value, known, "Say 'min' for a loss, 'max' for a score.")
+
+
+def _refusal(name: str, value: Any, expected: str, hint: str) -> str:
+    found = f"{name} is" if name else "found"
+    return f"{found} {value!r:.{_MOST_SHOWN}}; expected {expected}.{' ' if hint else ''}{hint}"
 
 
 def _range(least: float | None, above: float | None, most: float | None, below: float | None) -> str:

@@ -376,7 +376,6 @@ LAZY = {
     "pkgutil",
     "plotly",
     "psutil",
-    "pydantic",
     "pynvml",
     "ray",
     "rich",
@@ -669,7 +668,7 @@ def test_importing_the_package_loads_nothing_heavy():
     )
     loaded = set(done.stdout.split())
     assert "sweep" in loaded
-    heavy = {"torch", "jax", "optuna", "pandas", "ray", "sklearn", "pydantic", "rich", "ruamel", "IPython", "pynvml"}
+    heavy = {"torch", "jax", "optuna", "pandas", "ray", "sklearn", "rich", "ruamel", "IPython", "pynvml"}
     assert not loaded & heavy
 
 

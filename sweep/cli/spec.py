@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, Field, ValidationError
+from typing import Any
 
 import searchers as space
 from searchers.errors import SearchError, nearest
+from sweep import checks
 from sweep.cli.arguments import RunArguments, parse_seconds, split_target
-from sweep.cli.spec_parameters import Model, Number, Parameter, domain_of
+from sweep.cli.spec_parameters import PARAMETER, a_number, a_text, domain_of, keys
 from sweep.cli.yaml_text import KeyPath, load_yaml
-from sweep.core.failures import CLASSES
+from sweep.core.config import FailureConfig
 from sweep.core.resources import parse_resources
 from sweep.errors import ConfigError
 
@@ -25,54 +24,76 @@ _NOT_BUILT = {
     "report": "reading metrics from a program's output is not supported; call sweep.report in a function",
 }
 _DEFAULT_MAX_T = 100
+Check = Callable[[Any], object]
 
 
-class _Metric(Model):
-    name: str
-    goal: Literal["minimize", "maximize"] = "minimize"
-    target: Number | None = None
+def _whole(least: int) -> Check:
+    return lambda value: checks.whole("", value, least=least)
 
 
-class _EarlyTerminate(Model):
-    type: Literal["asha", "hyperband"]
-    min_iter: Number | None = Field(None, gt=0)
-    max_iter: Number | None = Field(None, gt=0)
-    s: int | None = Field(None, ge=1)
-    eta: Number | None = Field(None, gt=1)
-    strict: bool = False
+def _above(bound: float) -> Check:
+    return lambda value: checks.number("", value, above=bound, is_finite=False)
 
 
-class _Budget(Model):
-    time: str | Number | None = None
-    trial_time: str | Number | None = None
-    report_time: str | Number | None = None
+def _one_of(*known: str) -> Check:
+    return lambda value: checks.one_of("", value, known)
 
 
-class _Failures(Model):
-    retries: Annotated[int, Field(ge=-1)] = 0
-    retry_on: list[Literal[tuple(CLASSES)]] | None = None  # type: ignore[valid-type]
-    out_of_memory: Literal["retry", "retry_alone", "fail"] | None = None
-    nan: Literal["record", "error"] | None = None
-    max_node_losses: Annotated[int, Field(ge=-1)] | None = None
+def _failure(name: str) -> Check:
+    return lambda value: FailureConfig(**{name: value})
 
 
-class _Spec(Model):
-    program: str
-    method: str = "random"
-    name: str | None = None
-    description: str | None = None
-    project: str | None = None
-    entity: str | None = None
-    metric: _Metric | None = None
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    early_terminate: _EarlyTerminate | None = None
-    run_cap: int | None = Field(None, ge=1)
-    resources_per_trial: dict[str, Any] | None = None
-    concurrency: int | None = Field(None, ge=1)
-    seed: int | None = Field(None, ge=0)
-    budget: _Budget = Field(default_factory=_Budget)
-    failures: _Failures = Field(default_factory=_Failures)
-    start_with: list[dict[str, Any]] | None = None
+def _span(value: Any) -> object:
+    if not isinstance(value, (str, int, float)) or isinstance(value, bool):
+        checks.refuse("", value, "a span of time such as 90s, 30m or 2h")
+    return parse_seconds(str(value))
+
+
+def _yes_or_no(value: Any) -> None:
+    if not isinstance(value, bool):
+        checks.refuse("", value, "true or false")
+
+
+def _configs(value: Any) -> None:
+    if not isinstance(value, list):
+        checks.refuse("", value, "a list")
+    for one in value:
+        keys(one)
+
+
+def _method(value: Any) -> None:
+    a_text(value)
+    if value.lower() not in METHODS:
+        raise ConfigError(f"unknown method {value!r}. {nearest(value.lower(), METHODS)}")
+
+
+_SPEC: dict[str, Any] = {
+    "program": a_text,
+    "method": _method,
+    **dict.fromkeys(("name", "description", "project", "entity"), a_text),
+    "metric": {"name": a_text, "goal": _one_of("minimize", "maximize"), "target": a_number},
+    "parameters": keys,
+    "early_terminate": {
+        "type": _one_of("asha", "hyperband"),
+        "min_iter": _above(0),
+        "max_iter": _above(0),
+        "s": _whole(1),
+        "eta": _above(1),
+        "strict": _yes_or_no,
+    },
+    "run_cap": _whole(1),
+    "resources_per_trial": parse_resources,
+    "concurrency": _whole(1),
+    "seed": _whole(0),
+    "budget": dict.fromkeys(("time", "trial_time", "report_time"), _span),
+    "failures": {
+        "retries": _failure("max_failures"),
+        **{name: _failure(name) for name in ("retry_on", "out_of_memory", "nan", "max_node_losses")},
+    },
+    "start_with": _configs,
+}
+"""A key of a spec file -> its check, or the keys below it."""
+_NEEDED: Mapping[KeyPath, tuple[str, ...]] = {(): ("program",), ("metric",): ("name",), ("early_terminate",): ("type",)}
 
 
 def read_spec(path: Path) -> RunArguments:
@@ -82,189 +103,118 @@ def read_spec(path: Path) -> RunArguments:
         ConfigError: the file cannot be read, is not valid YAML, or has mistakes: all of them, by line.
     """
     data, lines, mistakes = load_yaml(path)
-    spec: _Spec | None = None
     if not isinstance(data, dict):
         raise ConfigError(f"{path}:1:1: expected keys such as program, method and parameters, found {_kind(data)}.")
     for key, why in _NOT_BUILT.items():
         if key in data:
             mistakes.append(((key,), why))
             del data[key]
-    try:
-        spec = _Spec.model_validate(data)
-    except ValidationError as error:
-        mistakes += _mistakes(error, _Spec, ())
-    parameters = data.get("parameters")
-    method = data.get("method", "random")
-    is_grid = isinstance(method, str) and method.lower() == "grid"
-    if isinstance(parameters, dict):
-        mistakes += _check_parameters(parameters, ("parameters",), is_grid)
-    mistakes += _check_values(data, path)
-    if mistakes or spec is None:
+    mistakes += [*_mistakes(data, _SPEC, ()), *_mistakes_together(data, path)]
+    if mistakes:
         raise ConfigError(_report(path, mistakes, lines))
-    return _arguments(spec, path)
+    return _arguments(data, path)
 
 
-def _arguments(spec: _Spec, path: Path) -> RunArguments:
-    file, name = split_target(spec.program) or ("", "")
-    arguments = RunArguments(
+def _arguments(spec: Mapping[str, Any], path: Path) -> RunArguments:
+    file, name = split_target(spec["program"]) or ("", "")
+    metric, early = spec.get("metric") or {}, spec.get("early_terminate")
+    budget, failures = spec.get("budget") or {}, {**(spec.get("failures") or {})}
+    times = {name: None if (text := budget.get(name)) is None else parse_seconds(str(text)) for name in _SPEC["budget"]}
+    start_with = spec.get("start_with")
+    return RunArguments(
         target=f"{(path.absolute().parent / file).resolve()}:{name}",
-        parameters=spec.parameters,
-        trials=spec.run_cap,
-        concurrency=spec.concurrency,
-        resources=spec.resources_per_trial,
-        searcher=METHODS[spec.method.lower()],
-        seed=spec.seed,
-        name=spec.name,
-        retries=spec.failures.retries,
-        time_s=_seconds(spec.budget.time),
-        trial_time_s=_seconds(spec.budget.trial_time),
-        report_time_s=_seconds(spec.budget.report_time),
-        failures=spec.failures.model_dump(exclude={"retries"}, exclude_none=True),
+        parameters=spec.get("parameters") or {},
+        metric=metric.get("name"),
+        goal=(metric.get("goal") or "minimize") if metric else None,
+        goal_value=metric.get("target"),
+        trials=spec.get("run_cap"),
+        concurrency=spec.get("concurrency"),
+        resources=spec.get("resources_per_trial"),
+        searcher=METHODS[(spec.get("method") or "random").lower()],
+        searcher_options={"points_to_evaluate": start_with} if start_with else {},
+        scheduler=None if early is None else "asha",
+        scheduler_options={} if early is None else _asha(early),
+        seed=spec.get("seed"),
+        name=spec.get("name"),
+        time_s=times["time"],
+        trial_time_s=times["trial_time"],
+        report_time_s=times["report_time"],
+        retries=failures.pop("retries", None) or 0,
+        failures={name: value for name, value in failures.items() if value is not None},
     )
-    if spec.metric is not None:
-        arguments.metric, arguments.goal, arguments.goal_value = spec.metric.name, spec.metric.goal, spec.metric.target
-    if spec.early_terminate is not None:
-        arguments.scheduler, arguments.scheduler_options = "asha", _asha(spec.early_terminate)
-    if spec.start_with:
-        arguments.searcher_options = {"points_to_evaluate": spec.start_with}
-    return arguments
 
 
-def _asha(early: _EarlyTerminate) -> dict[str, Any]:
+def _asha(early: Mapping[str, Any]) -> dict[str, Any]:
     """W&B's hyperband stops at min_iter * eta**k, or at max_iter / eta**k for k up to s: rungs of ASHA."""
-    eta = early.eta or 3
-    if early.min_iter is not None:
-        grace = early.min_iter
-    elif early.max_iter is not None and early.s is not None:
-        grace = max(1, early.max_iter / eta**early.s)
+    eta, least, most, steps = early.get("eta") or 3, early.get("min_iter"), early.get("max_iter"), early.get("s")
+    if least is not None:
+        grace = least
     else:
-        grace = 1
+        grace = 1 if most is None or steps is None else max(1, most / eta**steps)
     return {
         "grace_period": grace,
-        "max_t": early.max_iter or max(_DEFAULT_MAX_T, grace),
+        "max_t": most or max(_DEFAULT_MAX_T, grace),
         "reduction_factor": eta,
         # W&B's bounds say when to look at a run, not when to end a good one
-        "stop_last_trials": early.max_iter is not None,
+        "stop_last_trials": most is not None,
     }
 
 
-def _seconds(value: str | float | None) -> float | None:
-    return None if value is None else parse_seconds(str(value))
+def _mistakes(given: Mapping[Any, Any], table: Mapping[str, Any], where: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    """Yield what is wrong with each key by itself."""
+    for key, value in given.items():
+        here, check = (*where, key), table.get(key)
+        if check is None:
+            yield here, f"unknown key {key!r}. {nearest(str(key), table)}"
+        elif value is None and key not in _NEEDED.get(where, ()):
+            continue
+        elif isinstance(check, Mapping) and isinstance(value, dict):
+            yield from _mistakes(value, check, here)
+        else:
+            try:
+                (keys if isinstance(check, Mapping) else check)(value)
+            except ValueError as error:
+                yield here, str(error)
+    yield from ((where, f"{key!r} is missing.") for key in _NEEDED.get(where, ()) if key not in given)
 
 
-def _check_parameters(parameters: Mapping[Any, Any], where: KeyPath, is_grid: bool) -> list[tuple[KeyPath, str]]:
-    mistakes: list[tuple[KeyPath, str]] = []
+def _mistakes_of_parameters(
+    parameters: Mapping[Any, Any], where: KeyPath, is_grid: bool
+) -> Iterator[tuple[KeyPath, str]]:
     for name, given in parameters.items():
         here = (*where, name)
         if not isinstance(name, str):
-            mistakes.append((here, f"a parameter is named {name!r}; expected a text."))
-            continue
-        if not isinstance(given, dict):
-            mistakes.append((here, f"expected value, values, or min and max, found {_kind(given)}."))
-            continue
-        try:
-            parameter = Parameter.model_validate(given)
-        except ValidationError as error:
-            mistakes += _mistakes(error, Parameter, here)
-            continue
-        if parameter.parameters is not None:
-            others = parameter.model_fields_set - {"parameters"}
-            if others:
-                mistakes.append((here, f"nested parameters take no {' and '.join(sorted(others))}."))
-            mistakes += _check_parameters(parameter.parameters, (*here, "parameters"), is_grid)
-            continue
-        try:
-            domain_of(parameter, is_grid)
-        except (ConfigError, SearchError, OverflowError) as error:
-            mistakes.append((here, str(error)))
-    return mistakes
+            yield here, f"a parameter is named {name!r}; expected a text."
+        elif not isinstance(given, dict):
+            yield here, f"expected value, values, or min and max, found {_kind(given)}."
+        elif found := list(_mistakes(given, PARAMETER, here)):
+            yield from found
+        elif given.get("parameters") is not None:
+            if others := given.keys() - {"parameters"}:
+                yield here, f"nested parameters take no {' and '.join(sorted(others))}."
+            yield from _mistakes_of_parameters(given["parameters"], (*here, "parameters"), is_grid)
+        else:
+            try:
+                domain_of(given, is_grid)
+            except (ConfigError, SearchError, OverflowError) as error:
+                yield here, str(error)
 
 
-def _check_values(data: Mapping[str, Any], path: Path) -> list[tuple[KeyPath, str]]:
-    """Check what types alone do not say."""
-    mistakes: list[tuple[KeyPath, str]] = []
-    program, method = data.get("program"), data.get("method", "random")
+def _mistakes_together(data: Mapping[str, Any], path: Path) -> Iterator[tuple[KeyPath, str]]:
+    """Yield what the check of one key does not see."""
+    program, parameters = data.get("program"), data.get("parameters")
     if isinstance(program, str):
         target = split_target(program)
         if target is None:
             what = f"{program!r} is a plain program, which is not supported yet; expected FILE.py:FUNCTION."
-            mistakes.append((("program",), what))
+            yield ("program",), what
         elif not (path.absolute().parent / target[0]).is_file():
-            mistakes.append((("program",), f"there is no file {target[0]} beside {path.name}."))
-    if isinstance(method, str) and method.lower() not in METHODS:
-        mistakes.append((("method",), f"unknown method {method!r}. {nearest(method.lower(), METHODS)}"))
-    budget = data.get("budget")
-    checks: list[tuple[KeyPath, Any, Callable[[Any], object]]] = [
-        (("budget", key), str(value), parse_seconds)
-        for key, value in (budget.items() if isinstance(budget, dict) else ())
-        if key in _Budget.model_fields and isinstance(value, (str, int, float)) and not isinstance(value, bool)
-    ]
-    if isinstance(request := data.get("resources_per_trial"), dict):
-        checks.append((("resources_per_trial",), request, parse_resources))
-    for where, value, check in checks:
-        try:
-            check(value)
-        except ValueError as error:
-            mistakes.append((where, str(error)))
+            yield ("program",), f"there is no file {target[0]} beside {path.name}."
+    if isinstance(parameters, dict):
+        is_grid = str(data.get("method")).lower() == "grid"
+        yield from _mistakes_of_parameters(parameters, ("parameters",), is_grid)
     if "early_terminate" in data and "metric" not in data:
-        what = "it compares trials by a metric; also give metric: {name: ..., goal: ...}."
-        mistakes.append((("early_terminate",), what))
-    return mistakes
-
-
-# --- lines and messages ---
-
-
-def _mistakes(error: ValidationError, model: type[BaseModel], where: KeyPath) -> list[tuple[KeyPath, str]]:
-    found: dict[KeyPath, str] = {}
-    for item in error.errors():
-        location = tuple(item["loc"])
-        owner, depth = _owner(model, location)
-        here = (*where, *location[:depth])
-        match item["type"]:
-            case "extra_forbidden":
-                message = f"unknown key {location[-1]!r}. {nearest(str(location[-1]), owner.model_fields)}"
-            case "missing":
-                message = f"{location[-1]!r} is missing."
-                here = here[:-1]
-            case "literal_error":
-                message = f"found {item['input']!r}; expected {item['ctx']['expected']}."
-            case _:
-                message = f"found {_kind(item['input'])}; {_expected(item)}."
-        found.setdefault(here if item["type"] != "missing" else (*here, f"?{location[-1]}"), message)
-    return list(found.items())
-
-
-def _owner(model: type[BaseModel], location: KeyPath) -> tuple[type[BaseModel], int]:
-    """Return the model in which the last key of a location lies, and how much of it is keys (not union branches)."""
-    inner: Mapping[Any, type[BaseModel]] = {
-        "metric": _Metric,
-        "early_terminate": _EarlyTerminate,
-        "budget": _Budget,
-        "failures": _Failures,
-    }
-    if model is _Spec and len(location) > 1 and location[0] in inner:
-        return inner[location[0]], 2
-    return model, len(location) if model is _Spec and location[0] == "start_with" else 1
-
-
-_EXPECTED = {
-    "string": "a text",
-    "int": "a whole number",
-    "float": "a number",
-    "dict": "keys with values",
-    "model": "keys with values",
-    "list": "a list",
-    "bool": "true or false",
-    "too": "at least one value",
-}
-
-
-def _expected(item: Any) -> str:
-    known = _EXPECTED.get(str(item["type"]).partition("_")[0])
-    message = str(item["msg"])
-    found = message[:1].lower() + message[1:].replace("Input should be", "expected").rstrip(".")
-    return found if known is None else f"expected {known}"
+        yield ("early_terminate",), "it compares trials by a metric; also give metric: {name: ..., goal: ...}."
 
 
 def _kind(value: Any) -> str:
@@ -284,7 +234,7 @@ def _report(path: Path, mistakes: list[tuple[KeyPath, str]], lines: Mapping[KeyP
         return lines[where]
 
     def name_of(where: KeyPath) -> str:
-        shown = ".".join(str(part) for part in where if part != "" and not str(part).startswith("?"))
+        shown = ".".join(str(part) for part in where if part != "")
         return f"{shown}: " if shown else ""
 
     found = sorted({(line_of(where), f"{name_of(where)}{message}") for where, message in mistakes})

@@ -4,35 +4,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any
-
-from pydantic import BaseModel, ConfigDict, Field, StrictInt
+from typing import Any
 
 import searchers as space
 from searchers.errors import nearest
+from sweep import checks
 from sweep.errors import ConfigError
 
-Number = Annotated[float, Field(strict=True)] | StrictInt
+
+def a_number(value: Any) -> object:
+    """Refuse what is no number."""
+    return checks.number("", value, is_finite=False)
 
 
-class Model(BaseModel):
-    """A part of a spec file: unknown keys and other types are mistakes."""
+def keys(value: Any) -> None:
+    """Refuse what has no keys."""
+    if not isinstance(value, dict):
+        checks.refuse("", value, "keys with values")
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+
+def a_text(value: Any) -> None:
+    """Refuse what is no text."""
+    if not isinstance(value, str):
+        checks.refuse("", value, "a text")
 
 
-class Parameter(Model):
-    """One entry of `parameters`."""
+def _some(value: Any) -> None:
+    if not isinstance(value, list):
+        checks.refuse("", value, "a list")
+    if not value:
+        raise ConfigError("found a list; expected at least one value.")
 
-    distribution: str | None = None
-    value: Any = None
-    values: list[Any] | None = Field(None, min_length=1)
-    min: Number | None = None
-    max: Number | None = None
-    q: Number | None = None
-    mu: Number | None = None
-    sigma: Number | None = None
-    parameters: dict[str, Any] | None = None
+
+PARAMETER: Mapping[str, Callable[[Any], object]] = {
+    "distribution": a_text,
+    "value": lambda value: None,
+    "values": _some,
+    **dict.fromkeys(("min", "max", "q", "mu", "sigma"), a_number),
+    "parameters": keys,
+}
+"""What one entry of `parameters` may have -> its check."""
+Parameter = Mapping[str, Any]
 
 
 def space_of(parameters: Mapping[str, Any], *, is_grid: bool = False) -> dict[str, Any]:
@@ -46,8 +58,8 @@ def space_of(parameters: Mapping[str, Any], *, is_grid: bool = False) -> dict[st
     """
     found: dict[str, Any] = {}
     for name, given in parameters.items():
-        parameter = Parameter.model_validate(given if isinstance(given, dict) else {"value": given})
-        inner = parameter.parameters
+        parameter = given if isinstance(given, dict) else {"value": given}
+        inner = parameter.get("parameters")
         found[str(name)] = domain_of(parameter, is_grid) if inner is None else space_of(inner, is_grid=is_grid)
     return found
 
@@ -59,7 +71,7 @@ def domain_of(parameter: Parameter, is_grid: bool) -> Any:
         ConfigError, SearchError: it makes no sense.
     """
     kind = _distribution(parameter)
-    low, high = parameter.min, parameter.max
+    low, high = parameter.get("min"), parameter.get("max")
     if low is not None and high is not None and low > high:
         raise ConfigError(f"min {low:g} is above max {high:g}.")
     if kind == "int_uniform" and not (isinstance(low, int) and isinstance(high, int)):
@@ -77,11 +89,10 @@ def _distribution(parameter: Parameter) -> str:
     Raises:
         ConfigError: an unknown one, or one whose numbers are missing or too many.
     """
-    values = parameter.model_dump(exclude={"distribution"}, exclude_unset=True)
-    given = {name for name, value in values.items() if value is not None or name == "value"}
-    kind = parameter.distribution
+    given = {name for name, value in parameter.items() if value is not None or name == "value"} - {"distribution"}
+    kind = parameter.get("distribution")
     if kind is None:
-        is_whole = isinstance(parameter.min, int) and isinstance(parameter.max, int)
+        is_whole = isinstance(parameter.get("min"), int) and isinstance(parameter.get("max"), int)
         meant = (
             ("constant", "value" in given),
             ("categorical", "values" in given),
@@ -103,24 +114,25 @@ def _distribution(parameter: Parameter) -> str:
 
 # Name of a distribution -> the keys that it needs, those that it may have, and what it is.
 _DISTRIBUTIONS: Mapping[str, tuple[Sequence[str], Sequence[str], Callable[[Any], Any]]] = {
-    "constant": (("value",), (), lambda p: p.value),
-    "categorical": (("values",), (), lambda p: space.choice(p.values)),
-    "int_uniform": (("min", "max"), (), lambda p: space.randint(p.min, p.max + 1)),
-    "uniform": (("min", "max"), (), lambda p: space.uniform(p.min, p.max)),
-    "q_uniform": (("min", "max"), ("q",), lambda p: space.quniform(p.min, p.max, _or(p.q, 1))),
-    "log_uniform": (("min", "max"), (), lambda p: space.loguniform(math.exp(p.min), math.exp(p.max))),
-    "log_uniform_values": (("min", "max"), (), lambda p: space.loguniform(p.min, p.max)),
-    "q_log_uniform_values": (("min", "max"), ("q",), lambda p: space.qloguniform(p.min, p.max, _or(p.q, 1))),
-    "normal": ((), ("mu", "sigma"), lambda p: space.randn(_or(p.mu, 0), _or(p.sigma, 1))),
-    "q_normal": ((), ("mu", "sigma", "q"), lambda p: space.qrandn(_or(p.mu, 0), _or(p.sigma, 1), _or(p.q, 1))),
+    "constant": (("value",), (), lambda p: p["value"]),
+    "categorical": (("values",), (), lambda p: space.choice(p["values"])),
+    "int_uniform": (("min", "max"), (), lambda p: space.randint(p["min"], p["max"] + 1)),
+    "uniform": (("min", "max"), (), lambda p: space.uniform(p["min"], p["max"])),
+    "q_uniform": (("min", "max"), ("q",), lambda p: space.quniform(p["min"], p["max"], _or(p, "q", 1))),
+    "log_uniform": (("min", "max"), (), lambda p: space.loguniform(math.exp(p["min"]), math.exp(p["max"]))),
+    "log_uniform_values": (("min", "max"), (), lambda p: space.loguniform(p["min"], p["max"])),
+    "q_log_uniform_values": (("min", "max"), ("q",), lambda p: space.qloguniform(p["min"], p["max"], _or(p, "q", 1))),
+    "normal": ((), ("mu", "sigma"), lambda p: space.randn(_or(p, "mu", 0), _or(p, "sigma", 1))),
+    "q_normal": ((), ("mu", "sigma", "q"), lambda p: space.qrandn(_or(p, "mu", 0), _or(p, "sigma", 1), _or(p, "q", 1))),
 }
 DISTRIBUTIONS = tuple(_DISTRIBUTIONS)
 # What method grid tries of a distribution.
 _LISTED: Mapping[str, Callable[[Any], Iterable[Any]]] = {
-    "categorical": lambda p: p.values,
-    "int_uniform": lambda p: range(p.min, p.max + 1),
+    "categorical": lambda p: p["values"],
+    "int_uniform": lambda p: range(p["min"], p["max"] + 1),
 }
 
 
-def _or(value: float | None, default: float) -> float:
+def _or(parameter: Parameter, name: str, default: float) -> Any:
+    value = parameter.get(name)
     return default if value is None else value

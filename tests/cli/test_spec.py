@@ -125,7 +125,7 @@ failures: {retry: 2}
         "line 12: parameters.v.min: found 'a'; expected a number.",
         "line 13: parameters.u.vale: unknown key 'vale'. Did you mean 'value'?",
         "line 16: parameters.n.parameters.deep: expected value, values, or min and max.",
-        "line 17: run_cap: found 'many'; expected a whole number.",
+        "line 17: run_cap: found 'many'; expected a whole number of at least 1.",
         "line 18: concurrency: found 0; ",
         "line 19: resources_per_trial: unknown resource 'cpus'",
         "line 20: budget.time: 'soon' is no span of time",
