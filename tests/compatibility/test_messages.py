@@ -442,8 +442,8 @@ def named_tests(cell: str) -> list[str]:
 
 
 def test_traps_and_complaints_are_numbered_as_in_the_table_of_rows_and_name_a_test_of_theirs():
-    for letter, listed in (("T", TRAPS), ("P", COMPLAINTS)):
-        of_kind = [row for row in ROWS.values() if row.mark == letter]
+    for letter, mark, listed in (("T", "trap", TRAPS), ("P", "complaint", COMPLAINTS)):
+        of_kind = [row for row in ROWS.values() if row.mark == mark]
         assert [number for number, *_ in listed] == [f"{letter}{n}" for n in range(1, len(of_kind) + 1)]
         for row, (number, *_, tests) in zip(of_kind, listed, strict=True):
             named = {test.rpartition("::")[2] for test in row.tests}
@@ -451,7 +451,7 @@ def test_traps_and_complaints_are_numbered_as_in_the_table_of_rows_and_name_a_te
 
 
 def test_everything_that_is_different_is_in_the_guide():
-    different = {row.id for row in ROWS.values() if row.different and row.mark not in "TP"}
+    different = {row.id for row in ROWS.values() if row.different and row.mark not in ("trap", "complaint")}
     listed = [identity for identity, *_ in OTHERS]
     assert different - set(listed) == set(), "add these rows to docs/how-to/migrate-from-ray-tune.md"
     assert set(listed) - ROWS.keys() == set()
