@@ -46,7 +46,7 @@ from sweep.record.saved_spec import recorded_points, write_saved_spec
 from sweep.scribe.scribe import Scribe
 from sweep.storage.location import check_writable
 from sweep.storage.send import Sender
-from sweep.storage.shared import shared_record, work_in_place
+from sweep.storage.shared import shared_record
 from sweep.worker import limits
 from sweep.worker.nested import process_mark
 from sweep.worker.output import parse_log_to_file
@@ -165,8 +165,6 @@ class Launch:
             ) from error
         if self.shared is not None:
             self._taken += self.shared.take(was_left=bool(lock.dead))
-        else:
-            self._taken += work_in_place(self.layout.root, was_left=bool(lock.dead))
         return lock
 
     def _bring_back(self, meta: Mapping[str, Any]) -> None:

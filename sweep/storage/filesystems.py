@@ -138,9 +138,9 @@ class RemoteDirectory:
         """Return the path of `name` on the file system."""
         return f"{self.path}/{name}" if name and self.path else name or self.path
 
-    def uri(self, name: str = "") -> str:
+    def uri(self) -> str:
         """Return what to show to people."""
-        filesystem, path = self.filesystem, self.full(name)
+        filesystem, path = self.filesystem, self.path
         while hasattr(filesystem, "fs") and hasattr(filesystem, "path"):  # a directory of another
             path, filesystem = f"{filesystem.path}/{path}".rstrip("/"), filesystem.fs
         if self.is_object_store:

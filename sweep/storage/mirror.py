@@ -89,10 +89,7 @@ class Mirror(RecordCopy):
 
     def num_unsent_checkpoints(self) -> int:
         """Return how many checkpoints that the record keeps lie here and were not sent."""
-        stored = StoredCheckpoints()
-        with contextlib.closing(open_for_reading(self.layout.database, with_events=False)) as db:
-            stored.follow(db)
-        return sum(not self._there.get(path) and (self.layout.root / path).is_dir() for path in stored.kept)
+        return sum((self.layout.root / path).is_dir() for path in self._unsent())
 
     def _hold(self) -> None:
         """Take ownership unless this driver has it.

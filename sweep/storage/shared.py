@@ -74,12 +74,14 @@ def open_record(root: Path, *, with_events: bool = True) -> Reading:
 def shared_record(root: Path) -> SharedRecord | None:
     """Return where the record of an experiment is worked on; None: in the experiment's own directory.
 
+    What was shared once is worked on like that from then on, also where it was copied to a local disk.
+
     Raises:
         ExperimentError: that directory is on a file system of several machines, and so is the cache.
     """
     shared = is_shared(root)
     if shared is False:
-        return None
+        return SharedRecord(root) if _owner_of(root).run else None
     cache = disk_of(cache_root())
     if cache.is_network is False:
         return SharedRecord(root)
@@ -100,28 +102,6 @@ def _suggestion() -> str:
     places = [os.environ.get("TMPDIR", ""), "/var/tmp", "/tmp", "/dev/shm"]
     local = [place for place in places if place and disk_of(Path(place)).is_network is False]
     return f"{(local or ['/tmp'])[0]}/sweep-{os.getuid()}"
-
-
-def work_in_place(root: Path, *, was_left: bool) -> list[str]:
-    """Bring what was sent, or is to be, into the experiment's own directory, which is no longer seen by others: it was
-    copied to a local disk, or the user says so. The experiment's lock must be held.
-
-    Returns:
-        What the user should know, a line each.
-
-    Raises:
-        ExperimentError: as `SharedRecord.take`.
-    """
-    if not (root / RECORD_MARK).exists():
-        return []
-    record = SharedRecord(root)
-    notices = record.take(was_left=was_left)
-    if record.database.exists():
-        with record.working():
-            record.sync()
-            record.end()
-    (root / RECORD_MARK).unlink()
-    return notices
 
 
 class SharedRecord(RecordCopy):

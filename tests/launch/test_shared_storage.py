@@ -129,7 +129,7 @@ def test_a_driver_is_killed_and_its_sweep_goes_on_here_or_elsewhere(
     assert replay(root).is_same
 
 
-def test_what_was_shared_goes_on_in_place_with_every_commit_where_it_is_shared_no_more(
+def test_what_was_shared_goes_on_with_every_commit_where_it_is_shared_no_more(
     storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(send, "_SHARED_GAP_S", 60.0)  # nothing but the beginning is published
@@ -145,7 +145,6 @@ def test_what_was_shared_goes_on_in_place_with_every_commit_where_it_is_shared_n
     assert results_of(run(storage, resume=True)) == expected
     assert ExperimentReader(root).snapshot().seq > committed
     assert replay(root).is_same
-    assert not (root / ".sweep-record.json").exists()
     assert not home_of(root).exists()
 
 

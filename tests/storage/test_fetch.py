@@ -31,17 +31,6 @@ from sweep.storage.mirror import Mirror
 from sweep.storage.ownership import Owner
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    """A cache of its own, an empty object store, no setting from outside."""
-    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("SWEEP_STORAGE", raising=False)
-    monkeypatch.setattr(MemoryFileSystem, "store", {})
-    monkeypatch.setattr(MemoryFileSystem, "pseudo_dirs", [""])
-    monkeypatch.setattr(filesystems, "_homes", {})
-    return tmp_path / "cache"
-
-
 @pytest.fixture
 def storage():
     return parse_storage("memory://b/dir")
@@ -242,14 +231,6 @@ def test_a_lost_experiment_comes_back_with_what_its_trials_need(storage):
     assert not has_checkpoint(experiment.root, f"{done}/checkpoint_000009")
     with Checkpoint(experiment.root / done / "checkpoint_000002").as_directory() as directory:
         assert Path(directory, "model").read_text() == f"{done} 2"
-
-
-def test_there_is_nothing_to_bring_from_local_storage_or_an_empty_place(tmp_path, storage):
-    assert not pull(parse_storage(tmp_path), "made")
-    assert not has_experiment(parse_storage(tmp_path), "made")
-    assert not pull(storage, "made")
-    assert not storage.local_root.exists()
-    assert not has_checkpoint(tmp_path, "t/checkpoint_000001")
 
 
 def test_a_newer_local_copy_stays_and_an_older_one_is_replaced(tmp_path, storage):

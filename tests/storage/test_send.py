@@ -13,11 +13,10 @@ from types import SimpleNamespace
 import fsspec
 import pytest
 from fsspec.implementations.dirfs import DirFileSystem
-from fsspec.implementations.memory import MemoryFileSystem
 
 import sweep
 from sweep.record.reader import ExperimentReader
-from sweep.storage import filesystems, send
+from sweep.storage import send
 from sweep.storage.fetch import open_storage_for_reading
 from sweep.storage.location import parse_storage
 from sweep.storage.ownership import Ownership, TakenOver
@@ -54,11 +53,7 @@ class Passes(RecordCopy):
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(MemoryFileSystem, "store", {})
-    monkeypatch.setattr(MemoryFileSystem, "pseudo_dirs", [""])
-    monkeypatch.setattr(filesystems, "_homes", {})
+def no_pauses(monkeypatch):
     for name in ("_GAP_S", "_RECORD_SHARE", "_FIRST_BACKOFF_S"):
         monkeypatch.setattr(send, name, 0)
 
