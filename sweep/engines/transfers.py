@@ -5,26 +5,17 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 _FIRST_PAUSE_S = 1.0  # after a failure; it doubles
 _LAST_PAUSE_S = 30.0
 
 
-@dataclass(slots=True)
-class _Step:
+class _Step(NamedTuple):
     """What follows, and the work on a thread before it; None: there is none."""
 
     then: Callable[[], None]
-    work: Callable[[], object] | None = None
-
-
-@dataclass(slots=True)
-class _Line:
-    """The steps of one key, the first of which is under way."""
-
-    steps: deque[_Step] = field(default_factory=deque)
-    is_hurried: bool = False
+    work: Callable[[], object] | None
 
 
 class Transfers:
@@ -44,7 +35,7 @@ class Transfers:
         self._wake = wake
         self._say = say
         self._where = where
-        self._lines: dict[Hashable, _Line] = {}
+        self._steps: dict[Hashable, deque[_Step]] = {}  # of each key; the first is under way
         self._ended: deque[tuple[Hashable, _Step]] = deque()  # of threads
         self._said: deque[str] = deque()
         self._is_failing = False
@@ -52,20 +43,20 @@ class Transfers:
 
     def add(self, key: Hashable, then: Callable[[], None], work: Callable[[], object] | None = None) -> None:
         """Call `then` after all former steps of the key, and after `work`, which is done on a thread."""
-        if work is None and key not in self._lines:
+        if work is None and key not in self._steps:
             then()
             return
-        line = self._lines.setdefault(key, _Line())
-        line.steps.append(_Step(then, work))
-        if len(line.steps) == 1:
-            self._begin(key, line)
+        steps = self._steps.setdefault(key, deque())
+        steps.append(_Step(then, work))
+        if len(steps) == 1:
+            self._begin(key, steps[0])
 
     def hurry(self, key: Hashable) -> None:
         """Do not wait for the work that is under way for a key, nor for any that is to follow."""
-        line = self._lines.get(key)
-        if line is not None:
-            line.is_hurried = True
-            self._go_on(key, line)
+        steps = self._steps.get(key, deque())
+        while steps:
+            self._finish_first(steps)
+        self._steps.pop(key, None)
 
     def settle(self) -> None:
         """Do what follows the work that is done."""
@@ -73,30 +64,28 @@ class Transfers:
             self._say(self._said.popleft())
         while self._ended:
             key, step = self._ended.popleft()
-            line = self._lines.get(key)
-            if line is not None and line.steps[0] is step:
-                self._finish_first(line)
-                self._go_on(key, line)
+            steps = self._steps.get(key)
+            if not steps or steps[0] is not step:
+                continue
+            self._finish_first(steps)
+            while steps and steps[0].work is None:
+                self._finish_first(steps)
+            if steps:
+                self._begin(key, steps[0])
+            else:
+                self._steps.pop(key, None)
 
     def close(self) -> None:
         """Give up what is under way."""
         self._is_closed.set()
-        self._lines.clear()
+        self._steps.clear()
 
-    def _go_on(self, key: Hashable, line: _Line) -> None:
-        while line.steps and (line.is_hurried or line.steps[0].work is None):
-            self._finish_first(line)
-        if line.steps:
-            self._begin(key, line)
-        elif self._lines.get(key) is line:
-            del self._lines[key]
+    @staticmethod
+    def _finish_first(steps: deque[_Step]) -> None:
+        steps[0].then()  # may add steps, which follow
+        steps.popleft()
 
-    def _finish_first(self, line: _Line) -> None:
-        line.steps[0].then()  # may add steps, which follow
-        line.steps.popleft()
-
-    def _begin(self, key: Hashable, line: _Line) -> None:
-        step = line.steps[0]
+    def _begin(self, key: Hashable, step: _Step) -> None:
         threading.Thread(target=self._work, args=(key, step), name="sweep-transfer", daemon=True).start()
 
     def _work(self, key: Hashable, step: _Step) -> None:
