@@ -66,8 +66,8 @@ from sweep.accelerators.inventory import cluster_resources as cluster_resources
 from sweep.accelerators.inventory import init as init
 from sweep.accelerators.inventory import is_initialized as is_initialized
 from sweep.launch.execute import last_analysis as last_analysis
+from sweep.launch.execute import shutdown as shutdown
 from sweep.launch.registry import register_trainable as register_trainable
-from sweep.launch.shutdown import shutdown as shutdown
 from sweep.launch.tuner import Tuner as Tuner
 from sweep.record.checkpoints import Checkpoint as Checkpoint
 from sweep.results.analysis import ExperimentAnalysis as ExperimentAnalysis

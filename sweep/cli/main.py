@@ -24,7 +24,7 @@ COMMANDS: Mapping[str, str] = {
     "html": "sweep.cli.look:html",
     "watch": "sweep.cli.look:watch",
     "dashboard": "sweep.cli.dashboard:dashboard",
-    "resume": "sweep.cli.control:resume",
+    "resume": "sweep.cli.run:resume",
     "replay": "sweep.cli.replay:replay",
     "simulate": "sweep.cli.simulate:simulate",
     "migrate": "sweep.cli.migrate:migrate",

@@ -16,7 +16,7 @@ from sweep.core.resources import Node, Resources, parse_resources
 from sweep.core.results import TrialResult
 from sweep.errors import ConfigError, ResourceError
 from sweep.launch.policies import Policies, build_policies, refuse_foreign_domains
-from sweep.launch.spec import RunSpec
+from sweep.launch.spec import RunSpec, same_fields
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
 from sweep.worker.trainable import PreparedTrainable, prepare
 
@@ -138,38 +138,31 @@ def _refuse_for_functions(spec: RunSpec, trainable: PreparedTrainable) -> None:
 
 
 def _plan(spec: RunSpec, trainable: PreparedTrainable, policies: Policies, ahead: int, **facts: Any) -> Plan:
-    keep, failures, searcher = spec.checkpoints, spec.failures, policies.searcher
+    keep, failures, searcher, criteria = spec.checkpoints, spec.failures, policies.searcher, spec.stop_rules.criteria
     is_class = trainable.can_save_on_demand
     _refuse_for_functions(spec, trainable)
     uses_metric = policies.metrics is not None or searcher.is_adaptive or not policies.scheduler.is_stateless
-    return Plan(
-        num_trials=searcher.num_trials(spec.samples),
-        ask_ahead=1 if searcher.is_adaptive else max(2, min(ahead, spec.max_concurrent_trials or ahead)),
-        metric=policies.metric,
-        mode=policies.mode,
-        required=policies.optimised if spec.strict_metric and uses_metric else (),
-        numbers=policies.numbers(key for key, bound in spec.stop_rules.criteria.items() if not isinstance(bound, bool)),
-        stop=spec.stop_rules.criteria,
-        time_budget_s=spec.budget_s,
-        can_save_on_demand=is_class,
-        max_failures=failures.max_failures,
-        max_node_losses=failures.max_node_losses,
-        max_identical_failures=failures.max_identical_failures,
-        retry_on=failures.retried,
-        out_of_memory=failures.out_of_memory,
-        nan=failures.nan,
-        trial_timeout_s=failures.trial_limit_s,
-        fail_fast=bool(failures.fail_fast),
-        num_to_keep=keep.num_to_keep,
-        checkpoint_score=keep.checkpoint_score_attribute or "",
-        checkpoint_mode=keep.checkpoint_score_order,
-        checkpoint_frequency=keep.checkpoint_frequency,
-        checkpoint_at_end=is_class if keep.checkpoint_at_end is None else keep.checkpoint_at_end,
-        retry_errored=spec.resuming.errored,
-        retry_unfinished=spec.resuming.unfinished,
-        is_unasked=spec.resources_per_trial is None and trainable.resources is None,
-        **facts,
-    )
+    own = {
+        "num_trials": searcher.num_trials(spec.samples),
+        "ask_ahead": 1 if searcher.is_adaptive else max(2, min(ahead, spec.max_concurrent_trials or ahead)),
+        "metric": policies.metric,
+        "mode": policies.mode,
+        "required": policies.optimised if spec.strict_metric and uses_metric else (),
+        "numbers": policies.numbers(key for key, bound in criteria.items() if not isinstance(bound, bool)),
+        "stop": criteria,
+        "time_budget_s": spec.budget_s,
+        "can_save_on_demand": is_class,
+        "retry_on": failures.retried,
+        "trial_timeout_s": failures.trial_limit_s,
+        "fail_fast": bool(failures.fail_fast),
+        "checkpoint_score": keep.checkpoint_score_attribute or "",
+        "checkpoint_mode": keep.checkpoint_score_order,
+        "checkpoint_at_end": is_class if keep.checkpoint_at_end is None else keep.checkpoint_at_end,
+        "retry_errored": spec.resuming.errored,
+        "retry_unfinished": spec.resuming.unfinished,
+        "is_unasked": spec.resources_per_trial is None and trainable.resources is None,
+    }
+    return Plan(**{**same_fields(Plan, spec, failures, keep), **own, **facts})
 
 
 def _least_group(spec: RunSpec, trainable: PreparedTrainable, packer: Packer) -> list[Resources]:

@@ -13,7 +13,7 @@ from sweep.errors import ConfigError
 from sweep.launch.build import Built
 from sweep.launch.notices import Notices
 from sweep.launch.place import Place
-from sweep.launch.spec import RunSpec
+from sweep.launch.spec import RunSpec, same_fields
 from sweep.storage.nodes import Home
 
 
@@ -61,22 +61,19 @@ def engine_of(built: Built, place: Place, **more: Any) -> Engine:
     spec = built.spec
     if isinstance(spec.engine, Engine):
         return spec.engine
-    context = EngineContext(
-        directory=place.layout.root,
-        experiment_name=place.name,
-        nodes=built.packer.nodes,
-        seed=built.seed,
-        env={**inventory.env_vars(), **(spec.env or {})},
-        is_chdir=bool(spec.chdir_to_trial_dir),
-        has_company=_has_company(built),
-        report_timeout_s=spec.failures.report_limit_s,
-        reuse_actors=spec.reuse_actors,
-        start_method=spec.start_method,
-        preload=tuple(spec.preload),
-        is_shared=inventory.is_shared(),
-        home=_home_of(built, place),
-        **more,
-    )
+    own = {
+        "directory": place.layout.root,
+        "experiment_name": place.name,
+        "nodes": built.packer.nodes,
+        "seed": built.seed,
+        "env": {**inventory.env_vars(), **(spec.env or {})},
+        "is_chdir": bool(spec.chdir_to_trial_dir),
+        "has_company": _has_company(built),
+        "report_timeout_s": spec.failures.report_limit_s,
+        "is_shared": inventory.is_shared(),
+        "home": _home_of(built, place),
+    }
+    context = EngineContext(**{**same_fields(EngineContext, spec), **own, **more})
     assert spec.engine is not None
     return _factory(spec.engine)(context)
 

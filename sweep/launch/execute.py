@@ -154,3 +154,12 @@ def failure_of(analysis: ExperimentAnalysis, hint: str = "") -> TrialsFailed | N
     )
     error.analysis, error.__cause__ = analysis, cause
     return error
+
+
+def shutdown() -> None:
+    """Forget what `init` was told, and end the process that has imported what trials need and waits for another run.
+
+    Nothing has to be called: that process ends with this one, and after ten minutes without a run.
+    """
+    inventory.shutdown()
+    end_kept()

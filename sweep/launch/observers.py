@@ -1,24 +1,28 @@
-"""Observers of a run: the user's callbacks, the default loggers, the display, what gives notices, what sends."""
+"""Observers of a run: the user's callbacks, the default loggers, the display, names of trials, what sends, demands."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sweep.callbacks.base import Callback
 from sweep.callbacks.named import callbacks_from
 from sweep.callbacks.observed import ObservedTrial
 from sweep.callbacks.watch import AlikeFailures, DamageNotice, MissingKeys, SchedulerNotices, SlowStarts, SpaceNotice
+from sweep.core.resources import Resources
+from sweep.core.trial import HELD, Status, Trial
 from sweep.display.ending import Ending, EndingNotice
 from sweep.launch.build import Built
 from sweep.launch.notices import Notices
 from sweep.launch.place import Place
 from sweep.launch.policies import describe
 from sweep.launch.settings import NO_LOGGERS, is_set
-from sweep.launch.trial_names import Namer
 from sweep.results.trials import ExperimentInfo
 
 if TYPE_CHECKING:
@@ -68,8 +72,6 @@ def callbacks_of(built: Built, ending: Ending, notices: Notices, *, can_reuse: b
         found.append(SlowStarts(notices.say))
     request = getattr(spec.engine, "request", None)
     if request is not None:  # a cluster that can grow
-        from sweep.launch.autoscaling import Demand
-
         found.append(Demand(request))
     if spec.progress_reporter is not None:
         notices.display = spec.progress_reporter
@@ -136,3 +138,140 @@ def finish_sending(sender: Sender, problem: Callable[[], str]) -> None:
         return
     with contextlib.suppress(KeyboardInterrupt):  # the user does not want to wait; what is missing was said
         sender.finish()
+
+
+_MAX_BYTES = 240  # of a link's name, which a file system takes up to 255 of; a trial's number may follow
+
+
+class Namer:
+    """Give each trial its name, and its directory a second one, by the user's functions; asked once per trial.
+
+    Whatever goes wrong in them is said once and costs the name only, never the sweep.
+
+    Args:
+        root: directory of the experiment.
+        observed: turns a core trial into what the functions are called with.
+        name_creator, dirname_creator: the user's; None: none.
+        notice: called with one line that says what went wrong.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        observed: Callable[[Trial], Any],
+        name_creator: Callable[[Any], str] | None,
+        dirname_creator: Callable[[Any], str] | None,
+        notice: Callable[[str], None],
+    ) -> None:
+        self._root = root
+        self._observed = observed
+        self._name_creator = name_creator
+        self._dirname_creator = dirname_creator
+        self._notice = notice
+        self._names: dict[str, str] = {}
+        self._said: set[str] = set()
+
+    def name_of(self, trial: Trial) -> str:
+        """Return the trial's name; empty: the usual one."""
+        known = self._names.get(trial.id)
+        if known is None:
+            known = self._names[trial.id] = self._created("trial_name_creator", self._name_creator, trial)
+            self._link(trial)
+        return known
+
+    def _link(self, trial: Trial) -> None:
+        name = self._created("trial_dirname_creator", self._dirname_creator, trial)
+        if not name or name == trial.id:
+            return
+        if os.sep in name or name in (".", ".."):
+            self._say_once(
+                "separator",
+                f"trial_dirname_creator returned {name!r}, which cannot name a directory; trial {trial.id} keeps its "
+                "id alone. Leave separators out.",
+            )
+            return
+        if len(data := name.encode()) > _MAX_BYTES:
+            name = f"{data[: _MAX_BYTES - 9].decode(errors='ignore')}_{hashlib.sha256(data).hexdigest()[:8]}"
+        link = self._root / name
+        try:
+            if link.is_symlink() and os.readlink(link) == trial.id:
+                return
+            if os.path.lexists(link):  # two trials of one name: the id tells them apart
+                link = self._root / f"{name}_{trial.number:05d}"
+            if not os.path.lexists(link):
+                os.makedirs(self._root / trial.id, exist_ok=True)  # a link to nothing cannot be copied
+                os.symlink(trial.id, link)
+        except OSError as error:
+            self._say_once("link", f"the link {link} could not be made: {error.strerror or error}")
+
+    def _created(self, which: str, creator: Callable[[Any], str] | None, trial: Trial) -> str:
+        if creator is None:
+            return ""
+        try:
+            name = creator(self._observed(trial))
+            if not isinstance(name, str):
+                raise TypeError(f"it returned {name!r:.100}; expected a text")
+            return "".join(letter if letter.isprintable() else "_" for letter in name.strip())
+        except Exception as error:  # the user's own function: a name is not worth a sweep
+            self._say_once(which, f"{which} failed for trial {trial.id}: {type(error).__name__}: {error}")
+            return ""
+
+    def _say_once(self, key: str, text: str) -> None:
+        if key not in self._said:
+            self._said.add(key)
+            self._notice(text)
+
+
+_EVERY_S = 5.0
+_MOST_BUNDLES = 1000  # of what waits: a cluster grows in steps, and asks anew for the next
+
+Bundles = list[dict[str, float]]
+
+
+class Demand(Callback):
+    """Tells what the trials that run hold and those that wait ask for, whenever that has changed."""
+
+    def __init__(self, request: Callable[[Bundles], None]) -> None:
+        """Prepare.
+
+        Args:
+            request: asks for room for these bundles, all at a time, in Ray's names; called on another thread, because
+                it may take a while.
+        """
+        self._request = request
+        self._last: Bundles = []
+        self._looked: float | None = None
+        self._thread = ThreadPoolExecutor(1, "sweep-demand")
+
+    def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
+        if self._looked is not None and now < self._looked + _EVERY_S:
+            return
+        self._looked = now
+        wanted = demand_of(trials.values())
+        if wanted != self._last:
+            self._last = wanted
+            self._thread.submit(self._request, wanted)
+
+    def on_experiment_end(self, trials: Sequence[Any]) -> None:
+        self._thread.shutdown(cancel_futures=True)
+
+
+def demand_of(trials: Any) -> Bundles:
+    """Return the bundles of the trials that run, and after them of those that wait for resources."""
+    held: Bundles = []
+    waiting: Bundles = []
+    for trial in trials:
+        if trial.status in HELD:
+            held += _bundles(trial.resources)
+        elif trial.status is Status.PENDING and len(waiting) < _MOST_BUNDLES:
+            waiting += _bundles(trial.resources)
+    return held + waiting
+
+
+def _bundles(resources: Resources) -> Bundles:
+    names = {"cpu": "CPU", "gpu": "GPU", "tpu": "TPU"}
+    return [
+        {names.get(name, name): float(amount) for name, amount in bundle.amounts.items()}
+        for bundle in resources.bundles
+        if not bundle.is_empty
+    ]

@@ -285,6 +285,12 @@ def changed(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if not is_default(value, defaults.get(name))}
 
 
+def same_fields(kind: Any, *sources: Any) -> dict[str, Any]:
+    """Return what a dataclass takes over from others: the fields that they have under the same names; the last wins."""
+    names = {item.name for item in fields(kind)}
+    return {item.name: getattr(one, item.name) for one in sources for item in fields(one) if item.name in names}
+
+
 def metric_and_mode(metric: Any, mode: Any) -> tuple[str, str]:
     """Return the first metric ("" if none) and its mode.
 

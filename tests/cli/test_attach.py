@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from made_experiment import MadeExperiment
 
-from sweep.cli.attach import attach
+from sweep.cli.look import attach
 from sweep.cli.main import sweep as command_line
 from sweep.core.plan import Plan
 from sweep.display.progress import Progress

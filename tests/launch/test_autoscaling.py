@@ -6,7 +6,7 @@ import queue
 
 from sweep.core.resources import PlacementGroupFactory, parse_resources
 from sweep.core.trial import Status, Trial
-from sweep.launch.autoscaling import Demand
+from sweep.launch.observers import Demand
 
 
 def trial(number, status, request):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sweep
-from sweep.launch.provenance import versions
+from sweep.launch.description import versions
 from sweep.record.reader import ExperimentReader
 
 RUN = """
