@@ -162,7 +162,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.scribe.policies": ("sweep.scribe.outbox", "sweep.core", "sweep.schedulers.pbt_policy"),
     "sweep.scribe.scribe": ("sweep.scribe.follower", "sweep.engines.nursery", "sweep.record", "sweep.worker"),
     "sweep.display": ("sweep.core", "sweep.callbacks.base", "sweep.callbacks.observed"),
-    "sweep.display.front": ("sweep.core", "searchers.pareto"),
+    "sweep.display.state": ("sweep.core", "sweep.display", "searchers.pareto"),
     # What training libraries call inside a trial.
     "sweep.integration": (
         "sweep.callbacks.mlflow",

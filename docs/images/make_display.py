@@ -40,7 +40,7 @@ WANTED = (
     r"^best ",
     r"stopped early [1-9]",
     r"failed [12]$",
-    r"ETA ~\w+ \(±\w+\)",
+    r"ETA ~\w+",
 )
 # What is tried first, so that all of this is seen soon: lr and width. TPE proposes the others.
 FIRST = (

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from sweep.core.ranking import rankable
-from sweep.display.svg import Curve
+from sweep.display.svg import Curve, best_so_far, learning_curves
 
 _MAX_POINTS = 120  # of one trial; then every second one goes
-_MAX_ENDED = 40
 _MAX_SHOWN = 60
-_ENDED = ("finished", "stopped early", "failed")
 
 
 class LiveCurves:
-    """Keep what trials reported: of those that have a process, of the last ones that ended, and of the best.
-
-    Memory is bounded by the trials that run at a time.
-    """
+    """Keep what trials reported: memory is bounded by the trials that are drawn."""
 
     def __init__(self) -> None:
         self._points: dict[int, list[tuple[float, float]]] = {}
-        self._states: dict[int, str] = {}
-        self._ended: deque[int] = deque()
 
     def add(self, trial: int, step: Any, value: Any) -> None:
         """Take a report; one whose value or step is no finite number says nothing."""
@@ -39,30 +32,17 @@ class LiveCurves:
         if len(points) > _MAX_POINTS:
             del points[1:-1:2]
 
-    def put(self, trial: int, state: str, best: int | None) -> None:
-        """Let a trial be in one of `sweep.core.trial.STATES`; `best` is kept whatever becomes of it."""
-        if state == "waiting":
-            return
-        self._points.setdefault(trial, [])
-        was_ended, is_ended = self._states.get(trial) in _ENDED, state in _ENDED
-        if is_ended and not was_ended:
-            self._ended.append(trial)
-        elif was_ended and not is_ended:
-            self._ended.remove(trial)
-        self._states[trial] = state
-        for _ in range(len(self._ended) - _MAX_ENDED):
-            oldest = self._ended.popleft()
-            if oldest == best:
-                self._ended.append(oldest)
-            else:
-                self._points.pop(oldest, None)
-                self._states.pop(oldest, None)
+    def shown(self, states: Mapping[int, str], best: int | None) -> list[Curve]:
+        """Return the curves of trials whose states are known, the last ones and the best; forget all others."""
+        known = sorted(self._points.keys() & states.keys())
+        kept = dict.fromkeys([*known[-_MAX_SHOWN:], *([best] if best in known else [])])
+        self._points = {trial: self._points[trial] for trial in known}
+        return [Curve(trial, states[trial], self._points[trial], trial == best) for trial in kept]
 
-    def shown(self, best: int | None) -> list[Curve]:
-        """Return the curves that are drawn: the last trials, and the best."""
-        for trial in self._points.keys() - self._states.keys():  # ended long ago, and heard of late
-            del self._points[trial]
-        numbers = sorted(self._points)[-_MAX_SHOWN:]
-        if best in self._points and best not in numbers:
-            numbers.append(best)
-        return [Curve(trial, self._states[trial], self._points[trial], trial == best) for trial in numbers]
+
+def draw_curves(curves: LiveCurves, states: Mapping[int, str], best: int | None, metric: str, mode: str) -> str:
+    """Return the learning curves as html; where each trial has reported once, what they reached in their order."""
+    shown = curves.shown(states, best)
+    if len(shown) < 2 or any(len(curve.points) > 1 for curve in shown):
+        return learning_curves(shown, metric)
+    return best_so_far(sorted((curve.trial, curve.points[0][1], curve.state) for curve in shown), metric, mode)

@@ -18,10 +18,9 @@ from sweep.callbacks.base import Callback
 from sweep.core.results import TrialResult, flatten, own_metrics
 from sweep.core.trial import Trial
 from sweep.display.button import StopButton, stop_button
-from sweep.display.curves import LiveCurves
+from sweep.display.curves import LiveCurves, draw_curves
 from sweep.display.ending import Ending
 from sweep.display.formats import clean, duration, pairs, text
-from sweep.display.notebook import curves_below, table_below
 from sweep.display.renderer import (
     STOP_HINT,
     About,
@@ -29,6 +28,7 @@ from sweep.display.renderer import (
     change_line,
     draw_block,
     draw_end,
+    draw_trials,
     opening_line,
     status_line,
     stopping_lines,
@@ -42,6 +42,7 @@ _STOPPING_S = 10.0  # the same while the sweep is being stopped
 _CLOCK_S = 1.0  # a frame at least that often while something runs, so that clocks go on
 _MAX_MESSAGES = 1000
 _MAX_REPORTS = 20_000  # between two frames, for the curves
+_NUM_ENDED, _NUM_AT_END = 8, 20  # rows of trials that have ended, in a notebook
 
 
 class Progress(Callback):
@@ -96,7 +97,7 @@ class Progress(Callback):
         self._shows_results = verbose > 1 and table is None  # a table of the user's own says what they want to see
         self._results: dict[str, TrialResult | None] = {}  # the last ones that were shown
         self._reports: deque[tuple[int, Any, Any]] | None = None  # trial, step and value of each, for the curves
-        self._metric = ""
+        self._curves = LiveCurves()
         self._restored: list[Trial] | None = None
         self._is_first_step = True
         self._is_open = False
@@ -134,7 +135,7 @@ class Progress(Callback):
             clean(info.get("resume_command") or ""),
         )
         self._ending = info.get("ending")
-        view = self._view = ViewState(
+        self._view = ViewState(
             plan,
             num_trials,
             info.get("nodes") or (),
@@ -154,7 +155,6 @@ class Progress(Callback):
         if self.style == "notebook":
             self._button = stop_button(self._ending)
         if self.style == "notebook" and plan.metric:
-            view.curves, self._metric = LiveCurves(), plan.metric
             self._reports = deque(maxlen=_MAX_REPORTS)
         if not self._has_thread:
             self._open()
@@ -199,7 +199,8 @@ class Progress(Callback):
     def on_trial_result(self, trial: Trial, result: TrialResult) -> None:
         """Note it where curves are drawn."""
         if self._reports is not None:
-            self._reports.append((trial.number, result.get("training_iteration"), result.get(self._metric)))
+            metric = self._view.plan.metric if self._view is not None else ""
+            self._reports.append((trial.number, result.get("training_iteration"), result.get(metric)))
 
     def on_experiment_end(self, trials: Sequence[Trial]) -> None:
         """Show the last frame and stop."""
@@ -215,8 +216,12 @@ class Progress(Callback):
         def draw(width: int) -> list[Line]:
             ending, now = self._ending, self._now
             last = draw_end(view, self._about, width=width, now=now, unfinished=unfinished, ending=ending)
-            own = self._table(view) if self._table is not None and self.is_redrawn else ()
-            return [*([(line, "")] for line in own), *last]
+            table: list[Line] = []
+            if self._table is not None:
+                table = [[(line, "")] for line in (self._table(view) if self.is_redrawn else ())]
+            elif isinstance(self._screen, Notebook):
+                table = [*draw_trials(view, width, _NUM_AT_END, now, num_ended=_NUM_AT_END), []]
+            return [*table, *last]
 
         def end(screen: Screen) -> None:
             if isinstance(screen, Lines):
@@ -251,6 +256,8 @@ class Progress(Callback):
         view, screen = self._view, self._screen
         if view is None or screen is None:
             return
+        while self._reports:  # before the states: those of whoever has reported are known then
+            self._curves.add(*self._reports.popleft())
         with self._lock:
             restored, self._restored = self._restored, None
             inbox, self._inbox = self._inbox, {}
@@ -259,9 +266,6 @@ class Progress(Callback):
             now, idle = self._now, max(0.0, self._clock() - self._stepped_at)
         if restored:
             view.restart(restored)
-        if view.curves is not None and self._reports is not None:
-            for _ in range(len(self._reports)):
-                view.curves.add(*self._reports.popleft())
         changes = [(entry[3], view.update(*entry[:3])) for entry in inbox.values()]
         self._drawn_at = self._clock()
         table = None if self._table is None else list(self._table(view))
@@ -274,24 +278,29 @@ class Progress(Callback):
             lines += [] if is_last else self._beat(view, now + idle)
         idle = 0.0 if is_last else idle
         is_page = self.style == "notebook"
-        own = table if table is not None or not is_page else ()  # a page has a table of its own below
-        hint = self._hint or (_NOTEBOOK_HINT if is_page else STOP_HINT)
         draw = partial(
-            draw_block, view, self._about, now=now, idle_s=idle, own_table=own, ending=self._ending, stop_hint=hint
+            draw_block,
+            view,
+            self._about,
+            now=now,
+            idle_s=idle,
+            own_table=table,
+            ending=self._ending,
+            stop_hint=self._hint or (_NOTEBOOK_HINT if is_page else STOP_HINT),
+            num_ended=_NUM_ENDED if is_page else 0,
         )
         if is_last and isinstance(screen, Notebook):
             screen.note(lines)  # the last frame follows at once
             return
         self._write(lambda screen: screen.show(lines, draw))
 
-    def _below(self, is_last: bool) -> str:
+    def _below(self) -> str:
         """Return what a notebook shows below the block."""
         view = self._view
-        if view is None:
+        if view is None or self._reports is None:
             return ""
-        idle = 0.0 if is_last else max(0.0, self._clock() - self._stepped_at)
-        table = "" if self._table is not None else table_below(view, self._now + idle, is_last=is_last)
-        return table + curves_below(view)
+        best = None if view.best is None else view.best.trial.number
+        return draw_curves(self._curves, view.states(), best, view.plan.metric, view.plan.mode)
 
     def _above(self) -> str:
         """Return what a notebook shows above the block."""
@@ -318,7 +327,7 @@ class Progress(Callback):
         self._is_open = True
         if self._file is None:  # standard output was closed before the process began
             return
-        self._screen = screen_of(self.style, self._file, self._below, self._above, is_table=self._table is not None)
+        self._screen = screen_of(self.style, self._file, self._below, self._above)
         opening = opening_line(self._view, self._about)
         self._write(lambda screen: screen.show([opening]) if isinstance(screen, Lines) else screen.open())
 

@@ -28,7 +28,7 @@ from sweep.display.formats import (
     width_of,
     wrapped,
 )
-from sweep.display.state import Change, Live, ViewState, varying_pairs
+from sweep.display.state import Change, ViewState, varying_pairs
 
 Line = list[tuple[str, str]]  # (text, style); styles: "", dim, bold, good, bad
 
@@ -38,6 +38,7 @@ _SHORT = {"stopped early": "stop", "failed": "fail", "paused": "pause"}
 _FLUSH_LEFT = frozenset({"trial", "state", "trend", "where"})
 _MAX_CELL = 24
 _MAX_WAITING = 3
+_MAX_LIVE = 12  # where trials that have ended are shown as well
 _MAX_FRONT, _MAX_FRONT_RUNNING = 12, 4
 _MAX_PAIR_ROWS = 3
 _MAX_NUMBERS = 5
@@ -74,6 +75,7 @@ def draw_block(
     own_table: Sequence[str] | None = None,
     ending: Ending | None = None,
     stop_hint: str = STOP_HINT,
+    num_ended: int = 0,
 ) -> list[Line]:
     """Return the block as it is while the sweep runs.
 
@@ -83,6 +85,7 @@ def draw_block(
         own_table: lines in place of the usual table.
         ending: what the user requested meanwhile.
         stop_hint: how to stop the sweep.
+        num_ended: how many of the trials that have ended are in the table, the best ones.
     """
     clock = now + idle_s
     stopping = stopping_lines(view, ending)
@@ -103,7 +106,7 @@ def draw_block(
     if own_table is not None:
         table: list[Line] = [[(line, "")] for line in own_table[:room]]
     else:
-        table = _table(view, width, max(0, room - 1), clock)
+        table = draw_trials(view, width, max(0, room - 1), clock, num_ended=num_ended)
     lines = [*top, *([[], *table] if table else []), *bottom]
     return [_cut(line, width) for line in lines[: max(1, height)]]
 
@@ -177,7 +180,7 @@ def status_line(view: ViewState, now: float) -> str:
     if rate is not None:
         parts.append("rate={}/{}".format(*_per(rate)))
     if eta is not None:
-        parts.append(f"eta={rough_duration(eta.seconds)}")
+        parts.append(f"eta={rough_duration(eta)}")
     oldest = next(iter(view.waiting.values()), None)
     if not view.live and oldest is not None and oldest.reason:
         parts.append(f"waiting: {clean(oldest.reason)}")
@@ -249,8 +252,7 @@ def _bar(view: ViewState, width: int, now: float) -> Line:
     if total is None:
         line.append(("   ETA unbounded", ""))
     elif eta is not None:
-        spread = f" (±{rough_duration(eta.spread_s)})" if eta.spread_s >= 1 else ""
-        line.append((f"   ETA ~{rough_duration(eta.seconds)}{spread}", ""))
+        line.append((f"   ETA ~{rough_duration(eta)}", ""))
     if rate is not None:
         line.append(("   {} trials/{}".format(*_per(rate)), ""))
     if view.waiting:
@@ -371,36 +373,47 @@ def _front(view: ViewState, about: About, *, width: int, is_last: bool) -> list[
     return lines
 
 
-def _table(view: ViewState, width: int, room: int, now: float) -> list[Line]:
-    """Return the heading and at most `room` rows: the trials that run, oldest first, then what waits and why."""
-    rows = [row_of(view, live, now) for live in islice(view.live.values(), room)]
-    waiting = list(islice(view.waiting.values(), min(_MAX_WAITING, room - len(rows))))
-    if not rows and not waiting:
+def draw_trials(view: ViewState, width: int, room: int, now: float, *, num_ended: int = 0) -> list[Line]:
+    """Return the heading and at most `room` rows: the trials that run, oldest first, what waits and why, and on
+    request the best of those that have ended."""
+    live = islice(view.live.values(), min(room, _MAX_LIVE) if num_ended else room)
+    rows = [row_of(view, one.trial, "" if not one.trend else sparkline(one.trend), now - one.since) for one in live]
+    waiting = islice(view.waiting.values(), max(0, min(_MAX_WAITING, room - len(rows))))
+    rows += [{"trial": f"{one.number:05d}", "state": "waiting", "why": clean(one.reason)} for one in waiting]
+    ended = view.first_ended(max(0, min(num_ended, room - len(rows))))
+    best = {number for number, _ in view.front} if view.best is None else {view.best.trial.number}
+    for trial in ended:
+        row = row_of(view, trial, "", _total_s(trial))
+        rows.append(row | {"state": f"{row['state']}{' ★' * (trial.number in best)}"})
+    if not rows:
         return []
     names = ["trial", "state", "step", *view.metrics, "trend"]
     parameters, tail = list(view.varying), ["time", "where"]
-    filled = {"trial", "state"}.union(*rows)
-    waits = [[f"{trial.number:05d}", "waiting"] for trial in waiting]
+    filled = set().union(*rows)
     while True:
         columns = [name for name in [*names, *parameters, *tail] if name in filled]
-        cells = [[fit(row.get(name, ""), _MAX_CELL) for name in columns] for row in rows]
+        cells = [
+            [row["trial"], row["state"]] if "why" in row else [fit(row.get(name, ""), _MAX_CELL) for name in columns]
+            for row in rows
+        ]
         right = {i for i, name in enumerate(columns) if name not in _FLUSH_LEFT}
-        lines = aligned([[clean(name) for name in columns], *cells, *waits], right)
-        if max(map(width_of, lines)) <= width or not (parameters or len(names) > 3 or tail):
+        heading, *lines = aligned([[clean(name) for name in columns], *cells], right)
+        if max(map(width_of, (heading, *lines))) <= width or not (parameters or len(names) > 3 or tail):
             break
         (parameters or tail or names).pop()  # the last parameter goes first; trial, state and step always stay
-    reasons = [f"{line}  {clean(trial.reason)}" for line, trial in zip(lines[len(rows) + 1 :], waiting, strict=True)]
-    return [
-        [(lines[0], "dim")],
-        *([(line, "")] for line in lines[1 : len(rows) + 1]),
-        *([(line.rstrip(), "dim")] for line in reasons),
-    ]
+    shown: list[Line] = [[(heading, "dim")]]
+    for row, line in zip(rows, lines, strict=True):
+        shown.append([(f"{line.rstrip()}  {row['why']}".rstrip(), "dim")] if "why" in row else [(line, "")])
+    return shown
 
 
-def row_of(view: ViewState, live: Live, now: float) -> dict[str, str]:
-    """Return the cells of a trial that has a process, by column."""
-    trial, last = live.trial, live.last
-    ranks = len(trial.resources.bundles)
+def _total_s(trial: Trial) -> float:
+    return 0.0 if trial.last_result is None else trial.last_result.get("time_total_s") or 0.0
+
+
+def row_of(view: ViewState, trial: Trial, trend: str, seconds: float) -> dict[str, str]:
+    """Return the cells of a trial by column, without those that are empty."""
+    last, ranks = trial.last_result, len(trial.resources.bundles)
     limit = view.plan.stop.get("training_iteration")
     flat = flatten(trial.config)
     row = {name: text(flat[name]) for name in view.varying if name in flat}
@@ -409,8 +422,8 @@ def row_of(view: ViewState, live: Live, now: float) -> dict[str, str]:
         "trial": f"{trial.number:05d}",
         "state": shown_state(trial) + (f" x{ranks}" if ranks > 1 else ""),
         "step": f"{step}/{number(limit)}" if limit is not None and last is not None else step,
-        "trend": sparkline(live.trend),
-        "time": duration(now - live.since),
+        "trend": trend,
+        "time": duration(seconds),
         "where": _where(trial),
     }
     row |= {metric: "-" if last is None else text(last.get(metric)) for metric in view.metrics}
@@ -420,6 +433,8 @@ def row_of(view: ViewState, live: Live, now: float) -> dict[str, str]:
 def _where(trial: Trial) -> str:
     if trial.status is Status.STOPPING:
         return "stopping"
+    if trial.is_ended:
+        return clean(trial.reason.partition("\n")[0]) if trial.status is Status.ERROR else ""
     if trial.reason or trial.status is Status.STARTING:
         return clean(trial.reason) or "starting"
     if trial.placement is None:

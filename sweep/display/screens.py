@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import html
 import os
+import shutil
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, TextIO, cast
+from typing import Any, TextIO
 
+from sweep.display.formats import fit
 from sweep.display.renderer import Line
 
-_ASCII = str.maketrans({"█": "#", "▓": "=", "░": "-", "·": "|", "…": "~", "±": "~"} | dict.fromkeys("▁▂▃▄▅▆▇", "|"))
+_ASCII = str.maketrans({"█": "#", "▓": "=", "░": "-", "·": "|", "…": "~"} | dict.fromkeys("▁▂▃▄▅▆▇", "|"))
 
 
 Draw = Callable[[int, int], Sequence[Line]]  # draws the block within a width and a height
@@ -74,46 +76,42 @@ class _Terminal(Screen):
     """
 
     def __init__(self, file: TextIO) -> None:
-        from rich.console import Console
-
-        class _Quiet(Console):
-            def on_broken_pipe(self) -> None:
-                # rich would end the process here.
-                raise BrokenPipeError
-
         self._file = file
-        self._console = _Quiet(file=file, highlight=False, markup=False, emoji=False, soft_wrap=False)
+        self._lock = threading.RLock()  # what is printed comes from any thread
         self._lines: Sequence[Line] = ()
         self._drawn: tuple[int, int, int] | None = None  # columns and rows of the window, lines of the block
         self._replaced: dict[str, TextIO] = {}
         self._is_live = False
+        has_colours = not os.environ.get("NO_COLOR")
+        self._codes = {"dim": "2", "bold": "1"} | ({"good": "32", "bad": "31"} if has_colours else {})
 
     def open(self) -> None:
-        from rich.file_proxy import FileProxy
-
         self._is_live = True
-        self._console.show_cursor(False)
-        self._console.push_render_hook(cast("Any", self))
+        self._write("\x1b[?25l")
         if self._file is sys.stdout:
             for name in ("stdout", "stderr"):
                 self._replaced[name] = getattr(sys, name)
-                setattr(sys, name, FileProxy(self._console, self._replaced[name]))
+                setattr(sys, name, _Above(self.put_above, self._replaced[name]))
 
     def show(self, lines: Sequence[str], draw: Draw) -> None:
         width, height = self._measure()
         # The last column stays free: some terminals wrap as soon as it is written.
         self._lines = draw(max(1, width - 1), max(1, height - 1))
-        above = [[(line, "")] for line in lines]
-        self._console.print(self._rich(above), end="\n" if above else "", no_wrap=True, overflow="crop", crop=True)
+        self.put_above("".join(f"{fit(line, max(1, width - 1))}\n" for line in lines))
 
-    def process_renderables(self, renderables: list[Any]) -> list[Any]:
-        """Put the block below what is printed: rich calls this for every print, from anywhere."""
-        return [self._control(self._erasing()), *renderables, *self._block()]
+    def put_above(self, text: str) -> None:
+        """Write whole lines where the block stands, and the block below them."""
+        with self._lock:
+            width, height = self._measure()
+            lines = self._lines[: max(1, height - 1)]
+            up = f"\x1b[{len(lines) - 1}A" if len(lines) > 1 else ""
+            block = "\n".join(map(self._styled, lines)) + f"\r{up}\x1b7" if lines else ""
+            self._write(self._erasing() + text + block)
+            self._drawn = (width, height, len(lines)) if lines else None
 
     def end(self, draw: DrawEnd) -> None:
         self._leave(self._erasing())  # the running block gives way to the last frame
-        for line in draw(max(1, self._measure()[0] - 1)):
-            self._console.print(self._rich([line]), soft_wrap=True)
+        self._write("".join(f"{self._styled(line)}\n" for line in draw(max(1, self._measure()[0] - 1))))
 
     def close(self) -> None:
         if self._is_live:
@@ -126,9 +124,7 @@ class _Terminal(Screen):
         for name, stream in self._replaced.items():
             getattr(sys, name).flush()  # half a line that was printed before
             setattr(sys, name, stream)
-        self._console.pop_render_hook()
-        self._console.print(self._control(control), end="")
-        self._console.show_cursor(True)
+        self._write(f"{control}\x1b[?25h")
         self._drawn = None
 
     def _measure(self) -> tuple[int, int]:
@@ -136,10 +132,10 @@ class _Terminal(Screen):
         try:
             size = os.get_terminal_size(self._file.fileno())
         except (AttributeError, OSError, ValueError):  # no real file
-            return self._console.size
-        if size.columns > 0 and size.lines > 0:
-            self._console.size = size
-        return self._console.size
+            size = os.terminal_size((0, 0))
+        if size.columns <= 0 or size.lines <= 0:
+            size = shutil.get_terminal_size()
+        return size.columns, size.lines
 
     def _erasing(self) -> str:
         if self._drawn is None:
@@ -147,59 +143,55 @@ class _Terminal(Screen):
         # The first row by itself: tmux stores a screen that is erased from its first cell on in its history.
         return ("\x1b8" if self._drawn[:2] == self._measure() else "") + "\r\x1b7\x1b[2K\x1b[B\x1b[J\x1b8"
 
-    def _block(self) -> list[Any]:
-        width, height = self._measure()
-        lines = self._lines[: max(1, height - 1)]
-        if not lines:
-            return []
-        self._drawn = (width, height, len(lines))
-        up = f"\x1b[{len(lines) - 1}A" if len(lines) > 1 else ""
-        return [self._rich(lines), self._control(f"\r{up}\x1b7")]
+    def _styled(self, line: Line) -> str:
+        codes = self._codes
+        return "".join(f"\x1b[{codes[style]}m{part}\x1b[0m" if style in codes else part for part, style in line)
 
-    def _control(self, codes: str) -> Any:
-        from rich.control import Control
-        from rich.segment import ControlType, Segment
+    def _write(self, text: str) -> None:
+        self._file.write(_encodable(text, self._file))
+        self._file.flush()
 
-        control = Control()
-        control.segment = Segment(codes, None, [(ControlType.CARRIAGE_RETURN,)])
-        return control
 
-    def _rich(self, lines: Sequence[Line]) -> Any:
-        from rich.text import Text
+class _Above:
+    """Stands for a standard stream while a block is on the terminal: whole lines go above the block."""
 
-        styles = {"": "", "dim": "dim", "bold": "bold", "good": "green", "bad": "red"}
-        return Text("\n", no_wrap=True, overflow="crop", end="").join(
-            Text.assemble(*((_encodable(part, self._file), styles[style]) for part, style in line)) for line in lines
-        )
+    def __init__(self, put_above: Callable[[str], None], stream: TextIO) -> None:
+        self._put_above = put_above
+        self._stream = stream
+        self._rest = ""  # of a line that has not ended
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        whole, end, self._rest = (self._rest + text).rpartition("\n")
+        if end:
+            self._put_above(whole + end)
+        return len(text)
+
+    def flush(self) -> None:
+        if self._rest:
+            text, self._rest = f"{self._rest}\n", ""
+            self._put_above(text)
 
 
 class Notebook(Screen):
     """A notebook cell: one output, replaced at most once per second; the last one stays.
 
     Args:
-        below: html that stands below the lines; told whether it is the last one.
-        above: html that stands above them, where it stays in its place; not in the last one.
-        is_table: the lines are a table of their own, which is scrolled where it is too wide and not wrapped.
+        below: gives html that stands below the lines.
+        above: gives html that stands above them, where it stays in its place; not in the last one.
     """
 
     frame_s = 1.0  # each replacement goes to the browser whole
-    _WIDTH, _HEIGHT = 100, 40
+    _WIDTH, _HEIGHT = 110, 40
     _STYLES = {"": "", "dim": "opacity:.6", "bold": "font-weight:bold", "good": "color:#2da44e", "bad": "color:#e5534b"}
-    _PRE = "margin:0 0 .5em;padding:0;line-height:1.3;background:none;max-height:32em;overflow-y:auto;"
+    _PRE = "margin:0 0 .5em;padding:0;line-height:1.3;background:none;max-height:40em;overflow:auto;white-space:pre"
 
-    def __init__(
-        self,
-        below: Callable[[bool], str] = lambda is_last: "",
-        *,
-        above: Callable[[], str] = lambda: "",
-        is_table: bool = False,
-    ) -> None:
+    def __init__(self, below: Callable[[], str] = lambda: "", above: Callable[[], str] = lambda: "") -> None:
         self._below = below
         self._above = above
         self._without = ""  # what is shown, without what stands above it
-        self._style = self._PRE + (
-            "white-space:pre;overflow-x:auto" if is_table else "white-space:pre-wrap;overflow-wrap:anywhere"
-        )
         self._handle: Any = None
         self._lock = threading.Lock()  # two threads that draw first would make two outputs
         self._lines: deque[str] = deque(maxlen=20)
@@ -224,7 +216,7 @@ class Notebook(Screen):
             "".join(f'<span style="{self._STYLES[style]}">{html.escape(part)}</span>' for part, style in line)
             for line in lines
         )
-        page = f'<pre style="{self._style}">' + "\n".join(rows) + f"</pre>{self._below(is_last)}"
+        page = f'<pre style="{self._PRE}">' + "\n".join(rows) + f"</pre>{self._below()}"
         above = "" if is_last else self._above()
         self._publish(above, page)
 
@@ -240,12 +232,10 @@ class Notebook(Screen):
                 self._handle.update(shown)
 
 
-def screen_of(
-    style: str, file: TextIO, below: Callable[[bool], str], above: Callable[[], str], *, is_table: bool
-) -> Screen:
-    """Return a screen: `terminal`, `notebook` (with html around its lines, which may be a table) or `lines`."""
+def screen_of(style: str, file: TextIO, below: Callable[[], str], above: Callable[[], str]) -> Screen:
+    """Return a screen: `terminal`, `notebook` (with html around its lines) or `lines`."""
     if style == "notebook":
-        return Notebook(below, above=above, is_table=is_table)
+        return Notebook(below, above)
     return _Terminal(file) if style == "terminal" else Lines(file)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from searchers.pareto import pareto_front
 from sweep.core.expected import is_silent
 from sweep.core.failures import without_numbers
 from sweep.core.plan import Plan
@@ -16,16 +17,14 @@ from sweep.core.ranking import Objectives, Ranking, beats, rankable
 from sweep.core.resources import Node
 from sweep.core.results import TRIAL_INDEX, TrialResult, flatten
 from sweep.core.trial import STATES, Status, Trial, shown_state
-from sweep.display.curves import LiveCurves
-from sweep.display.forecast import Eta, Forecast, Progress
 from sweep.display.formats import clean
-from sweep.display.front import Front
-from sweep.display.rate import Rate
+from sweep.display.pace import MIN_ENDS, Pace
 
 _ENDED = ("finished", "stopped early", "failed")
 _TREND_LENGTH = 8
-_ETA_S = 2.0
+_MIN_PART = 0.04  # of one trial: before that nothing is said of the end
 _MAX_GROUPS = 50
+_MAX_LAST = 40
 
 
 @dataclass(slots=True)
@@ -38,12 +37,13 @@ class Live:
     last: TrialResult | None = None
     reported_at: float | None = None
 
-    def progress(self, now: float) -> Progress:
-        """Return how far it is."""
-        if self.reported_at is None or self.last is None:
-            return Progress(0.0, 0.0, max(0.0, now - self.since))
-        iterations, seconds = _work(self.trial, self.reported_at - self.since)
-        return Progress(iterations, seconds, max(0.0, now - self.reported_at))
+    def left_s(self, limit: float, now: float) -> float:
+        """Return the seconds until it comes to an iteration, at its own pace; 0: that is not known."""
+        iterations = _iterations(self.last)
+        taken = None if self.last is None else rankable(self.last.get("time_total_s"))
+        if self.reported_at is None or not iterations or not taken:
+            return 0.0
+        return (limit - iterations) * taken / iterations - (now - self.reported_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,6 @@ class ViewState:
     Attributes:
         limit: the iteration at which every trial ends at the latest; None: unknown.
         best_ever: the best report of all; `best` is by the trials' last ones.
-        curves: what trials reported on their way; None: nobody draws it.
     """
 
     def __init__(
@@ -116,25 +115,23 @@ class ViewState:
         self.varying: dict[str, None] = {}  # names of the parameters that differ between trials, in order
         self.failures: dict[str, FailureGroup] = {}
         self.last_failures: deque[Trial] = deque(maxlen=3)
-        self.curves: LiveCurves | None = None
         self.silent: set[int] = set()  # numbers of the trials that went all their way without the metric
         self.last_report_at: float | None = None
         self._ranking = Ranking(plan.mode)
         self._num_repeats = num_repeats
         self._repeats: dict[int, dict[int, Any]] = {}  # by the first of them: the last value of each
-        self._front = Front(objectives) if objectives else None
+        self._points: dict[int, list[Any]] = {}  # the last values of several objectives, by trial
+        self._front: list[tuple[int, list[Any]]] | None = None  # until one of those changes
         self._known: dict[int, tuple[str, Trial]] = {}  # by number: its state, and the trial as it is now
         self._holding: dict[str, Trial] = {}
         self._first_config: dict[str, Any] = {}
-        self._ends = Rate()
+        self._pace = Pace()
+        self._done_before = 0.0  # by earlier runs of the driver
         stop = rankable(plan.stop.get("training_iteration"))
         limits = [float(limit) for limit in (stop, max_iterations) if limit is not None and limit > 0]
         self.limit = min(limits) if limits else None
         self._can_stop_early = can_stop_early
-        self._forecast = Forecast(self.limit, can_stop_early=can_stop_early)
-        self._eta: Eta | None = None
-        self._eta_at = 0.0
-        self._last_ended: deque[Trial] = deque(maxlen=20)
+        self._last_ended: deque[Trial] = deque(maxlen=_MAX_LAST)
         self._best_at_ends: deque[float] = deque(maxlen=11)
 
     @property
@@ -158,9 +155,13 @@ class ViewState:
         return ever
 
     @property
-    def front(self) -> list[tuple[int, tuple[Any, ...]]]:
+    def front(self) -> list[tuple[int, list[Any]]]:
         """The Pareto set of several objectives by the trials' last reports: (number, values), ordered by number."""
-        return [] if self._front is None else self._front.best()
+        if self._front is None and self._points:
+            points = sorted(self._points.items())
+            best = pareto_front([values for _, values in points], [mode for _, mode in self.objectives])
+            self._front = [points[i] for i in best]
+        return self._front or []
 
     @property
     def metrics(self) -> list[str]:
@@ -176,8 +177,7 @@ class ViewState:
         """Take a trial as it is `now`, which changed for the first time since the last call at `first` (seconds of
         driving); return what became of it, None when its state is the same."""
         state = shown_state(trial)
-        self._ends.begin(first)
-        self._forecast.begin(first)
+        self._pace.begin(first)
         before, last = self._known.get(trial.number, (None, None))
         self._known[trial.number] = (state, trial)
         if last is None:
@@ -199,9 +199,6 @@ class ViewState:
         if before is not None:
             self.counts[before] -= 1
         self.counts[state] += 1
-        if self.curves is not None:
-            best = self._ranking.best()
-            self.curves.put(trial.number, state, None if best is None else best[0])
         ran = 0.0
         if not trial.is_held and live is not None:
             ran = now - live.since
@@ -213,18 +210,28 @@ class ViewState:
         else:
             self.silent.discard(trial.number)
         if state in _ENDED:
-            self._end(trial, state, now, ran)
+            self._end(trial, state, now)
         return None if state == "waiting" and before is None else Change(state, trial, ran)
 
     def restart(self, trials: Iterable[Trial]) -> None:
         """Take trials of earlier runs of the driver: they count, but are no news and say nothing about speed."""
         for trial in trials:
             self.update(0.0, 0.0, trial)
-        self._ends = Rate()
-        self._forecast = Forecast(self.limit, can_stop_early=self._can_stop_early)
+        self._pace = Pace()
+        self._done_before = self._done()
         self._best_at_ends.clear()
         self.last_failures.clear()
         self.last_report_at = None
+
+    def states(self) -> dict[int, str]:
+        """Return the states of the trials that curves are drawn of, by number: those that have a process or are
+        paused, the last ones that ended, and the best."""
+        best = self._ranking.best()
+        last = [
+            trial.number
+            for trial in (*(one.trial for one in self.live.values()), *self.paused.values(), *self._last_ended)
+        ]
+        return {number: self._known[number][0] for number in [*last, *([] if best is None else [best[0]])]}
 
     def first_ended(self, count: int) -> list[Trial]:
         """Return those that have ended: the best first (of several objectives the Pareto set), then
@@ -257,35 +264,37 @@ class ViewState:
         Args:
             now: seconds of driving.
         """
-        return self._ends.per_second(now)
+        return self._pace.per_second(now)
 
-    def eta(self, now: float) -> Eta | None:
-        """Return the expected time to the end; None while too little is known, or without a number of trials.
+    def eta(self, now: float) -> float | None:
+        """Return the expected seconds to the end; None while too little is known, or without a number of trials.
 
-        It is worked out every two seconds at most, which takes 20 ms at most, and counted down in between.
+        Where all trials end at the same iteration the work goes on at its mean pace so far, and the last trial at its
+        own; else trials go on to end as often as they do now.
         """
         if self.num_trials is None or self.num_ended >= self.num_trials:
             return None
-        if self._eta is None or not self._eta_at <= now < self._eta_at + _ETA_S:
-            live = [one.progress(now) for one in self.live.values()]
-            waiting = [trial for trial in self.unfinished() if trial.last_result is not None]
-            begun = [Progress(*_work(trial, 0.0)) for trial in waiting]
-            num_new = self.num_trials - self.num_ended - len(live) - len(begun)
-            self._eta, self._eta_at = self._forecast.eta(now, live, begun, max(0, num_new)), now
-        if self._eta is None:
+        if self.limit is None or self._can_stop_early:
+            rate = self.rate(now) if self._pace.num_ended >= MIN_ENDS else None
+            return None if rate is None else (self.num_trials - self.num_ended) / rate
+        done = self._done()
+        new = done - self._done_before
+        if self._pace.began is None or new < _MIN_PART:
             return None
-        return Eta(max(0.0, self._eta.seconds - (now - self._eta_at)), self._eta.spread_s)
+        shared = (now - self._pace.began) * (self.num_trials - done) / new
+        return max([shared, *(one.left_s(self.limit, now) for one in self.live.values())])
 
     def part_done(self) -> float | None:
         """Return how much of all trials is done, from 0 to 1: those that run count by their iterations where it is
         known how many they have; None without a number of trials."""
-        if not self.num_trials:
-            return None
-        done = float(self.num_ended)
-        if self.limit is not None:
-            begun = [one.last for one in self.live.values()] + [trial.last_result for trial in self.unfinished()]
-            done += sum(min(1.0, _iterations(result) / self.limit) for result in begun)
-        return min(1.0, done / self.num_trials)
+        return min(1.0, self._done() / self.num_trials) if self.num_trials else None
+
+    def _done(self) -> float:
+        """Return how many trials' worth of work is done."""
+        if self.limit is None:
+            return self.num_ended
+        begun = [one.trial.last_result for one in self.live.values()] + [one.last_result for one in self.unfinished()]
+        return self.num_ended + sum(min(1.0, _iterations(result) / self.limit) for result in begun)
 
     def unfinished(self) -> Iterable[Trial]:
         """Give the trials that have not ended and have no process: those that wait or are paused."""
@@ -320,9 +329,14 @@ class ViewState:
     def _rank(self, trial: Trial) -> None:
         """Let a trial count by its last report, and by its best one."""
         result = trial.last_result
-        if self._front is not None:
-            values = [] if result is None else [result.get(metric) for metric, _ in self.objectives]
-            self._front.put(trial.number, values, is_moving=trial.is_held)
+        if self.objectives:
+            point = None if result is None else [result.get(metric) for metric, _ in self.objectives]
+            if point != self._points.get(trial.number):
+                self._front = None
+            if point is not None:
+                self._points[trial.number] = point
+            else:
+                self._points.pop(trial.number, None)
             return
         metric = self.plan.metric
         if not metric:
@@ -348,11 +362,9 @@ class ViewState:
             ):
                 self.best_ever = BestTrial(value, trial, report.get("training_iteration"))
 
-    def _end(self, trial: Trial, state: str, now: float, ran: float) -> None:
-        self._ends.add(now)
+    def _end(self, trial: Trial, state: str, now: float) -> None:
+        self._pace.end(now)
         self._last_ended.append(trial)
-        if trial.attempt:
-            self._forecast.end(now, *_work(trial, ran))
         best = self.best
         if best is not None:
             self._best_at_ends.append(best.value)
@@ -377,15 +389,6 @@ class ViewState:
 def _iterations(result: TrialResult | None) -> float:
     found = None if result is None else rankable(result.get("training_iteration"))
     return float(found) if found is not None and found > 0 else 0.0
-
-
-def _work(trial: Trial, ran_s: float) -> tuple[float, float]:
-    """Return iterations and seconds of a trial that has run for so long in its last attempt; 0: it is not known."""
-    iterations = _iterations(trial.last_result)
-    if trial.attempt <= 1 and ran_s > 0:
-        return iterations, ran_s
-    counted = None if trial.last_result is None else rankable(trial.last_result.get("time_total_s"))
-    return iterations, ran_s if counted is None else max(0.0, counted)
 
 
 def _retries(trial: Trial) -> int:
