@@ -14,8 +14,7 @@ from sweep.errors import ConfigError, MetricError
 from sweep.figures.parameters import Parameter, parameters
 from sweep.figures.slices import axis_of
 from sweep.figures.style import FATES, SCALE, finish, graph_objects, rounded, some
-from sweep.figures.trials import Field, by_fate
-from sweep.record.rows import TrialRow
+from sweep.figures.trials import Field, by_fate, marks
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -47,8 +46,11 @@ def draw_contour(field: Field, x: str, y: str) -> go.Figure:
     if len(rows) < len(field.rows) and not note:
         note = f"{len(rows):,} of {some(len(field.rows), 'trial')}: those with both parameters and a number."
     texts = f"{field.chosen.shown} over {across.title} and {up.title}"
+    at = [dict(zip([row.number for row in rows], one.values, strict=True)) for one in (across, up)]
+    marker = {"size": 7, "line": {"width": 1, "color": "rgba(255,255,255,0.7)"}}
+    points = [marks(field, found, FATES[fate], at, marker=marker) for fate, found in by_fate(drawn).items()]
     return finish(
-        [_areas(field, across, up, numbers, is_log), *_marks(field, rows, drawn, across, up)],
+        [_areas(field, across, up, numbers, is_log), *points],
         "contour",
         texts,
         note=note,
@@ -115,30 +117,3 @@ def _grid(parameter: Parameter, cells: int) -> tuple[list[Any], Any]:
         return min(cells - 1, max(0, int(place / width - low / width)))
 
     return [rounded(10**middle if parameter.is_log else middle) for middle in middles], cell
-
-
-def _marks(
-    field: Field, rows: Sequence[TrialRow], drawn: Sequence[TrialRow], across: Parameter, up: Parameter
-) -> list[Any]:
-    place = {row.number: index for index, row in enumerate(rows)}
-    traces = []
-    for fate, some_rows in by_fate(drawn).items():
-        look = FATES[fate]
-        traces.append(
-            graph_objects().Scatter(
-                x=[rounded(across.values[place[row.number]]) for row in some_rows],
-                y=[rounded(up.values[place[row.number]]) for row in some_rows],
-                mode="markers",
-                name=look.name,
-                marker={
-                    "color": look.color,
-                    "symbol": look.symbol,
-                    "size": 7,
-                    "line": {"width": 1, "color": "rgba(255,255,255,0.7)"},
-                },
-                customdata=[[row.number] for row in some_rows],
-                hovertext=[field.about(row) for row in some_rows],
-                hoverinfo="text",
-            )
-        )
-    return traces

@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING, Any
 from sweep import checks
 from sweep.core.results import TrialResult
 from sweep.core.values import as_float
-from sweep.errors import ConfigError, MetricError, nearest
+from sweep.errors import MetricError
 from sweep.figures.style import (
     BEST,
     FATES,
     Look,
     axis_of_values,
     finish,
-    graph_objects,
     plain,
     rounded,
     some,
     whole_ticks,
 )
-from sweep.figures.trials import Field, by_fate
+from sweep.figures.trials import Field, Lines, by_fate
 from sweep.record.columns import reports_of
 from sweep.record.encoding import decode_metrics
 from sweep.record.reader import ExperimentReader
@@ -95,13 +94,16 @@ def draw_curves(field: Field, x: str, trials: Sequence[Any] | None, most: int) -
         checks.refuse("x", x, "the name of a number that trials report, such as 'training_iteration' or 'time_total_s'")
     rows = [row for row in field.rows if row.last_seq is not None]
     if trials is not None:
-        rows, note = _named(field, trials), ""
+        rows, note = field.named(trials), ""
     else:
         rows, note = field.thinned(rows, most)
     curves = curves_of(field.reader, rows, field.chosen.metric, x)
     rows = [row for row in rows if any(math.isfinite(value) for _, value, _ in curves.get(row.number, ()))]
     if not rows:
-        raise _nothing(field, x)
+        metric, name = field.chosen.metric, field.reader.name
+        what = f"no trial of {name} has reported numbers under {metric!r} and {x!r}"
+        what = what if field.reader.metric_names() else f"{name} has no curves"
+        raise MetricError(f"{what}. {field.why_not([metric, x])}")
     share = max(4, _MOST_POINTS // len(rows))
     sparse = {row.number: _fewer(curves[row.number], share) for row in rows}
     if any(len(sparse[number]) < len(curves[number]) for number in sparse):
@@ -136,25 +138,6 @@ def draw_curves(field: Field, x: str, trials: Sequence[Any] | None, most: int) -
     )
 
 
-def _named(field: Field, trials: Sequence[Any]) -> list[TrialRow]:
-    if isinstance(trials, (str, bytes)) or not isinstance(trials, (list, tuple, set, range, Mapping)):
-        checks.refuse("trials", trials, "a list of numbers or ids of trials, such as [0, 7]")
-    rows = {row.number: row for row in (field.reader.trial(one) for one in trials)}
-    if not rows:
-        raise ConfigError("trials=[] names no trial; give numbers or ids of trials, or leave it out.")
-    return [rows[number] for number in sorted(rows)]
-
-
-def _nothing(field: Field, x: str) -> MetricError:
-    assert field.chosen is not None
-    names, metric = field.reader.metric_names(), field.chosen.metric
-    if not names:
-        return MetricError(f"{field.reader.name} has no curves. {field.why_nothing()}")
-    wrong = [name for name in (metric, x) if name not in names and name not in ("training_iteration", "time_total_s")]
-    hint = nearest(wrong[0], names) if wrong else "All that was reported under them is NaN, infinite or no number."
-    return MetricError(f"no trial of {field.reader.name} has reported numbers under {metric!r} and {x!r}. {hint}")
-
-
 def _fewer(curve: Curve, most: int) -> Curve:
     """Return a curve on at most so many points: the first, the last, and from each stretch between its extremes."""
     if len(curve) <= most:
@@ -182,11 +165,7 @@ def _trace(
     place: Callable[[float], Any],
     has_texts: bool,
 ) -> Any:
-    x: list[Any] = []
-    y: list[Any] = []
-    numbers: list[Any] = []
-    texts: list[str] = []
-    sizes: list[int] = []
+    lines = Lines()
     for row in rows:
         curve = curves[row.number]
         about, short = field.about(row), f"<b>trial {row.number:05d}</b> {row.state}"
@@ -195,39 +174,17 @@ def _trace(
             about += f"<br>then {curve[-1][1]:g}"
         for index, (step, value, attempt) in enumerate(curve):
             went_back = index > 0 and attempt != curve[index - 1][2] and step <= curve[index - 1][0]
-            if (went_back or not math.isfinite(value)) and x and x[-1] is not None:
-                _gap(row.number, x, y, numbers, texts, sizes)
+            if went_back or not math.isfinite(value):
+                lines.end()
             if math.isfinite(value):
-                x.append(place(step))
-                y.append(rounded(value))
-                numbers.append([row.number])
-                texts.append(about if has_texts or index == last else short)
-                sizes.append((14 if look.symbol == "star" else 7) if index == last else 0)
-        if x[-1] is not None:
-            _gap(row.number, x, y, numbers, texts, sizes)
-    return graph_objects().Scatter(
-        x=x[:-1],
-        y=y[:-1],
-        mode="lines+markers",
-        name=look.name,
-        line={"color": look.color, "dash": look.dash, "width": 1.5},
-        marker={
-            "size": sizes[:-1],
-            "color": look.color,
-            "symbol": look.symbol,
-            "line": {"width": 1.5 if "open" in look.symbol else 0},
-        },
+                size = (14 if look.symbol == "star" else 7) if index == last else 0
+                lines.add(row.number, place(step), rounded(value), about if has_texts or index == last else short, size)
+        lines.end()
+    return lines.trace(
+        look,
+        width=1.5,
+        outline=1.5 if "open" in look.symbol else 0,
+        text_key="text",
         opacity=0.85,
-        customdata=numbers[:-1],
-        text=texts[:-1],
         hovertemplate="%{text}<br>at %{x}: %{y:.5~g}<extra></extra>",
     )
-
-
-def _gap(number: int, x: list[Any], y: list[Any], numbers: list[Any], texts: list[str], sizes: list[int]) -> None:
-    """End a line, so that the next one begins anew in the same trace."""
-    x.append(None)
-    y.append(None)
-    numbers.append([number])
-    texts.append("")
-    sizes.append(0)

@@ -19,7 +19,7 @@ from sweep.figures.style import (
     some,
     whole_ticks,
 )
-from sweep.figures.trials import Field, by_fate
+from sweep.figures.trials import Field, by_fate, marks
 from sweep.record.rows import TrialRow
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ def draw_history(field: Field, over: str) -> go.Figure:
         rows = [row for row in rows if row.number in at]
         divisor, unit = axis_of_time(max(at.values(), default=0.0))
     x_of = {row.number: rounded(at[row.number] / divisor) if at else row.number for row in rows}
-    traces = _marks(field, [row for row in rows if row.number in field.ranked], x_of)
+    marker = {"size": 7, "opacity": 0.8}
+    known = by_fate([row for row in rows if row.number in field.ranked])
+    traces = [marks(field, some, FATES[fate], (x_of, field.ranked), marker=marker) for fate, some in known.items()]
     lacking = [row for row in rows if row.number not in field.ranked and row.is_ended]
     traces += _without_number(field, lacking, x_of)
     improved = _improvements(field, at)
@@ -79,48 +81,24 @@ def times_of_last(field: Field) -> dict[int, float]:
         )
 
 
-def _marks(field: Field, rows: Sequence[TrialRow], x_of: dict[int, Any]) -> list[Any]:
-    go = graph_objects()
-    return [
-        go.Scatter(
-            x=[x_of[row.number] for row in some_rows],
-            y=[rounded(field.ranked[row.number]) for row in some_rows],
-            mode="markers",
-            name=FATES[fate].name,
-            marker={"color": FATES[fate].color, "symbol": FATES[fate].symbol, "size": 7, "opacity": 0.8},
-            customdata=[[row.number] for row in some_rows],
-            hovertext=[field.about(row) for row in some_rows],
-            hoverinfo="text",
-        )
-        for fate, some_rows in by_fate(rows).items()
-    ]
-
-
 def _without_number(field: Field, rows: Sequence[TrialRow], x_of: dict[int, Any]) -> list[Any]:
     """Return marks at the lower edge of trials that ended without a number: failed, NaN, infinite, never reported."""
-    go = graph_objects()
     kinds = {
-        "failed": ("failed, no number", [row for row in rows if row.status == "ERROR"]),
-        "finished": ("ended, no number", [row for row in rows if row.status != "ERROR"]),
+        "failed": ("failed, no number", "x-thin-open", [row for row in rows if row.status == "ERROR"]),
+        "finished": ("ended, no number", "circle-x-open", [row for row in rows if row.status != "ERROR"]),
     }
+    floor = {row.number: _FLOOR for row in rows}
     return [
-        go.Scatter(
-            x=[x_of[row.number] for row in some_rows],
-            y=[_FLOOR] * len(some_rows),
+        marks(
+            field,
+            found,
+            FATES[fate]._replace(name=name, symbol=symbol),
+            (x_of, floor),
+            marker={"size": 8},
             yaxis="y2",
-            mode="markers",
-            name=name,
-            marker={
-                "color": FATES[fate].color,
-                "symbol": "x-thin-open" if fate == "failed" else "circle-x-open",
-                "size": 8,
-            },
-            customdata=[[row.number] for row in some_rows],
-            hovertext=[field.about(row) for row in some_rows],
-            hoverinfo="text",
         )
-        for fate, (name, some_rows) in kinds.items()
-        if some_rows
+        for fate, (name, symbol, found) in kinds.items()
+        if found
     ]
 
 

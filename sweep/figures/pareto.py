@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from searchers.pareto import pareto_front
 from sweep import checks
-from sweep.core.values import as_float
-from sweep.errors import ConfigError, MetricError, nearest
-from sweep.figures.style import BEST, GREY, axis_of_values, finish, graph_objects, number_text, plain, rounded, some
-from sweep.figures.trials import Field
+from sweep.errors import ConfigError, MetricError
+from sweep.figures.style import BEST, GREY, Look, axis_of_values, finish, number_text, plain, rounded, some
+from sweep.figures.trials import Field, marks
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 
@@ -30,7 +29,8 @@ def draw_pareto(reader: ExperimentReader, metrics: Sequence[str] | None, modes: 
     points = [[values[name][row.number] for name in names] for row in rows]
     in_front = set(pareto_front(points, goals))
     if not in_front:
-        raise _nothing(reader, names)
+        under = f"no trial of {reader.name} has numbers under all of {', '.join(map(repr, names))}"
+        raise MetricError(f"{under}. {field.why_not(names)}")
     front = [row for index, row in enumerate(rows) if index in in_front]
     rest = [row for index, row in enumerate(rows) if index not in in_front]
     front_shown, front_note = field.thinned(front, _MOST)
@@ -40,8 +40,8 @@ def draw_pareto(reader: ExperimentReader, metrics: Sequence[str] | None, modes: 
     if len(rows) < len(field.rows):
         notes.append(f"Without {some(len(field.rows) - len(rows), 'trial')} that lack a number.")
     traces = [
-        _trace(field, rest_shown, values, names, "beaten by another", GREY, "circle-open", 6),
-        _trace(field, front_shown, values, names, "Pareto front", BEST, "diamond", 8),
+        _trace(field, rest_shown, values, Look("beaten by another", GREY, "circle-open", ""), 6),
+        _trace(field, front_shown, values, Look("Pareto front", BEST, "diamond", ""), 8),
     ]
     goals_shown = " and ".join(f"{plain(name, 30)} ({mode})" for name, mode in zip(names, goals, strict=True))
     axes = []
@@ -105,40 +105,12 @@ def _last(reader: ExperimentReader, name: str) -> dict[int, float]:
     return {number_of[i]: value for i, _, value in last if i in number_of and rounded(value) is not None}
 
 
-def _nothing(reader: ExperimentReader, names: Sequence[str]) -> MetricError:
-    reported = reader.metric_names()
-    wrong = [name for name in names if name not in reported]
-    if not reported:
-        return MetricError(f"{reader.name} has no front. {Field(reader, None).why_nothing()}")
-    hint = nearest(wrong[0], reported) if wrong else "Some of it is NaN, infinite or no number in each."
-    return MetricError(f"no trial of {reader.name} has numbers under all of {', '.join(map(repr, names))}. {hint}")
-
-
-def _trace(
-    field: Field,
-    rows: Sequence[TrialRow],
-    values: dict[str, dict[int, float]],
-    names: Sequence[str],
-    name: str,
-    color: str,
-    symbol: str,
-    size: int,
-) -> Any:
-    go = graph_objects()
-    columns = [[rounded(as_float(values[one][row.number])) for row in rows] for one in names]
-    texts = [
-        "<br>".join([field.about(row), *(f"{plain(one, 30)}: {number_text(values[one][row.number])}" for one in names)])
+def _trace(field: Field, rows: Sequence[TrialRow], values: dict[str, dict[int, float]], look: Look, size: int) -> Any:
+    texts = {
+        row.number: "<br>".join(
+            [field.about(row), *(f"{plain(name, 30)}: {number_text(one[row.number])}" for name, one in values.items())]
+        )
         for row in rows
-    ]
-    shared = {
-        "mode": "markers",
-        "name": name,
-        "customdata": [[row.number] for row in rows],
-        "hovertext": texts,
-        "hoverinfo": "text",
     }
-    marker = {"color": color, "symbol": symbol, "size": size}
-    if len(names) == 2:
-        return go.Scatter(x=columns[0], y=columns[1], marker=marker, **shared)
-    marker["size"] = size - 2
-    return go.Scatter3d(x=columns[0], y=columns[1], z=columns[2], marker=marker, **shared)
+    size -= 2 * (len(values) == 3)
+    return marks(field, rows, look, [*values.values()], texts=texts, marker={"size": size})

@@ -14,7 +14,7 @@ from sweep.core.values import as_float
 from sweep.errors import ConfigError, MetricError
 from sweep.figures.curves import Curve, curves_of
 from sweep.figures.style import FATES, axis_of_values, finish, graph_objects, plain, rounded, some
-from sweep.figures.trials import Field, by_fate, spread, step_of_stop
+from sweep.figures.trials import Field, Lines, by_fate, spread, step_of_stop
 from sweep.record.rows import TrialRow
 
 if TYPE_CHECKING:
@@ -182,40 +182,16 @@ def _lines(
     table: Mapping[int, Sequence[float | None]],
     steps: Sequence[float],
 ) -> Any:
-    look = FATES[fate]
-    x: list[Any] = []
-    y: list[Any] = []
-    numbers: list[Any] = []
-    texts: list[str] = []
-    sizes: list[int] = []
+    lines = Lines()
     for row in rows:
         places = [index for index, value in enumerate(table[row.number]) if value is not None]
         about = field.about(row)
         for index in places:
-            x.append(index)
-            y.append(rounded(table[row.number][index]))
-            numbers.append([row.number])
-            texts.append(f"{about}<br>at {steps[index]:g}: {table[row.number][index]:.4g}")
-            sizes.append(8 if index == places[-1] else 4)
-        x.append(None)
-        y.append(None)
-        numbers.append([row.number])
-        texts.append("")
-        sizes.append(0)
-    return graph_objects().Scatter(
-        x=x[:-1],
-        y=y[:-1],
-        xaxis="x",
-        yaxis="y",
-        mode="lines+markers",
-        name=look.name,
-        line={"color": look.color, "dash": look.dash, "width": 1},
-        marker={"color": look.color, "symbol": look.symbol, "size": sizes[:-1], "line": {"width": 0}},
-        opacity=0.8,
-        customdata=numbers[:-1],
-        hovertext=texts[:-1],
-        hoverinfo="text",
-    )
+            value = table[row.number][index]
+            size = 8 if index == places[-1] else 4
+            lines.add(row.number, index, rounded(value), f"{about}<br>at {steps[index]:g}: {value:.4g}", size)
+        lines.end()
+    return lines.trace(FATES[fate], width=1, opacity=0.8, hoverinfo="text", xaxis="x", yaxis="y")
 
 
 def _heatmap(correlations: Sequence[Sequence[tuple[float | None, int]]], steps: Sequence[float]) -> Any:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep.figures.parameters import Parameter, parameters, ticks_of_log
-from sweep.figures.style import FATES, axis_of_values, finish, graph_objects, plain, rounded, some, whole_ticks
-from sweep.figures.trials import Field, by_fate
+from sweep.figures.style import FATES, axis_of_values, finish, plain, rounded, some, whole_ticks
+from sweep.figures.trials import Field, by_fate, marks
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -96,37 +96,31 @@ def _ticks(parameter: Parameter) -> dict[str, Any]:
 
 
 def _traces(field: Field, rows: Sequence[Any], shown: Sequence[Parameter]) -> list[Any]:
-    go = graph_objects()
-    index_of = {row.number: index for index, row in enumerate(rows)}
     abouts = {row.number: field.about(row) for row in rows}
     traces = []
     for panel, parameter in enumerate(shown):
-        number = "" if panel == 0 else str(panel + 1)
-        for fate, all_rows in by_fate(rows).items():
-            look = FATES[fate]
-            some_rows = [row for row in all_rows if parameter.values[index_of[row.number]] is not None]
-            places = [parameter.values[index_of[row.number]] for row in some_rows]
-            if parameter.labels is not None:
-                places = [_beside(place, row.number) for place, row in zip(places, some_rows, strict=True)]
+        axis = "" if panel == 0 else str(panel + 1)
+        known = [(row, value) for row, value in zip(rows, parameter.values, strict=True) if value is not None]
+        place = {row.number: value if parameter.labels is None else _beside(value, row.number) for row, value in known}
+        # A fate that none of them had is named all the same: the legend is of all panels.
+        for fate, some_rows in by_fate(rows).items():
             traces.append(
-                go.Scatter(
-                    x=[rounded(place) for place in places],
-                    y=[rounded(field.ranked[row.number]) for row in some_rows],
-                    xaxis=f"x{number}",
-                    yaxis=f"y{number}",
-                    mode="markers",
-                    name=look.name,
+                marks(
+                    field,
+                    [row for row in some_rows if row.number in place],
+                    FATES[fate],
+                    (place, field.ranked),
+                    texts=abouts,
+                    marker={"size": 6, "opacity": 0.75},
+                    xaxis=f"x{axis}",
+                    yaxis=f"y{axis}",
                     legendgroup=fate,
                     showlegend=panel == 0,
-                    marker={"color": look.color, "symbol": look.symbol, "size": 6, "opacity": 0.75},
-                    customdata=[[row.number] for row in some_rows],
-                    hovertext=[abouts[row.number] for row in some_rows],
-                    hoverinfo="text",
                 )
             )
     return traces
 
 
-def _beside(place: float | None, number: int) -> float:
+def _beside(place: float, number: int) -> float:
     """Return a place beside that of a category, the same each time, so that equal values do not hide each other."""
-    return (place or 0.0) + ((number * 0.618034) % 1 - 0.5) * 0.4
+    return place + ((number * 0.618034) % 1 - 0.5) * 0.4

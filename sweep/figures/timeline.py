@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sweep import checks
-from sweep.errors import ConfigError, MetricError
+from sweep.errors import MetricError
 from sweep.figures.attempts import Attempt, Span, attempts_of, spans_of
 from sweep.figures.style import FATES, axis_of_time, finish, graph_objects, lines_of, plain, rounded, some
 from sweep.figures.trials import Field
@@ -53,20 +53,10 @@ def draw_timeline(field: Field, trials: Sequence[Any] | None, by: str, most: int
     if not field.rows:
         raise MetricError(f"{field.reader.name} has no trials yet: call this again when it has.")
     created, attempts, now = attempts_of(field.reader)
-    if trials is None:
-        rows, note = field.thinned(field.rows, most) if by == "trial" else (list(field.rows), "")
+    if trials is not None:
+        rows, note = field.named(trials), ""
     else:
-        if isinstance(trials, (str, bytes)) or not hasattr(trials, "__iter__"):
-            checks.refuse("trials", trials, "a list of numbers or ids of trials, such as [0, 7]")
-        rows, note = (
-            sorted(
-                {field.reader.trial(one).number: field.reader.trial(one) for one in trials}.values(),
-                key=lambda r: r.number,
-            ),
-            "",
-        )
-        if not rows:
-            raise ConfigError("trials=[] names no trial; give numbers or ids of trials, or leave it out.")
+        rows, note = field.thinned(field.rows, most) if by == "trial" else (list(field.rows), "")
     if by == "trial":
         bars, axis, height = _by_trial(list(spans_of(created, attempts, rows, now)), [row.number for row in rows])
     else:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from sweep import checks
 from sweep.core.ranking import beats, rankable, shown_objectives
 from sweep.core.results import flatten
 from sweep.errors import ConfigError, MetricError, nearest
 from sweep.figures.parameters import varying_names
-from sweep.figures.style import FATES, lines_of, number_text, plain, some
+from sweep.figures.style import FATES, Look, graph_objects, lines_of, number_text, plain, rounded, some
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 
@@ -124,6 +125,29 @@ class Field:
             return f"Nothing was reported: of {some(len(self.rows), 'trial')}, which have all ended, {failed} failed."
         return "Nothing was reported yet: call this again when there are reports."
 
+    def why_not(self, names: Sequence[str]) -> str:
+        """Say in one sentence why no trial has a finite number under each of these names."""
+        reported = self.reader.metric_names()
+        wrong = [name for name in names if name not in (*reported, "training_iteration", "time_total_s")]
+        if not reported:
+            return self.why_nothing()
+        if wrong:
+            return nearest(wrong[0], reported)
+        return "All that was reported under them is NaN, infinite or no number."
+
+    def named(self, trials: Any) -> list[TrialRow]:
+        """Return the trials of these numbers or ids, ordered by number.
+
+        Raises:
+            ConfigError: there is no such trial, or none is named.
+        """
+        if isinstance(trials, (str, bytes)) or not isinstance(trials, Iterable):
+            checks.refuse("trials", trials, "a list of numbers or ids of trials, such as [0, 7]")
+        rows = {row.number: row for row in map(self.reader.trial, trials)}
+        if not rows:
+            raise ConfigError("trials=[] names no trial; give numbers or ids of trials, or leave it out.")
+        return [rows[number] for number in sorted(rows)]
+
     def best(self) -> int | None:
         """Return the number of the best trial, the first of equals; None without a mode or a value."""
         if self.chosen is None or not self.chosen.mode:
@@ -206,3 +230,67 @@ def by_fate(rows: Collection[TrialRow]) -> dict[str, list[TrialRow]]:
     for row in rows:
         found[row.state].append(row)
     return {fate: some_rows for fate, some_rows in found.items() if some_rows}
+
+
+def marks(
+    field: Field,
+    rows: Sequence[TrialRow],
+    look: Look,
+    places: Sequence[Mapping[int, Any]],
+    *,
+    texts: Mapping[int, str] | None = None,
+    marker: Mapping[str, Any],
+    **trace: Any,
+) -> Any:
+    """Return a mark for each trial.
+
+    Args:
+        look: name, colour and symbol.
+        places: on each axis, two or three of them, by number of the trial.
+        texts: what hovers say, by number; None: what is known of the trial.
+        marker, trace: what else plotly is told of marks and of the trace.
+    """
+    columns = {axis: [rounded(at[row.number]) for row in rows] for axis, at in zip("xyz", places, strict=False)}
+    shape = graph_objects().Scatter if len(places) == 2 else graph_objects().Scatter3d
+    return shape(
+        **columns,
+        mode="markers",
+        name=look.name,
+        marker={"color": look.color, "symbol": look.symbol, **marker},
+        customdata=[[row.number] for row in rows],
+        hovertext=[field.about(row) if texts is None else texts[row.number] for row in rows],
+        hoverinfo="text",
+        **trace,
+    )
+
+
+class Lines:
+    """The lines of several trials in one trace."""
+
+    def __init__(self) -> None:
+        self._points: list[tuple[Any, Any, int, str, float]] = []
+
+    def add(self, number: int, x: Any, y: Any, text: str, size: float) -> None:
+        """Go on to a point of a trial: its place, what a hover says, the size of its mark."""
+        self._points.append((x, y, number, text, size))
+
+    def end(self) -> None:
+        """End a line, so that the next point begins another."""
+        if self._points and self._points[-1][0] is not None:
+            self._points.append((None, None, self._points[-1][2], "", 0))
+
+    def trace(self, look: Look, *, width: float, outline: float = 0, text_key: str = "hovertext", **trace: Any) -> Any:
+        """Return the trace; `outline` is the width of the lines around marks."""
+        points = self._points[:-1] if self._points and self._points[-1][0] is None else self._points
+        x, y, numbers, texts, sizes = ([point[i] for point in points] for i in range(5))
+        return graph_objects().Scatter(
+            x=x,
+            y=y,
+            mode="lines+markers",
+            name=look.name,
+            line={"color": look.color, "dash": look.dash, "width": width},
+            marker={"color": look.color, "symbol": look.symbol, "size": sizes, "line": {"width": outline}},
+            customdata=[[number] for number in numbers],
+            **{text_key: texts},
+            **trace,
+        )
