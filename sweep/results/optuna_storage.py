@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
 from optuna.study._frozen import FrozenStudy
@@ -21,21 +21,20 @@ from sweep.results.optuna_trials import RecordedTrials
 _METRICS = "study:metric_names"  # where Optuna keeps the names of a study's objectives
 
 
+@dataclass(frozen=True)
 class _Shown:
     """One experiment as a study."""
 
-    def __init__(self, reader: ExperimentReader, objectives: Objectives, name: str) -> None:
-        self.reader = reader
-        self.name = name
-        self.metrics = [metric for metric, _ in objectives]
-        by_mode = {"min": StudyDirection.MINIMIZE, "max": StudyDirection.MAXIMIZE}
-        self.directions = [by_mode[mode] for _, mode in objectives]
-        self._recorded = RecordedTrials(reader, objectives)
-        self._lock = threading.Lock()
+    reader: ExperimentReader
+    name: str
+    metrics: list[str]
+    directions: list[StudyDirection]
+    recorded: RecordedTrials
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def trials(self) -> list[FrozenTrial]:
-        with self._lock:
-            return self._recorded.trials()
+        with self.lock:
+            return self.recorded.trials()
 
 
 class ExperimentStorage(BaseStorage):
@@ -52,7 +51,11 @@ class ExperimentStorage(BaseStorage):
         for reader, objectives in experiments:
             names = {study.name for study in self._studies}
             name = reader.name if reader.name not in names else f"{reader.name} ({reader.root})"
-            self._studies.append(_Shown(reader, objectives, name))
+            directions = [
+                StudyDirection.MINIMIZE if mode == "min" else StudyDirection.MAXIMIZE for _, mode in objectives
+            ]
+            recorded = RecordedTrials(reader, objectives)
+            self._studies.append(_Shown(reader, name, [metric for metric, _ in objectives], directions, recorded))
 
     # --- studies ---
 
@@ -118,37 +121,9 @@ class ExperimentStorage(BaseStorage):
 
     # --- what would change something ---
 
-    def _refuse(self) -> NoReturn:
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise RuntimeError("an experiment is shown here as it was recorded; nothing of it can be changed.")
 
-    def create_new_study(self, directions: Sequence[StudyDirection], study_name: str | None = None) -> int:
-        self._refuse()
-
-    def delete_study(self, study_id: int) -> None:
-        self._refuse()
-
-    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
-        self._refuse()
-
-    def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
-        self._refuse()
-
-    def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
-        self._refuse()
-
-    def set_trial_param(
-        self, trial_id: int, param_name: str, param_value_internal: float, distribution: BaseDistribution
-    ) -> None:
-        self._refuse()
-
-    def set_trial_state_values(self, trial_id: int, state: TrialState, values: Sequence[float] | None = None) -> bool:
-        self._refuse()
-
-    def set_trial_intermediate_value(self, trial_id: int, step: int, intermediate_value: float) -> None:
-        self._refuse()
-
-    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
-        self._refuse()
-
-    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
-        self._refuse()
+    create_new_study = delete_study = set_study_user_attr = set_study_system_attr = _refuse
+    create_new_trial = set_trial_param = set_trial_state_values = set_trial_intermediate_value = _refuse
+    set_trial_user_attr = set_trial_system_attr = _refuse

@@ -14,10 +14,9 @@ from sweep import checks
 from sweep.core.ranking import Objectives
 from sweep.errors import ConfigError
 from sweep.record.reader import ExperimentReader
-from sweep.results.optuna_trials import TRIAL_ID, RecordedSpace, RecordedTrials
+from sweep.results.optuna_trials import TRIAL_ID, RecordedTrials
 
 if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
     from optuna.storages import BaseStorage
     from optuna.study import Study
     from optuna.trial import FrozenTrial
@@ -34,20 +33,9 @@ def to_study(
     storage: str | os.PathLike[str] | BaseStorage | None = None,
     study_name: str | None = None,
 ) -> Study:
-    """Return an experiment as a study of Optuna (docs/how-to/come-from-optuna.md has the table of what becomes what).
+    """Return an experiment as a study of Optuna, as `Experiment.to_optuna` says.
 
-    Without a storage it is a copy in memory of how all trials stand now. In a storage only trials that have ended are
-    written, because Optuna cannot change them later; those that are there already are left alone, so that publishing
-    again adds what has ended since.
-
-    Args:
-        metric, mode: the objective, or several as two lists; None: those of the sweep.
-        storage: a URL such as `sqlite:///study.db`, a storage of Optuna, or the path of a journal, which is made.
-        study_name: None: the experiment's name.
-
-    Raises:
-        ConfigError: no metric or mode is known, the study of that name is of another experiment or has other
-            directions, or the storage cannot be opened.
+    In a storage only trials that have ended are written, because Optuna cannot change them later.
     """
     objectives = objectives_for(reader, metric, mode)
     recorded = RecordedTrials(reader, objectives)
@@ -68,12 +56,6 @@ def to_study(
                 "The space was changed since it was published; give another study_name."
             ) from error
     return study
-
-
-def distributions(reader: ExperimentReader) -> dict[str, BaseDistribution]:
-    """Return Optuna's distributions of an experiment's space by the names of the parameters; of those without two
-    finite bounds, and of computed values, there are none."""
-    return RecordedSpace(reader.meta).distributions
 
 
 def objectives_for(

@@ -58,17 +58,6 @@ class TrialView(ShownTrial):
         self._reader = reader
         self._reason = reason
 
-    def __setstate__(self, state: Any) -> None:
-        """Take what was pickled, by former versions too: they kept row and reader, and were no `ShownTrial`."""
-        _, values = state if isinstance(state, tuple) else (None, state)
-        if "_row" in values:
-            parts = _parts(values["_reader"], [values["_row"]])[0]
-            values = dict(zip(("_facts", "_reader", "_about", "_reason"), parts, strict=True)) | {
-                name: value for name, value in values.items() if name == "choice"
-            }
-        for name, value in values.items():
-            setattr(self, name, value)
-
     def __repr__(self) -> str:
         names = ("trial_id", "number", "status", "reason", "attempt", "failures", "path")
         return f"TrialView({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"

@@ -29,7 +29,8 @@ from sweep.core.values import shown
 from sweep.errors import ConfigError
 from sweep.record.encoding import Opaque
 from sweep.results.optuna_storage import ExperimentStorage
-from sweep.results.optuna_study import distributions, objectives_for, to_study
+from sweep.results.optuna_study import objectives_for, to_study
+from sweep.results.optuna_trials import RecordedSpace
 
 SPACE: dict[str, Any] = {
     "x": sweep.uniform(0, 1),
@@ -624,6 +625,6 @@ def test_figures_find_the_distributions(tmp_path):
     experiment = made(tmp_path, SPACE)
     experiment.commit()
     reader = sweep.ExperimentAnalysis(experiment.root)._reader
-    assert distributions(reader)["lr"] == FloatDistribution(1e-4, 1, log=True)
-    assert "noise" not in distributions(reader)
+    assert RecordedSpace(reader.meta).distributions["lr"] == FloatDistribution(1e-4, 1, log=True)
+    assert "noise" not in RecordedSpace(reader.meta).distributions
     assert to_study(reader).trials == []

@@ -434,20 +434,3 @@ def test_what_was_pickled_is_read_in_another_process_without_the_trainable(tmp_p
     assert done.stdout.splitlines()[1] == "Boom: sin NoneType [3.0, 1.0]"
     assert "built-in function cos" in done.stdout.splitlines()[2]
     assert done.stdout.splitlines()[3] == "False"
-
-
-def test_a_trial_and_a_result_that_a_former_version_pickled_are_read(made: MadeExperiment) -> None:
-    """Then they were dataclasses of a row and a reader."""
-    trial_id = made.trial({"x": 1})
-    made.start(trial_id)
-    made.report(trial_id, {"loss": 0.5, "training_iteration": 1})
-    made.end(trial_id)
-    analysis = ExperimentAnalysis(made.commit())
-    view, result = analysis.trials[0], ResultGrid(analysis)[0]
-    before = {"path": view.path, "_row": view._facts, "_reader": view._reader}
-    former = TrialView.__new__(TrialView)
-    former.__setstate__({**before, "trial_id": view.trial_id, "number": 0, "status": "TERMINATED", "reason": ""})
-    again = Result.__new__(Result)
-    again.__setstate__({**before, "choice": None})
-    assert (former, again) == (view, result)
-    assert (str(former), former.status, again.choice) == (str(view), "TERMINATED", None)
