@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from numbers import Integral, Real
 from typing import Any
 
-from sweep.core.values import MOST, is_held, shown_int, sound_text
+from sweep.core.values import is_held, shown_int, sound_text
 from sweep.errors import UserCodeError
 
 MAX_KEYS = 1000
@@ -22,8 +22,6 @@ OnChange = Callable[[str, str], None]
 
 _MAX_NOTED = 1000
 _noted: set[tuple[str, str]] = set()  # directory of the experiment, and a key that was noted for it
-_MAX_KNOWN = 10_000
-_known: set[str] = set()  # keys that have passed: most reports have the same as the one before
 MAX_ITEMS = 64  # elements of an array or set that is stored as a list
 MAX_TEXT_BYTES = 4096
 _MAX_KEY_BYTES = 256
@@ -32,9 +30,6 @@ _MAX_VALUES = 1 << 20  # in one report: of the smallest that would fit; a list t
 # third twice, and so on, has no end
 _CONTAINER = 5  # what a list, a dict or an object counts as: they take longer
 _ORDINARY = frozenset({float, bool, type(None)})
-
-numpy_scalars: set[type] = set()
-"""Types of numpy's scalars, as they are met, whose `item()` is a float, a bool or a number that a float holds."""
 
 
 def plain_metrics(metrics: Any, on_change: OnChange | None = None) -> dict[str, Any]:
@@ -47,8 +42,6 @@ def plain_metrics(metrics: Any, on_change: OnChange | None = None) -> dict[str, 
     Raises:
         UserCodeError: not a dict, or more than 1,000 keys.
     """
-    if type(metrics) is dict and (copy := _ordinary(metrics)) is not None:
-        return copy
     if not isinstance(metrics, Mapping):
         raise UserCodeError(
             f"report() was given {type(metrics).__name__}; expected a dict of metrics such as {{'loss': 0.1}}, or "
@@ -57,75 +50,11 @@ def plain_metrics(metrics: Any, on_change: OnChange | None = None) -> dict[str, 
     plain = Plain()
     result: dict[str, Any] = {}
     for key, value in list(metrics.items()):
-        name, what = (key, None) if type(key) is str and key in _known and key not in result else key_text(key, result)
-        if type(value) is float:
-            result[name], plain.changed = value, None
-        else:
-            result[name] = plain.of(value)
+        name, what = key_text(key, result)
+        result[name] = plain.of(value)
         if on_change is not None and (said := plain.changed or what):
             on_change(name, said)
-        if what is None and len(_known) < _MAX_KNOWN:
-            _known.add(name)
-            if type(value) is dict and plain.changed is None and len(value) <= MAX_KEYS:
-                _known.update(key for key in value if type(key) is str)
     return _few_keys(result, on_change)
-
-
-def _ordinary(metrics: dict[Any, Any]) -> dict[str, Any] | None:
-    """Return a copy of metrics in which all is as it should be, lists and dicts of such values included, else None.
-
-    This is the way of nearly every report, hence the checks in a row instead of one function for a value.
-    """
-    count = len(metrics)
-    nested = False
-    for key, value in metrics.items():
-        kind = type(value)
-        if kind is float or kind is bool or value is None:
-            pass
-        elif kind is int:
-            if not -MOST <= value <= MOST:
-                return None
-        elif kind is str:
-            if len(value) > MAX_TEXT_BYTES or not value.isascii() or not value.isprintable():
-                return None
-        elif kind is dict:
-            if not (_are_leaves(value.values()) and all(type(name) is str and name in _known for name in value)):
-                return None
-            count += len(value)
-            nested = True
-        elif kind is list:
-            if not _are_leaves(value):
-                return None
-            nested = True
-        elif kind in numpy_scalars:
-            nested = True
-        else:
-            return None
-        if type(key) is not str or key not in _known:
-            return None
-    if count > MAX_KEYS:
-        return None
-    copy = metrics.copy()
-    if nested:
-        for key, value in copy.items():
-            if type(value) is dict or type(value) is list:
-                copy[key] = value.copy()
-            elif type(value) in numpy_scalars:
-                copy[key] = value.item()
-    return copy
-
-
-def _are_leaves(values: Any) -> bool:
-    for value in values:
-        kind = type(value)
-        if kind is float or kind is bool or value is None:
-            continue
-        if kind is int and -MOST <= value <= MOST:
-            continue
-        if kind is str and len(value) <= MAX_TEXT_BYTES and value.isascii() and value.isprintable():
-            continue
-        return False
-    return True
 
 
 def _few_keys(result: dict[str, Any], on_change: OnChange | None) -> dict[str, Any]:
@@ -286,8 +215,6 @@ class Plain:
             made = [getattr(value, name) for name in ("tolist", "item", "numpy") if hasattr(value, name)]
             item = made[0]()  # numpy's `masked` is None as a list, and 0.0 as an item
             if type(item) is not type(value):
-                if type(item) in (float, int, bool) and "generic" in [one.__name__ for one in type(value).__mro__]:
-                    numpy_scalars.add(type(value))
                 return self._plain(item, depth + 1)
             return self._real(item)  # a long double, which is its own item
         size = math.prod(shape)
