@@ -28,7 +28,7 @@ from sweep.display.formats import (
     width_of,
     wrapped,
 )
-from sweep.display.state import Change, ViewState, varying_pairs
+from sweep.display.state import Change, ViewState, failure_of, varying_pairs
 
 Line = list[tuple[str, str]]  # (text, style); styles: "", dim, bold, good, bad
 
@@ -127,18 +127,18 @@ def draw_end(
     if best is not None:
         lines.append([("best config:", "bold")])
         lines += [[(f"  {line}", "")] for line in to_yaml(without_index(best.trial.config)).splitlines()]
-    for group in sorted(view.failures.values(), key=lambda group: -len(group.numbers))[:_MAX_MESSAGES]:
-        of_class = f"{group.failure} · " if group.failure else ""
-        which = of_class + _which(list(group.numbers))
-        lines.append([(f"failed {len(group.numbers)} x ", "bad"), (f"{group.message}   ", ""), (which, "dim")])
-    if len(view.failures) > _MAX_MESSAGES:
-        lines.append([(f"failed with {len(view.failures) - _MAX_MESSAGES} other messages", "bad")])
+    failures = view.failures
+    for message, some in [*failures.items()][:_MAX_MESSAGES]:
+        which = f"{some[0].failure} · " * bool(some[0].failure) + _which([trial.number for trial in some])
+        lines.append([(f"failed {len(some)} x ", "bad"), (f"{message}   ", ""), (which, "dim")])
+    if len(failures) > _MAX_MESSAGES:
+        lines.append([(f"failed with {len(failures) - _MAX_MESSAGES} other messages", "bad")])
     if view.silent:
         what = f"{len(view.silent)} x never reported the metric {clean(view.plan.metric)!r}"
         lines.append([(what, "bad"), (f"   {_which(sorted(view.silent))}", "dim")])
-    if view.failures:
-        first = next(iter(next(iter(view.failures.values())).numbers))
-        lines.append([("what they printed: ", "dim"), (_logs(about, first), "")])
+    if failures:
+        first = next(iter(view.failed.values()))
+        lines.append([("what they printed: ", "dim"), (_logs(about, first.number), "")])
     if unfinished:
         lines.append([(f"{unfinished} trials had not ended", "")])
     is_open = unfinished or (word != "ended after" and view.num_ended != view.num_trials)
@@ -151,7 +151,7 @@ def draw_end(
 
 def _failure(about: About, trial: Trial, width: int) -> list[Line]:
     """Return which trial failed and why, and the command that shows what it printed: that is not cut."""
-    why = f"{trial.number:05d}  {clean(trial.reason.partition(chr(10))[0])}"
+    why = f"{trial.number:05d}  {failure_of(trial)}"
     command = _logs(about, trial.number)
     if width_of(why) + width_of(command) + 11 <= width:
         return [[("failed  ", "bad"), (why, ""), (f"   {command}", "dim")]]
@@ -434,7 +434,7 @@ def _where(trial: Trial) -> str:
     if trial.status is Status.STOPPING:
         return "stopping"
     if trial.is_ended:
-        return clean(trial.reason.partition("\n")[0]) if trial.status is Status.ERROR else ""
+        return failure_of(trial) if trial.status is Status.ERROR else ""
     if trial.reason or trial.status is Status.STARTING:
         return clean(trial.reason) or "starting"
     if trial.placement is None:

@@ -23,7 +23,6 @@ from sweep.display.pace import MIN_ENDS, Pace
 _ENDED = ("finished", "stopped early", "failed")
 _TREND_LENGTH = 8
 _MIN_PART = 0.04  # of one trial: before that nothing is said of the end
-_MAX_GROUPS = 50
 _MAX_LAST = 40
 
 
@@ -62,15 +61,6 @@ class Change:
     state: str
     trial: Trial
     ran_s: float = 0.0
-
-
-@dataclass(slots=True)
-class FailureGroup:
-    """Trials that failed alike: the first one's message and the class of its failure, and the numbers of all."""
-
-    message: str
-    failure: str
-    numbers: dict[int, None] = field(default_factory=dict)
 
 
 class ViewState:
@@ -113,7 +103,7 @@ class ViewState:
         self.objectives = objectives
         self.best_ever: BestTrial | None = None
         self.varying: dict[str, None] = {}  # names of the parameters that differ between trials, in order
-        self.failures: dict[str, FailureGroup] = {}
+        self.failed: dict[str, Trial] = {}
         self.last_failures: deque[Trial] = deque(maxlen=3)
         self.silent: set[int] = set()  # numbers of the trials that went all their way without the metric
         self.last_report_at: float | None = None
@@ -186,6 +176,7 @@ class ViewState:
         _keep(self._holding, trial, is_kept=trial.placement is not None)
         _keep(self.waiting, trial, is_kept=state == "waiting")
         _keep(self.paused, trial, is_kept=state == "paused")
+        _keep(self.failed, trial, is_kept=state == "failed")
         self._rank(trial)
         live = self.live.get(trial.id)
         if live is None and (trial.is_held or (trial.is_ended and trial.attempt and before not in _ENDED)):
@@ -203,8 +194,6 @@ class ViewState:
         if not trial.is_held and live is not None:
             ran = now - live.since
             del self.live[trial.id]
-        if before == "failed":
-            self._forget_failure(trial)
         if is_silent(trial, self.plan):
             self.silent.add(trial.number)
         else:
@@ -222,6 +211,14 @@ class ViewState:
         self._best_at_ends.clear()
         self.last_failures.clear()
         self.last_report_at = None
+
+    @property
+    def failures(self) -> dict[str, list[Trial]]:
+        """The trials that failed, alike ones together under the message of the first, most of them first."""
+        groups: dict[str, list[Trial]] = {}
+        for trial in self.failed.values():
+            groups.setdefault(without_numbers(failure_of(trial)), []).append(trial)
+        return {failure_of(some[0]): some for some in sorted(groups.values(), key=len, reverse=True)}
 
     def states(self) -> dict[int, str]:
         """Return the states of the trials that curves are drawn of, by number: those that have a process or are
@@ -368,22 +365,8 @@ class ViewState:
         best = self.best
         if best is not None:
             self._best_at_ends.append(best.value)
-        if state != "failed":
-            return
-        self.last_failures.append(trial)
-        message = clean(trial.reason.partition("\n")[0]) or "failed"
-        kind = without_numbers(message)
-        if kind not in self.failures and len(self.failures) >= _MAX_GROUPS:
-            kind = message = "other messages"
-        group = self.failures.setdefault(kind, FailureGroup(message, trial.failure))
-        group.numbers[trial.number] = None
-
-    def _forget_failure(self, trial: Trial) -> None:
-        """A failed trial is started again: it is no longer among the failures."""
-        kind, group = next(item for item in self.failures.items() if trial.number in item[1].numbers)
-        del group.numbers[trial.number]
-        if not group.numbers:
-            del self.failures[kind]
+        if state == "failed":
+            self.last_failures.append(trial)
 
 
 def _iterations(result: TrialResult | None) -> float:
@@ -408,6 +391,11 @@ def _equal(a: Any, b: Any) -> bool:
         return a is b or bool(a == b)
     except Exception:  # the user's own __eq__, or an array's
         return False
+
+
+def failure_of(trial: Trial) -> str:
+    """Return why a trial failed, on one line."""
+    return clean(trial.reason.partition("\n")[0]) or "failed"
 
 
 def varying_pairs(view: ViewState, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1058,9 +1058,9 @@ def test_a_failed_trial_that_is_started_again_is_no_longer_among_the_failures() 
         for n in range(2)
     ]
     view.restart(failed)
-    assert [*view.failures["ValueError: two"].numbers] == [0, 1]
+    assert [trial.number for trial in view.failures["ValueError: two"]] == [0, 1]
     view.update(0.0, 1.0, evolve(failed[0], status=Status.PENDING, reason=""))
-    assert [*view.failures["ValueError: two"].numbers] == [1]
+    assert [trial.number for trial in view.failures["ValueError: two"]] == [1]
     view.update(0.0, 2.0, evolve(failed[1], status=Status.PENDING, reason=""))
     assert view.failures == {}
 
