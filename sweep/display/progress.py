@@ -216,12 +216,10 @@ class Progress(Callback):
         def draw(width: int) -> list[Line]:
             ending, now = self._ending, self._now
             last = draw_end(view, self._about, width=width, now=now, unfinished=unfinished, ending=ending)
-            table: list[Line] = []
             if self._table is not None:
-                table = [[(line, "")] for line in (self._table(view) if self.is_redrawn else ())]
-            elif isinstance(self._screen, Notebook):
-                table = [*draw_trials(view, width, _NUM_AT_END, now, num_ended=_NUM_AT_END), []]
-            return [*table, *last]
+                return [*([(line, "")] for line in (self._table(view) if self.is_redrawn else ())), *last]
+            is_page = isinstance(self._screen, Notebook)
+            return [*last, [], *draw_trials(view, width, _NUM_AT_END, now, num_ended=_NUM_AT_END)] if is_page else last
 
         def end(screen: Screen) -> None:
             if isinstance(screen, Lines):
