@@ -200,8 +200,9 @@ def test_a_metric_given_twice_is_refused_and_one_given_here_is_kept():
     with pytest.raises(ConfigError, match="metric was given to AsyncHyperBandScheduler and to the run"):
         ASHAScheduler(metric="a").set_search_properties("b", None)
     scheduler = ASHAScheduler(metric="a", mode="min")
-    scheduler.set_search_properties(None, None)
-    assert (scheduler.metric, scheduler.mode) == ("a", "min")
+    for repeated in ((None, None), ("a", "min")):
+        scheduler.set_search_properties(*repeated)
+        assert (scheduler.metric, scheduler.mode) == ("a", "min")
 
 
 def test_both_names_are_one_scheduler():

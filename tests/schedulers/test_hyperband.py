@@ -300,16 +300,6 @@ def test_an_unknown_argument_is_refused_with_the_nearest_one():
     assert isinstance(create_scheduler("HyperBand", max_t=9), HyperBandScheduler)
 
 
-def test_the_metric_may_be_given_here_and_to_the_run_if_it_is_the_same():
-    scheduler = HyperBandScheduler(metric="a", mode="min")
-    scheduler.set_search_properties("a", "min")
-    assert (scheduler.metric, scheduler.mode) == ("a", "min")
-    with pytest.raises(ConfigError, match="metric was given to HyperBandScheduler and to the run"):
-        HyperBandScheduler(metric="a").set_search_properties("b", None)
-    with pytest.raises(ConfigError, match="needs a metric"):
-        HyperBandScheduler().set_search_properties(None, None)
-
-
 # --- sweeps in virtual time ----------------------------------------------------------------------------------------
 
 

@@ -227,15 +227,6 @@ def test_newcomers_are_judged_as_if_all_were_sorted_anew(number, values, eta):
     check()
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_two_objectives_are_judged_as_by_the_general_way(seed):
-    rng = np.random.default_rng(seed)
-    flat, deep = ParetoOrder(3), ParetoOrder(3)
-    for a, b in rng.random((400, 2)).round(2).tolist():
-        assert flat.add((a, b)) is deep.add((a, b, 0.0))
-    assert flat.fronts() == [[point[:2] for point in front] for front in deep.fronts()]
-
-
 def test_a_point_that_comes_again_is_last_of_its_kind():
     order = ParetoOrder(4)
     assert [order.add((1.0, 1.0)) for _ in range(8)] == [True] + [False] * 7

@@ -9,10 +9,10 @@ import pytest
 from conformance.schedulers import Told, tid
 
 from searchers.space import uniform
-from sweep.core.messages import CloneTrial, PauseTrial, ResumeTrial, SaveTrial
+from sweep.core.messages import CloneTrial, PauseTrial, ResumeTrial
 from sweep.core.trial import CheckpointRef, Status
 from sweep.engines.simulator import Point
-from sweep.errors import ConfigError, MetricError
+from sweep.errors import ConfigError
 from sweep.schedulers.gaussian_process import Gain, choose_point
 from sweep.schedulers.pb2 import PB2
 from sweep.schedulers.pbt import PopulationBasedTraining
@@ -318,17 +318,6 @@ def test_custom_explore_fn_is_called_last_with_the_changed_config():
         report(told, 1, 0.0)
 
 
-def test_the_best_save_and_results_without_the_metric_are_errors_as_in_population_based_training():
-    told = population(2)
-    report(told, 0, 1.0)
-    report(told, 1, 5.0)
-    report(told, 0, 1.0)
-    assert report(told, 1, 5.0) == [SaveTrial(tid(1))]
-    with pytest.raises(MetricError, match="a result lacks 'm', which PB2 judges by"):
-        told.report(0, other=1.0)
-    assert told.scheduler.debug_string() == "PB2: 1 checkpoints, 0 perturbs"
-
-
 # --- in step ---------------------------------------------------------------------------------------------------------
 
 
@@ -507,7 +496,3 @@ def test_with_four_trials_it_follows_a_drifting_optimum_better_than_random_chang
         )
         won.append(best_of(bandit(synch), seed)[0] / best_of(other, seed)[0])
     assert sorted(won)[1] > 1.2
-
-
-def test_equal_runs_are_equal():
-    assert best_of(bandit(False), 2) == best_of(bandit(False), 2)

@@ -325,11 +325,6 @@ def test_a_path_may_begin_with_the_home_directory(tmp_path, monkeypatch):
     assert PopulationBasedTrainingReplay("~/pbt_policy_abcde_00002.txt").state()[1] == {"x": 1}
 
 
-def test_a_last_line_that_was_cut_off_is_left_out(tmp_path):
-    text = json.dumps(CHAIN[0]) + "\n" + json.dumps(CHAIN[1])[:20]
-    assert PopulationBasedTrainingReplay(written(tmp_path, [], text)).state()[1:] == ({"x": 1}, [(2, {"x": 2})])
-
-
 # --- with processes --------------------------------------------------------------------------------------------------
 
 

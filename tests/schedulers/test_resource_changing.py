@@ -534,30 +534,6 @@ def test_nobody_is_resized_to_and_fro_while_nothing_changes():
 # --- told again ------------------------------------------------------------------------------------------------------
 
 
-def test_told_again_it_is_in_the_same_state_wherever_the_driver_was_cut(tmp_path):
-    states = []
-    for cut in range(1, 40):
-        root = tmp_path / str(cut)
-        root.mkdir()
-        live = ResourceChangingScheduler()
-        try:
-            go(root, num=2, scheduler=live, cut=cut, is_after=True)
-            break
-        except PowerCut:
-            pass
-        again = ResourceChangingScheduler()
-        again.set_search_properties("loss", "min", seed=7)
-        retell(root / "sweep.db", again, Searching())
-        assert again.state() == live.state(), cut
-        assert again.base_trial_resources == live.base_trial_resources
-        states.append(again.state())
-        if cut % 5 == 0:
-            ended = go(root, num=2, scheduler=ResourceChangingScheduler())
-            assert [trial.count for trial in ended.trials.values()] == [4, 4]
-    changed = [[request.total.cpu for _, request in state[-1]] for state in states]
-    assert [amounts for n, amounts in enumerate(changed) if changed[n - 1 : n] != [amounts]] == [[], [2], [], [3], []]
-
-
 def test_after_a_restart_on_a_smaller_machine_grown_trials_go_on(tmp_path):
     root = tmp_path
     with pytest.raises(PowerCut):

@@ -118,18 +118,6 @@ def test_with_several_objectives_the_front_is_shown():
     assert numbers(5, study) == [2, 3, 4, 5, 6]
 
 
-def test_the_choice_does_not_depend_on_the_order_of_the_ends():
-    rng = random.Random(0)
-    values = [rng.randrange(20) for _ in range(60)]
-    expected = numbers(10, study_of(values))
-    for _ in range(5):
-        study = optuna.create_study()
-        trials = [study.ask() for _ in values]
-        for trial in rng.sample(trials, len(trials)):
-            study.tell(trial, values[trial.number])
-        assert numbers(10, study) == expected
-
-
 def test_the_good_trials_of_the_estimator_are_those_that_it_would_have_without_a_window():
     rng = random.Random(1)
     outcomes = [
