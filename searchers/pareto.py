@@ -37,7 +37,7 @@ def pareto_front(points: Sequence[Sequence[Any]], modes: Sequence[str]) -> list[
     for number, point in enumerate(points):
         if len(point) != len(modes):
             raise SearchError(f"point {number} has {len(point)} values; expected {len(modes)}, one for each mode.")
-        losses = losses_of(point, modes)
+        losses = _losses_of(point, modes)
         if losses is not None:
             numbers_of.setdefault(losses, []).append(number)
     ordered = sorted(numbers_of)  # whatever dominates a point comes before it
@@ -45,12 +45,7 @@ def pareto_front(points: Sequence[Sequence[Any]], modes: Sequence[str]) -> list[
     return sorted(number for losses in front for number in numbers_of[losses])
 
 
-def is_dominated(losses: Losses, others: Sequence[Losses]) -> bool:
-    """Whether one of `others` is at most as large everywhere and smaller somewhere; all are to be minimised."""
-    return any(other != losses and all(map(float.__le__, other, losses)) for other in others)
-
-
-def losses_of(point: Sequence[Any], modes: Sequence[str]) -> Losses | None:
+def _losses_of(point: Sequence[Any], modes: Sequence[str]) -> Losses | None:
     """Return what is to be minimised; None if a value is no number."""
     numbers = [(checks.as_number(value), mode) for value, mode in zip(point, modes, strict=True) if mode != "obs"]
     if any(math.isnan(number) for number, _ in numbers):

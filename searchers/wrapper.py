@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from searchers.base import Config, Names, Searcher, Signal, answer_of
@@ -50,50 +51,25 @@ class Wrapper(Searcher):
     def best_concurrency(self) -> int | None:
         return self.searcher.best_concurrency
 
-    def num_trials(self, num_samples: int | None) -> int | None:
-        return self.searcher.num_trials(num_samples)
-
-    def set_max_concurrency(self, max_concurrent: int) -> bool:
-        return self.searcher.set_max_concurrency(max_concurrent)
-
     @abstractmethod
     def suggest(self, trial_id: str) -> Config | Signal:
         return answer_of(self.searcher.suggest(trial_id))
 
-    def suggestion_state(self, trial_id: str) -> Mapping[str, Any] | None:
-        return self.searcher.suggestion_state(trial_id)
 
-    def retell(self, trial_id: str, config: Config, state: Mapping[str, Any] | None) -> None:
-        self.searcher.retell(trial_id, config, state)
+# A state is that of the searcher, without what is open here; so it may be restored with or without a wrapper.
+_FORWARDED = """
+    num_trials set_max_concurrency suggestion_state retell on_trial_result on_trial_complete on_pause on_unpause
+    set_budgets observe get_state set_state save restore
+"""
 
-    def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
-        self.searcher.on_trial_result(trial_id, result)
 
-    def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
-        self.searcher.on_trial_complete(trial_id, result, error)
+def _forwarding(name: str) -> Callable[..., Any]:
+    @functools.wraps(getattr(Searcher, name))
+    def forward(self: Wrapper, *arguments: Any, **more: Any) -> Any:
+        return getattr(self.searcher, name)(*arguments, **more)
 
-    def on_pause(self, trial_id: str) -> None:
-        self.searcher.on_pause(trial_id)
+    return forward
 
-    def on_unpause(self, trial_id: str) -> None:
-        self.searcher.on_unpause(trial_id)
 
-    def set_budgets(self, milestones: Sequence[float]) -> None:
-        self.searcher.set_budgets(milestones)
-
-    def observe(self, config: Config, result: Mapping[str, Any]) -> None:
-        self.searcher.observe(config, result)
-
-    # A state is that of the searcher, without what is open here; so it may be restored with or without a wrapper.
-
-    def get_state(self) -> Mapping[str, Any]:
-        return self.searcher.get_state()
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        self.searcher.set_state(state)
-
-    def save(self, checkpoint_path: Any) -> None:
-        self.searcher.save(checkpoint_path)
-
-    def restore(self, checkpoint_path: Any) -> None:
-        self.searcher.restore(checkpoint_path)
+for _name in _FORWARDED.split():
+    setattr(Wrapper, _name, _forwarding(_name))

@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.errors": ("searchers.errors", "searchers.keywords"),
     "sweep.checks": ("searchers.checks", "sweep.errors"),
     "sweep.core": ("searchers.base", "searchers.errors"),
-    "sweep.schedulers": ("sweep.core", "searchers.space"),
+    "sweep.schedulers": ("sweep.core", "searchers.space", "searchers.variants"),
     "sweep.accelerators": ("sweep.core",),
     "sweep.worker": (
         "sweep.core",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from searchers.space import Categorical, Domain, Float, Integer, is_same
+from searchers.variants import fresh
 from sweep import checks
 from sweep.errors import ConfigError
 
@@ -80,7 +81,7 @@ def explore(
     Raises:
         ConfigError: `custom_explore_fn` returned no dict.
     """
-    new: dict[str, Any] = copied(config)
+    new: dict[str, Any] = fresh(config)
     _change(new, mutations, rng, resample_probability, perturbation_factors)
     return customised(new, custom_explore_fn)
 
@@ -103,7 +104,7 @@ def customised(
 
 def complete_config(config: Mapping[str, Any], mutations: Mutations, rng: np.random.Generator) -> dict[str, Any]:
     """Return a copy of a config in which every key of `mutations` that it lacks has a value, drawn from there."""
-    new: dict[str, Any] = copied(config)
+    new: dict[str, Any] = fresh(config)
     _complete(new, mutations, rng)
     return new
 
@@ -164,10 +165,3 @@ def _scaled(value: Any, spec: Any, rng: np.random.Generator, factors: Sequence[f
     if isinstance(spec, Float):
         new = spec.quantize(min(max(new, spec.lower), spec.upper))
     return int(new) if is_whole else float(new)
-
-
-def copied(value: Any) -> Any:
-    """Return a copy of nested dicts and lists whose leaves are the same objects: some cannot be copied."""
-    if isinstance(value, Mapping):
-        return {key: copied(inner) for key, inner in value.items()}
-    return [copied(inner) for inner in value] if type(value) is list else value

@@ -7,6 +7,7 @@ import math
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, final
 
 from sweep import checks
@@ -83,8 +84,8 @@ class MedianStoppingRule(MetricScheduler):
     Source: Golovin et al. 2017 (Google Vizier), section 3.2.2, median stopping rule. Departures: as in Tune, trials
     that still run count too. NaN is no part of a mean and no best result; a trial that reported nothing but NaN is
     worse than any median. Whole numbers up to 127 are compared as they are, other times at the last of 64 marks per
-    doubling (below 1: of 64), so that a decision takes microseconds however many trials there are. Tune considers at
-    every result whether to make room; here a trial does so once in a time slice.
+    doubling (below 1: of 64). Tune considers at every result whether to make room; here a trial does so once in a time
+    slice.
     """
 
     def __init__(
@@ -107,8 +108,6 @@ class MedianStoppingRule(MetricScheduler):
         self._slice = max(min_time_slice, grace_period)
         self.num_stopped = 0
         self._curves: dict[str, _Curve] = {}
-        self._columns: dict[int, array[float]] = {}  # by mark: the means that trials had there, sorted
-        self._marks: list[int] = []  # of the columns, in order
         self._stopped: set[str] = set()
         self._unpausable: set[str] = set()
         self._alive: dict[str, None] = {}
@@ -128,15 +127,15 @@ class MedianStoppingRule(MetricScheduler):
         if time < self.grace_period:
             return ()
         mark = _mark(time)
-        self._enter(curve, mark, score if is_number else None)
-        median = self._median_of_others(curve, mark)
-        if median is None:
+        curve.add(mark, score if is_number else None)
+        cutoff = self._median_of_others(curve, mark)
+        if cutoff is None:
             return self._make_room(trial, curve, time, trials)
-        if not curve.best < median:
+        if not curve.best < cutoff:
             return ()
         self._stopped.add(trial.id)
         self.num_stopped += 1
-        why = f"best {self._shown(curve.best)} at {time:g}, median of the others {self._number(median)}"
+        why = f"best {self._shown(curve.best)} at {time:g}, median of the others {self._number(cutoff)}"
         if self.hard_stop:
             return [StopTrial(trial.id, f"stopped early: {why}")]
         return [PauseTrial(trial.id, f"goes on when all others have ended: {why}")]
@@ -152,36 +151,11 @@ class MedianStoppingRule(MetricScheduler):
         self._unpausable.add(trial.id)
         return ()
 
-    def _enter(self, curve: _Curve, mark: int, score: float | None) -> None:
-        """Let others see a trial's mean at the marks that it has passed, up to the one it is at now.
-
-        A mark is kept once a trial reports at it; the means of those that passed it before are looked up then.
-        """
-        before, mean = (curve.marks[-1] if curve.marks else None), curve.mean
-        if mark not in self._columns:
-            means = [other.mean_at(mark) for other in self._curves.values()]
-            self._columns[mark] = array("d", sorted(mean for mean in means if mean is not None))
-            bisect.insort(self._marks, mark)
-        curve.add(mark, score)
-        if not curve.marks or curve.marks[-1] != mark or before == mark:
-            return
-        if before is not None:
-            first = bisect.bisect_right(self._marks, before)
-            for passed in self._marks[first : bisect.bisect_left(self._marks, mark)]:
-                bisect.insort(self._columns[passed], mean)
-        bisect.insort(self._columns[mark], curve.mean)
-
     def _median_of_others(self, curve: _Curve, mark: int) -> float | None:
-        """Return the median of the means at a mark without the trial's own; None if there are too few."""
-        column = self._columns[mark]
-        number = own = len(column)
-        value = curve.mean_at(mark)
-        if value is not None:
-            number, own = number - 1, bisect.bisect_left(column, value)
-        if number < self.min_samples_required:
-            return None
-        low, high = (number - 1) // 2, number // 2
-        return (column[low + (low >= own)] + column[high + (high >= own)]) / 2
+        """Return the median of what the other trials' means were at a mark; None if there are too few."""
+        means = [other.mean_at(mark) for other in self._curves.values() if other is not curve]
+        known = [mean for mean in means if mean is not None]
+        return median(known) if len(known) >= self.min_samples_required else None
 
     def _make_room(self, trial: Trial, curve: _Curve, time: float, trials: Mapping[str, Trial]) -> Sequence[Decision]:
         """Send a trial that cannot be judged yet to the end of the queue, so that others get as far."""
@@ -196,9 +170,9 @@ class MedianStoppingRule(MetricScheduler):
         return any(trials[trial_id].is_waiting for trial_id in self._alive if trial_id in trials)
 
     def state(self) -> Any:
-        """Return the trials' bests and means, and the medians at all marks; for replay checks."""
+        """Return the trials' bests and means; for replay checks."""
         curves = {trial_id: (c.best, c.mean, c.num, c.marks, c.asked_at) for trial_id, c in self._curves.items()}
-        return curves, {mark: list(column) for mark, column in self._columns.items()}, sorted(self._stopped)
+        return curves, sorted(self._stopped)
 
     def debug_string(self) -> str:
         return f"Using MedianStoppingRule: num_stopped={self.num_stopped}."

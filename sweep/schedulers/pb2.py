@@ -12,12 +12,13 @@ from typing import Any, final
 
 import numpy as np
 
+from searchers.variants import fresh
 from sweep import checks
 from sweep.core.messages import Decision
 from sweep.core.results import flatten
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, refuse_unknown
-from sweep.schedulers.explore import copied, customised
+from sweep.schedulers.explore import customised
 from sweep.schedulers.gaussian_process import Gain, choose_point
 from sweep.schedulers.population import FIRST, Explore, PopulationScheduler
 
@@ -133,7 +134,7 @@ class PB2(PopulationScheduler):
 
     def complete_config(self, config: Mapping[str, Any], number: int) -> dict[str, Any]:
         """Return a trial's config with a uniform draw for every bounded key that it lacks."""
-        new: dict[str, Any] = copied(config)
+        new: dict[str, Any] = fresh(config)
         known = flatten(config)
         shares = self._rng(FIRST, number, 0).random(len(self._bounds))
         for bound, path, share in zip(self._bounds, self.mutated_paths, shares, strict=True):
@@ -219,7 +220,7 @@ class PB2(PopulationScheduler):
             num_dimensions=len(self._bounds),
             rng=rng,
         )
-        new: dict[str, Any] = copied(config)
+        new: dict[str, Any] = fresh(config)
         for bound, share in zip(self._bounds, point, strict=True):
             bound.put(new, share)
         return new

@@ -9,8 +9,8 @@ import pytest
 from conformance.schedulers import Told, tid
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sweep_run import given_configs
 
-from searchers.base import EXHAUSTED, Searcher
 from searchers.space import uniform
 from sweep.core.messages import PauseTrial, ResumeTrial, StopTrial
 from sweep.core.results import TrialResult
@@ -498,15 +498,9 @@ def test_in_a_sweep_a_third_goes_on_each_time_and_the_best_runs_to_the_end():
         for step in range(count + 1, 28):
             yield Point(1.0, {"m": config["x"] * step}, has_checkpoint=True)
 
-    numbers = iter(range(81))
-
-    class Drawn(Searcher):
-        def suggest(self, trial_id):
-            number = next(numbers, None)
-            return EXHAUSTED if number is None else {"x": (number * 37 % 81) / 81}
-
+    drawn = given_configs({"x": (number * 37 % 81) / 81} for number in range(81))
     scheduler = ASHAScheduler(max_t=27, reduction_factor=3, type="promotion")
-    run = simulate(curve, metric="m", mode="max", num_samples=-1, search_alg=Drawn(), scheduler=scheduler, cpus=1)
+    run = simulate(curve, metric="m", mode="max", num_samples=-1, search_alg=drawn, scheduler=scheduler, cpus=1)
     assert all(trial.status is Status.TERMINATED for trial in run.trials)
     counts = Counter(trial.count for trial in run.trials)
     assert set(counts) == {1, 3, 9, 27}

@@ -9,8 +9,8 @@ import pytest
 from conformance.schedulers import Told, tid
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sweep_run import given_configs
 
-from searchers.base import EXHAUSTED, Searcher
 from sweep.core.messages import PauseTrial, ResumeTrial, StopTrial
 from sweep.core.trial import CheckpointRef, Status
 from sweep.engines.simulator import Point
@@ -215,15 +215,6 @@ def test_when_nothing_runs_all_that_wait_are_stopped_in_the_end():
     ]
 
 
-class Drawn(Searcher):
-    def __init__(self, configs):
-        super().__init__()
-        self.configs = list(configs)
-
-    def suggest(self, trial_id):
-        return self.configs.pop(0) if self.configs else EXHAUSTED
-
-
 def cost(scheduler, value):
     """Return the sum of epochs and the best config of 81 in virtual time."""
 
@@ -236,7 +227,7 @@ def cost(scheduler, value):
         metric="m",
         mode="max",
         num_samples=-1,
-        search_alg=Drawn({"x": (37 * n % 81) / 81} for n in range(81)),
+        search_alg=given_configs({"x": (37 * n % 81) / 81} for n in range(81)),
         scheduler=scheduler,
         cpus=2,
     )
