@@ -6,7 +6,7 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchers import choice, grid_search, randint, sample_from, uniform, variants
@@ -477,6 +477,7 @@ spaces = st.dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(spaces, st.integers(0, 2**32 - 1))
 def test_every_config_of_every_space_is_decided_and_the_grid_is_covered_once(space, seed):
     variants = Variants(space)
