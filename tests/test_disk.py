@@ -294,9 +294,9 @@ def test_what_waited_for_room_goes_on_by_itself(started: Started, lines: str, wa
 
 
 def test_log_files_are_whole_when_there_is_room_again(started: Started) -> None:
-    """What the scribe could not write is said once, and written later."""
+    """What could not be written is said once, and written later."""
     process = started.start_on_small_disk(
-        "from sweep.scribe import scribe; scribe._LATER_S = 0.01\n"
+        "from sweep.logs import writer; writer._PERIOD_S = 0.01\n"
         "analysis = run('counts', callbacks=[Fill()], verbose=1)\n"
         "for trial in analysis.trials:\n"
         "    lines = [json.loads(line) for line in open(trial.path + '/result.json')]\n"

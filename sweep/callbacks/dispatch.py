@@ -36,13 +36,7 @@ _OUR_FORMS = (("trial",), ("trial", "result"), ("trial", "checkpoint"))
 
 
 class LogFiles(Protocol):
-    """Who writes log files; no callback does, unless it is the user's own.
-
-    Attributes:
-        is_asleep: it writes only when it is asked.
-    """
-
-    is_asleep: bool
+    """Who writes log files; no callback does, unless it is the user's own."""
 
     def catch_up(self) -> None:
         """Return when they say all that is committed now, or that takes too long."""
@@ -183,8 +177,6 @@ class Dispatcher:
             RuntimeError: the kernel allows no thread.
         """
         self._wake = wake
-        if self._files is not None and self._files.is_asleep:  # each of these wakes it
-            self._is_wanted |= dict.fromkeys(_READING, True)
         thread = threading.Thread(target=self._run, name="sweep-callbacks", daemon=True)
         thread.start()
         self._thread = thread
@@ -304,8 +296,7 @@ class Dispatcher:
                 stay = [[one for one in group if one.callback is not leaver or one.name in left] for group in groups]
                 if stay != groups:
                     self._wanted[hook] = stay
-                    is_waking = self._files is not None and self._files.is_asleep and hook in _READING
-                    self._is_wanted[hook] = any(stay) or is_waking
+                    self._is_wanted[hook] = any(stay)
             if not left:
                 self._leaving.remove(leaver)
 
@@ -315,11 +306,10 @@ class Dispatcher:
             self._seen[command.trial.id] = command.trial
         trial = ObservedTrial(command.trial, self._about)
         self._told += 1
-        files, is_behind = self._files, self._told > self._covered
-        if files is not None and is_behind and hook in (_READING if files.is_asleep else self._reading):
+        if self._files is not None and self._told > self._covered and hook in self._reading:
             self._busy = ("a callback that waits for log files", time.monotonic())
             covered = self._sent  # what was handed over is committed
-            files.catch_up()
+            self._files.catch_up()
             self._covered = covered
         for name, hooks in zip(_HOOKS[hook], self._wanted[hook], strict=True):
             extra: tuple[str, Any] | None = None

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from sweep.callbacks.logger_base import required, step_of
+from sweep.callbacks.loggers import required, step_of
 from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
 from sweep.core.results import TrialResult, flatten
 from sweep.core.trial import Trial
@@ -102,7 +102,7 @@ class MLflowLoggerCallback(TrackingCallback):
 
     def _record(self, trial: Trial, run: _Run, iteration: int, result: TrialResult) -> None:
         entities = importlib.import_module("mlflow.entities")
-        step = step_of(result, iteration, trial.count)
+        step = step_of(result, trial.count)
         stamp = as_float(result.get("timestamp"))
         milliseconds = int(1000 * (stamp if stamp is not None and 0 <= stamp < MOST_SECONDS else time.time()))
         metrics = [

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sweep.callbacks.logger_base import LoggerCallback, number_of
+from sweep.callbacks.loggers import LoggerCallback, number_of
 from sweep.core.results import TrialResult, flatten
 from sweep.core.trial import Trial
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweep.callbacks.log_text import plain
-from sweep.callbacks.logger_base import required
+from sweep.callbacks.loggers import required
 from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
 from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, refuse_unknown
+from sweep.logs.text import plain
 from sweep.worker.session import get_context
 
 _NEVER = ("date", "done", "experiment_tag", "hostname", "node_ip", "pid", "should_checkpoint", "trial_id")

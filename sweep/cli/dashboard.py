@@ -14,7 +14,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import click
 
-from sweep.callbacks.logger_base import required
+from sweep.callbacks.loggers import required
 from sweep.cli.completion import complete_name
 from sweep.cli.inspect import goal_option, storage_option
 from sweep.display.formats import clean

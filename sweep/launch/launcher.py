@@ -33,6 +33,8 @@ from sweep.launch.observers import about_of, callbacks_of, finish_sending, sende
 from sweep.launch.place import place_of, start_from
 from sweep.launch.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
 from sweep.launch.spec import RunSpec
+from sweep.logs.follower import LogJob
+from sweep.logs.writer import LogWriter
 from sweep.record.checkpoints import discard_in
 from sweep.record.encoding import is_same
 from sweep.record.flusher import flush_log
@@ -43,7 +45,6 @@ from sweep.record.lock import DriverLock, mark_of_dead_driver
 from sweep.record.manifest import first_free
 from sweep.record.resume import Loaded, load, retell
 from sweep.record.saved_spec import recorded_points, write_saved_spec
-from sweep.scribe.scribe import Scribe
 from sweep.storage.location import check_writable
 from sweep.storage.send import Sender
 from sweep.storage.shared import shared_record
@@ -51,7 +52,6 @@ from sweep.worker import limits
 from sweep.worker.nested import process_mark
 from sweep.worker.output import parse_log_to_file
 from sweep.worker.shipping import refuse_unpicklable
-from sweep.worker.wire import Follow
 
 if TYPE_CHECKING:
     from sweep.results.analysis import ExperimentAnalysis
@@ -227,18 +227,18 @@ class Launch:
             *([] if sender is None else [sender]),
         ]
         is_incomplete = self.place.exists and not self.loaded.meta.get(COMPLETE)  # files are compared with the record
-        scribe = self._scribe(take_log_files(built, callbacks), journal, is_incomplete=is_incomplete)
+        writer = self._log_writer(take_log_files(built, callbacks), journal, is_complete=not is_incomplete)
         if sender is not None and self.shared is None:
-            sender.await_files = scribe.catch_up
-        dispatcher = Dispatcher(callbacks, notices.say, notices.warn, about=self.about, files=scribe)
+            sender.await_files = writer.catch_up
+        dispatcher = Dispatcher(callbacks, notices.say, notices.warn, about=self.about, files=writer)
         leave = getattr(notices.display, "leave", lambda: None)
         # Until the callbacks are closed, which may take its time.
         stack.enter_context(interruptible(engine, self.ending.hear, leave, lambda: dispatcher.driver_is_in is not None))
-        stack.callback(self._close_callbacks, dispatcher, scribe, sweep, journal, guard)
+        stack.callback(self._close_callbacks, dispatcher, writer, sweep, journal, guard)
         info = setup_info(built, self.place, self.ending)
-        dispatcher.setup(**info, resumed=is_incomplete, trials=tuple(loaded.trials))
+        dispatcher.setup(**info, trials=tuple(loaded.trials))
         stack.callback(engine.close)  # before the callbacks are closed, so that they hear of everything
-        scribe.start()
+        writer.start()
         try:
             dispatcher.start(lambda: engine.post(Tick()))
             guard.start(lambda: engine.post(Tick()))  # wakes the loop, whose next commit is refused
@@ -266,24 +266,24 @@ class Launch:
             notices.say(text)
         return sweep
 
-    def _scribe(self, files: tuple[str, ...], journal: Journal, *, is_incomplete: bool) -> Scribe:
-        """Return what writes log files: from the first event on, or from where the run before has ended in order."""
-        job = Follow(
+    def _log_writer(self, kinds: tuple[str, ...], journal: Journal, *, is_complete: bool) -> LogWriter:
+        """Return what writes log files; they say what the runs before did, if the last one has ended in order."""
+        job = LogJob(
             root=str(self.layout.root.absolute()),
-            database=str(self.database.absolute()),
-            files=files,
+            database=self.database.absolute(),
+            kinds=kinds,
+            seq=journal.seq,
+            is_complete=is_complete,
             changed=tuple(getattr(self.policies.scheduler, "mutated_paths", ())),
-            start=0 if is_incomplete else journal.seq,
-            settle=journal.seq,
-            boards_from=journal.seq,
+            variables=self.built.variables,
         )
-        return Scribe(job, lambda: journal.seq, self.notices.say)
+        return LogWriter(job, lambda: journal.seq, self.notices.say)
 
     def _close_callbacks(
-        self, dispatcher: Dispatcher, scribe: Scribe, sweep: Sweep, journal: Journal, guard: DirectoryGuard
+        self, dispatcher: Dispatcher, writer: LogWriter, sweep: Sweep, journal: Journal, guard: DirectoryGuard
     ) -> None:
         if guard.problem:
-            scribe.abandon()
+            writer.abandon()
         is_all_told = dispatcher.close(list(sweep.trials.values()))
         if is_all_told and not is_set(NO_LOGGERS) and not guard.problem:
             with contextlib.suppress(RecordError):  # a full disk: a resume compares the files with the record

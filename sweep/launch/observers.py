@@ -86,17 +86,13 @@ def callbacks_of(built: Built, ending: Ending, notices: Notices, *, can_reuse: b
 
 
 def take_log_files(built: Built, callbacks: list[Callback]) -> tuple[str, ...]:
-    """Return which log files the scribe writes, as `Follow` names them, and take its loggers out of the callbacks.
-
-    Loggers that are subclassed do something else than it: they stay, and it leaves their files to them.
-    """
+    """Return which log files to write, as `LogJob` names them, and take from the callbacks what only asks for them."""
     from sweep.callbacks.loggers import CSVLoggerCallback, JsonLoggerCallback, TBXLoggerCallback
 
     files = ["errors", *(["policies"] if getattr(built.policies.scheduler, "log_config", False) else [])]
     for kind, name in ((JsonLoggerCallback, "json"), (CSVLoggerCallback, "csv"), (TBXLoggerCallback, "tensorboard")):
-        is_asked = any(type(callback) is kind for callback in callbacks)
         is_default = name != "tensorboard" and not is_set(NO_LOGGERS)
-        if is_asked or (is_default and not any(isinstance(callback, kind) for callback in callbacks)):
+        if is_default or any(isinstance(callback, kind) for callback in callbacks):
             files.append(name)
         callbacks[:] = [callback for callback in callbacks if type(callback) is not kind]
     return tuple(files)

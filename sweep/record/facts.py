@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator
 from contextlib import closing
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def read_facts(
     trust: bool = True,
     with_arrays: bool = False,
     with_results: bool = True,
-) -> Iterator[Fact]:
+) -> Generator[Fact, None, None]:
     """Yield what is recorded, in order.
 
     Of a file everything is of one state and is checked. Of a connection the caller sees to both; its transaction lasts

@@ -54,15 +54,10 @@ class Exploit:
 
 
 class PolicyLog:
-    """Recognise exploits: a trial starts from a checkpoint that another one saved.
+    """Recognise exploits: a trial starts from a checkpoint that another one saved."""
 
-    Args:
-        known: after a restart, the config that each trial's last exploit gave it, as `read_policy` finds it: such a
-            trial may start from the same checkpoint again, which is no new exploit.
-    """
-
-    def __init__(self, known: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        self._known = {trial_id: _comparable(config) for trial_id, config in (known or {}).items()}
+    def __init__(self) -> None:
+        self._known: dict[str, Any] = {}  # the config that each trial's last exploit gave it
         self._from: dict[str, str] = {}
 
     def restored(self, trial: Trial, trials: Mapping[str, Trial]) -> Exploit | None:

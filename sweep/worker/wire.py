@@ -382,13 +382,13 @@ class Importing(NamedTuple):
 
 
 class Notice(NamedTuple):
-    """Zygote or scribe to driver: what the user should be shown."""
+    """Zygote to driver: what the user should be shown."""
 
     text: str
 
 
 class Ready(NamedTuple):
-    """Zygote or scribe to driver: everything is imported, and this process has so many threads."""
+    """Zygote to driver: everything is imported, and this process has so many threads."""
 
     num_threads: int
 
@@ -517,47 +517,6 @@ class Passed(NamedTuple):
     word: Any
 
 
-# --- between a driver and its scribe ----------------------------------------------------------------------------------
-
-
-class Follow(NamedTuple):
-    """Driver to scribe, once it is ready: which log files to write.
-
-    Attributes:
-        root: directory of the experiment, absolute.
-        database: the record; it lies elsewhere where several machines see the directory.
-        files: some of `json`, `csv`, `tensorboard`, `errors` and `policies`.
-        changed: flattened config paths that population based training changes.
-        start: number of the event up to which the files are complete.
-        settle: up to this event they are compared with the record; `start` where nothing is to be compared.
-        boards_from: events up to this one are in TensorBoard's files, which are not compared.
-    """
-
-    root: str
-    database: str
-    files: tuple[str, ...]
-    changed: tuple[str, ...] = ()
-    start: int = 0
-    settle: int = 0
-    boards_from: int = 0
-
-
-class CatchUp(NamedTuple):
-    """Driver to scribe: write all that happened up to this event, at once, and say so; requests are counted."""
-
-    number: int
-    seq: int
-
-
-class Wrote(NamedTuple):
-    """Scribe to driver: everything up to this event is written; `number` of the last request that this answers. When
-    the disk `is_short` it may be less than what was asked for."""
-
-    number: int
-    seq: int
-    is_short: bool = False
-
-
 # --- how they are written --------------------------------------------------------------------------------------------
 
 ToWorker = Job | GroupJob | Continue | Save | Stop | Merge
@@ -568,11 +527,7 @@ ToZygote = Setup | Begin | ForkHost | EndHost | Rest
 FromZygote = Importing | Notice | Ready | Gone | Refused | Begun | Resting
 ToAgent = Prepare | Order | Passed | LookOut
 FromAgent = Prepared | Happened | Passed | Written
-ToScribe = Follow | CatchUp
-FromScribe = Ready | Notice | Wrote
-Message = (
-    ToWorker | FromWorker | ToHost | FromHost | ToZygote | FromZygote | ToAgent | FromAgent | ToScribe | FromScribe
-)
+Message = ToWorker | FromWorker | ToHost | FromHost | ToZygote | FromZygote | ToAgent | FromAgent
 
 _KINDS: tuple[Any, ...] = get_args(Message)
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}

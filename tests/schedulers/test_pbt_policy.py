@@ -45,14 +45,6 @@ def test_the_same_start_again_is_no_new_exploit_and_another_is():
     assert restored(log, {"lr": 0.14}, "a_00001/checkpoint_000006") is None
 
 
-def test_after_a_restart_the_last_line_tells_what_is_known():
-    exploit = restored(PolicyLog(), {"lr": np.float64(0.12), "layers": (1, 2)})
-    ((*_, config),) = read_policy(exploit.line("0", "1") + "\n")
-    log = PolicyLog({"a_00000": config})
-    assert restored(log, {"lr": 0.12, "layers": (1, 2)}) is None
-    assert restored(log, {"lr": 0.13, "layers": (1, 2)}) is not None
-
-
 def test_values_that_json_does_not_know_are_written_as_they_print():
     exploit = Exploit("a", "b", 1, 1, {}, {"x": np.int64(3), "f": np.float64(0.5), "o": {1}, "a": np.arange(2)})
     assert json.loads(exploit.line("0", "1"))[5] == {"x": 3, "f": 0.5, "o": "{1}", "a": "array([0, 1])"}

@@ -138,7 +138,7 @@ IMPORTS = {
     "from sweep.tune.stopper import MaximumIterationStopper as it": "sweep.core.stoppers.MaximumIterationStopper",
     "from sweep.tune.stopper import EarlyStopping as it": "sweep.core.stoppers.ExperimentPlateauStopper",
     "from sweep.tune.stopper.trial_plateau import TrialPlateauStopper as it": "sweep.core.stoppers.TrialPlateauStopper",
-    "from sweep.tune.logger import LoggerCallback as it": "sweep.callbacks.logger_base.LoggerCallback",
+    "from sweep.tune.logger import LoggerCallback as it": "sweep.callbacks.loggers.LoggerCallback",
     "from sweep.tune.logger import TBXLoggerCallback as it": "sweep.callbacks.loggers.TBXLoggerCallback",
     "from sweep.tune.logger import pretty_print as it": "sweep.tune.dicts.pretty_print",
     "from sweep.tune.logger.csv import CSVLoggerCallback as it": "sweep.callbacks.loggers.CSVLoggerCallback",

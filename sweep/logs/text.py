@@ -1,14 +1,11 @@
-"""The text of log files: lines of JSON and CSV, and how they are appended to a file."""
+"""The text of log files: lines of JSON and CSV."""
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
-import os
 import sys
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from typing import Any
 
 from sweep.core.results import flatten
@@ -98,27 +95,23 @@ def csv_line(values: Iterable[Any]) -> str:
     return ",".join(cells) + "\n" if len(cells) != 1 or cells[0] else '""\n'
 
 
-def read_csv(path: str, limit: int | None = None) -> list[list[str]]:
-    """Return the first `limit` rows of a file, all by default; none when there is no file."""
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            return list(islice(csv.reader(file), limit))
-    except FileNotFoundError:
-        return []
+def csv_columns(text: str) -> dict[str, None]:
+    """Return the columns of a file, in order; none of an empty one."""
+    return dict.fromkeys(next(csv.reader(_csv_lines(text)[:1]), []))
 
 
-def write_to(path: str, data: bytearray, flag: int) -> None:
-    """Append to a file (`O_APPEND`) or write it anew (`O_TRUNC`); its directory is made when it is not there, that of
-    the experiment is not: it was deleted. What was written is taken from `data`, also before an error."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flag
-    try:
-        descriptor = os.open(path, flags, 0o644)
-    except FileNotFoundError:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(os.path.dirname(path))
-        descriptor = os.open(path, flags, 0o644)
-    try:
-        while data:
-            del data[: os.write(descriptor, data)]
-    finally:
-        os.close(descriptor)
+def widened_csv(text: str, columns: Iterable[str], number: int) -> str:
+    """Return a file with another header, and `number` empty cells at the end of each row."""
+    rows = _csv_lines(text)[1:]
+    return "".join([csv_line(columns), *(f"{row}{',' * number}\n" for row in rows)])
+
+
+def _csv_lines(text: str) -> list[str]:
+    lines, parts, is_quoted = [], [], False
+    for part in text.split("\n")[:-1]:
+        parts.append(part)
+        is_quoted ^= part.count('"') % 2 == 1
+        if not is_quoted:  # else the line goes on
+            lines.append("\n".join(parts))
+            parts = []
+    return lines

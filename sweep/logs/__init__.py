@@ -1,0 +1,1 @@
+"""Log files: what the record says, written where other tools look for it."""

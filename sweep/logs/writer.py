@@ -1,0 +1,113 @@
+"""The thread that writes log files, and what waits for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from sweep.logs.follower import Follower, LogJob
+
+_PERIOD_S = 1.0  # between two looks at the record
+_REST_S = 0.001  # between two rounds: the driver goes first
+_PATIENCE_S = 10.0  # how long callbacks wait for files at most
+_END_S = 30.0  # without anything taken in, after which the end of the sweep waits no longer
+_LOOK_S = 0.1  # a signal that another thread was given is heard so late
+
+
+class LogWriter:
+    """Writes log files about once a second, at once for whoever waits for them, and at the end.
+
+    Where the kernel allows no thread they are written only for those who wait, and at the end.
+
+    Args:
+        job: what to write, and from where on.
+        seq: returns the number of the last event that is committed.
+        notice: called with one line for the user.
+    """
+
+    def __init__(self, job: LogJob, seq: Callable[[], int], notice: Callable[[str], None]) -> None:
+        self._follower = Follower(job, notice)
+        self._root = job.root
+        self._seq = seq
+        self._notice = notice
+        self._lock = threading.Lock()  # of the follower
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._is_late = False  # and that was said
+        self._is_abandoned = self._is_written = False
+        self._problem = ""
+
+    def start(self) -> None:
+        """Begin."""
+        thread = threading.Thread(target=self._run, name="sweep-logs", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no thread is free
+            return
+        self._thread = thread
+
+    def catch_up(self) -> None:
+        """Return when files say all that is committed now; or the disk is full; or after ten seconds."""
+        give_up = time.monotonic() + _PATIENCE_S
+        if self._over.is_set():
+            return
+        self._write(lambda: time.monotonic() < give_up, _PATIENCE_S)
+        if time.monotonic() >= give_up and not self._is_late:
+            self._is_late = True
+            self._notice(f"log files are behind: callbacks waited {_PATIENCE_S:g} s for them and go on")
+
+    def finish(self) -> bool:
+        """Write what is left and end; whether all of it is written."""
+        if self._over.is_set():
+            return False
+        self._over.set()
+        if self._thread is None:
+            self._end()
+        else:
+            try:
+                self._await(self._thread)
+            finally:  # also when Ctrl-C is pressed instead of waiting
+                self._is_abandoned = True
+        if self._problem and not self._is_written:
+            self._notice(f"log files in {self._root} cannot be completed: {self._problem}")
+        return self._is_written
+
+    def abandon(self) -> None:
+        """End without writing anything more: the experiment is gone."""
+        self._is_abandoned = True
+        self._over.set()
+
+    def _await(self, thread: threading.Thread) -> None:
+        at, give_up = -1, 0.0
+        while thread.is_alive():
+            if self._follower.position != at:  # it gets on
+                at, give_up = self._follower.position, time.monotonic() + _END_S
+            elif time.monotonic() > give_up:
+                self._problem = f"nothing was written for {_END_S:g} s"
+                return
+            thread.join(_LOOK_S)
+
+    def _run(self) -> None:
+        def goes_on() -> bool:
+            time.sleep(_REST_S)
+            return not self._is_abandoned
+
+        while not self._over.wait(_PERIOD_S):
+            self._write(goes_on)
+        self._end()
+
+    def _end(self) -> None:
+        self._is_written = self._write(lambda: not self._is_abandoned)
+        self._follower.close()
+
+    def _write(self, goes_on: Callable[[], bool], limit_s: float = -1) -> bool:
+        if not self._lock.acquire(timeout=limit_s):
+            return False
+        try:
+            return self._follower.follow(self._seq(), goes_on)
+        except Exception as error:  # log files are copies: whatever goes wrong with them ends no sweep
+            self._problem = f"{type(error).__name__}: {error}"
+            return False
+        finally:
+            self._lock.release()
