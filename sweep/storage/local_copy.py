@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -97,8 +97,10 @@ def is_log(name: str, more: Collection[str] = ()) -> bool:
     return name in more or any(fnmatch.fnmatchcase(name, pattern) for pattern in _LOGS)
 
 
-def artifacts_of(root: Path, trial_id: str, log_files: Collection[str] = ()) -> Iterator[str]:
-    """Give the files that a trial has written itself, by their names in the experiment: no logs, no checkpoints.
+def files_of_trial(
+    root: Path, trial_id: str, log_files: Collection[str] = (), *, with_logs: bool, with_artifacts: bool
+) -> Iterator[str]:
+    """Give the logs of a trial, and what it has written itself, by their names in the experiment; no checkpoints.
 
     Args:
         log_files: names of files that are logs, besides the usual ones.
@@ -106,13 +108,12 @@ def artifacts_of(root: Path, trial_id: str, log_files: Collection[str] = ()) -> 
     top = str(root / trial_id)
     for place, directories, files in os.walk(top):
         is_top = place == top
-        directories[:] = [
-            name for name in directories if not name.startswith(STRAY_PREFIX) and not (is_top and is_checkpoint(name))
-        ]
+        kept = [name for name in directories if not name.startswith(STRAY_PREFIX)]
+        directories[:] = [name for name in kept if with_artifacts and not (is_top and is_checkpoint(name))]
         for name in files:
             path = os.path.join(place, name)
-            is_other = name.startswith(STRAY_PREFIX) or (is_top and is_log(name, log_files)) or os.path.islink(path)
-            if not is_other:
+            is_wanted = with_logs if is_top and is_log(name, log_files) else with_artifacts
+            if is_wanted and not name.startswith(STRAY_PREFIX) and not os.path.islink(path):
                 yield os.path.relpath(path, root)
 
 
@@ -139,3 +140,9 @@ def stamp_of(place: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_size, found.st_mtime_ns
+
+
+def changed_files(root: Path, names: Iterable[str], known: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """Return the files that are not as they are known, and how they are now: what is written later is sent later."""
+    stamps = {name: stamp_of(root / name) for name in sorted(names)}
+    return {name: stamp for name, stamp in stamps.items() if stamp is not None and known.get(name) != stamp}

@@ -5,25 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from sweep.core.trial import HELD
 from sweep.errors import CheckpointError, ExperimentError
 from sweep.record.access import open_for_reading
-from sweep.record.checkpoints import AT_ONCE, STRAY_PREFIX, pin, send, unsend
+from sweep.record.checkpoints import AT_ONCE, pin, send, unsend
 from sweep.record.layout import DATABASE, OUTGOING, ExperimentLayout, leads_outside
 from sweep.record.manifest import MANIFEST, METADATA
 from sweep.record.stored import StoredCheckpoints, references, statuses, trial_of
 from sweep.storage.filesystems import RemoteDirectory
 from sweep.storage.local_copy import (
     LocalState,
-    artifacts_of,
-    is_checkpoint,
-    is_log,
+    changed_files,
+    files_of_trial,
     is_mirrored,
     remote_checkpoints,
-    stamp_of,
 )
 from sweep.storage.ownership import Ownership, version_of
 from sweep.storage.record_copy import RecordCopy, SendingStopped
@@ -161,39 +159,27 @@ class Mirror(RecordCopy):
 
     def _send_files(self, trial_ids: Collection[str] | None, with_artifacts: bool) -> None:
         root, known = self.layout.root, self._state.files
-        # their sizes and times from before: what is written meanwhile is sent the next time
-        stamps = {name: stamp_of(root / name) for name in sorted(self._files(trial_ids, with_artifacts))}
-        changed = {name: stamp for name, stamp in stamps.items() if stamp is not None and known.get(name) != stamp}
+        changed = changed_files(root, self._files(trial_ids, with_artifacts), known)
         self.num_files = len(changed)
         for name in self._put([(root / name, name) for name in changed]):
             known[name] = changed[name]
             self.num_files -= 1
         self.num_files = 0
 
-    def _files(self, trial_ids: Iterable[str] | None, with_artifacts: bool) -> Iterator[str]:
+    def _files(self, trial_ids: Collection[str] | None, with_artifacts: bool) -> Iterator[str]:
         """Give the files that are to be at the remote place, by their names in the experiment."""
         if trial_ids is None:
             with os.scandir(self.layout.root) as entries:
                 ours = [entry for entry in entries if is_mirrored(entry.name)]
             yield from (entry.name for entry in ours if entry.is_file(follow_symlinks=False))
-            trial_ids = [entry.name for entry in ours if entry.is_dir(follow_symlinks=False)]
+            trial_ids = {entry.name for entry in ours if entry.is_dir(follow_symlinks=False)}
+        for path, is_whole in self._there.items():
+            if is_whole and trial_of(path) in trial_ids:
+                yield f"{path}/{METADATA}"  # what was set after it was stored
         for trial_id in trial_ids:
-            yield from self._files_of_trial(trial_id, with_artifacts)
-
-    def _files_of_trial(self, trial_id: str, with_artifacts: bool) -> Iterator[str]:
-        top = self.layout.root / trial_id
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(top) as found:
-            for entry in found:
-                if entry.is_symlink() or entry.name.startswith(STRAY_PREFIX):
-                    continue
-                path = f"{trial_id}/{entry.name}"
-                if is_checkpoint(entry.name) and entry.is_dir():
-                    if self._there.get(path):
-                        yield f"{path}/{METADATA}"  # what was set after it was stored
-                elif entry.is_file() and is_log(entry.name, self._log_files):
-                    yield path
-        if with_artifacts:
-            yield from artifacts_of(self.layout.root, trial_id, self._log_files)
+            yield from files_of_trial(
+                self.layout.root, trial_id, self._log_files, with_logs=True, with_artifacts=with_artifacts
+            )
 
     def _put(self, pairs: Sequence[tuple[Path, str]]) -> Iterator[str]:
         """Send files, and give the names of those that were there to be sent."""

@@ -27,7 +27,7 @@ from sweep.record.checkpoints import STRAY_PREFIX, fetch, send
 from sweep.record.layout import TRANSIT, ExperimentLayout, cache_root, tidy_name
 from sweep.record.manifest import MANIFEST
 from sweep.storage.filesystems import RemoteDirectory, remember_home
-from sweep.storage.local_copy import artifacts_of, is_checkpoint, stamp_of
+from sweep.storage.local_copy import changed_files, files_of_trial, is_checkpoint
 
 _CODE = "code"
 _START = f"{_CODE}/start"
@@ -135,10 +135,9 @@ class NodeCopy:
     def bring_code(self) -> None:
         """Fetch what trials are made of."""
         remote = self.home.remote / TRANSIT
-        found = {name: size for name, size in remote.find().items() if name.startswith(f"{_CODE}/")}
-        wanted = [n for n, size in found.items() if (stamp_of(self.root / n) or (-1, 0))[0] != size]
-        remote.get(wanted, self.root)
-        for name in wanted:
+        names = list(remote.find(_CODE))
+        remote.get(names, self.root)
+        for name in names:
             if name.endswith(_PACKED):
                 with tarfile.open(self.root / name) as tar:
                     tar.extractall(self.root, filter="data")
@@ -167,9 +166,8 @@ class NodeCopy:
 
     def send_artifacts(self, trial_id: str, log_files: Collection[str]) -> None:
         """Send the files of a trial that are no logs and have changed."""
-        names = artifacts_of(self._layout.root, trial_id, log_files)
-        stamps = {name: stamp_of(self.root / name) for name in names}
-        changed = {n: stamp for n, stamp in stamps.items() if stamp is not None and self._sent.get(n) != stamp}
+        names = files_of_trial(self.root, trial_id, log_files, with_logs=False, with_artifacts=True)
+        changed = changed_files(self.root, names, self._sent)
         for name in self.home.remote.put([(self.root / name, name) for name in changed]):
             self._sent[name] = changed[name]
 
