@@ -1,32 +1,27 @@
-"""The arguments of a sweep that a command line or a spec file gives: as plain JSON, and for `sweep.run`."""
+"""The arguments of a sweep that a command line or a spec file gives, for `sweep.run`."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sweep.cli.ranges import parse_parameter, put
 from sweep.core.config import FailureConfig
 from sweep.core.values import as_float
-from sweep.errors import ConfigError, ExperimentError, TrainableError, nearest
-from sweep.record.files import write_atomically
+from sweep.errors import ConfigError, TrainableError, nearest
 from sweep.record.importing import DriverCalled, ended_at, importing, load_file, why_missing
-
-# Beside `sweep.db`: the arguments, for `sweep resume`.
-COMMAND_FILE = "command.json"
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass
 class RunArguments:
-    """What was asked for. All of it is plain JSON, so that it can be stored and used again by `sweep resume`.
+    """What was asked for.
 
     Attributes:
         target: `file.py:function`, the file as an absolute path.
@@ -61,33 +56,6 @@ class RunArguments:
     storage: str | None = None
     retries: int = 0
     failures: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def load(cls, directory: Path) -> RunArguments | None:
-        """Read what `save` wrote into an experiment's directory; None if there is nothing.
-
-        Raises:
-            ExperimentError: the file is damaged, or a newer version wrote it.
-        """
-        path = directory / COMMAND_FILE
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            raise ExperimentError(
-                f"{path} is damaged: {error}. Start the sweep again with --resume instead."
-            ) from error
-        unknown = set(values) - {item.name for item in fields(cls)}
-        if unknown:
-            raise ExperimentError(
-                f"{path} has {', '.join(sorted(unknown))}, which this version of sweep does not know."
-            )
-        return cls(**values)
-
-    def save(self, directory: Path) -> None:
-        """Write them into an experiment's directory, atomically."""
-        write_atomically(directory / COMMAND_FILE, json.dumps(asdict(self), indent=2) + "\n")
 
     @property
     def is_grid(self) -> bool:

@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +118,6 @@ def execute(arguments: RunArguments, *, resume: bool | str | None, verbose: int,
     number = arguments.num_configs()
     if verbose and arguments.trials is None and number is not None and 1 < number < arguments.num_samples():
         say(f"{arguments.num_samples()} trials draw from {number} configurations; --searcher grid tries each once")
-    kwargs["callbacks"] = [_CommandFile(arguments)]
     return carry_out(trainable, kwargs, resume=resume, verbose=verbose, as_json=as_json)
 
 
@@ -220,22 +218,6 @@ def _set_resources(arguments: RunArguments, options: dict[str, Any]) -> None:
     parse_resources(arguments.resources)
 
 
-class _CommandFile(Callback):
-    """Writes the arguments beside `sweep.db`, from where `sweep resume` takes them."""
-
-    def __init__(self, arguments: RunArguments) -> None:
-        self._arguments = arguments
-
-    def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
-        directory = Path(experiment_dir)
-        self._arguments.name = directory.name
-        if "://" not in str(self._arguments.storage):
-            self._arguments.storage = str(directory.parent)
-        if info.get("seed") is not None:
-            self._arguments.seed = int(info["seed"])
-        self._arguments.save(directory)
-
-
 class _JsonLines(Callback):
     """Print one JSON object per event."""
 
@@ -316,28 +298,19 @@ def resume(
       sweep resume digits --time +2h
     """
     reader = find_experiment(name, storage)
-    arguments = RunArguments.load(reader.root)
     remote = storage_of(reader.root)
     place = str(reader.root.parent if remote is None else remote.uri)
-    how: dict[str, Any] = {"resume": "AUTO+ERRORED" if errored else True, "as_json": as_json}
-    how["verbose"] = 0 if quiet or as_json else 2 if verbose else 1
-    if arguments is None:
-        trainable, given = _asked_in_python(reader, place, is_quiet=not how["verbose"])
-        before = given.get("num_samples", 1)
-    else:
-        before = arguments.num_samples()  # before a budget changes what "not given" means
+    level = 0 if quiet or as_json else 2 if verbose else 1
+    trainable, given = _asked(reader, place, is_quiet=not level)
+    before = given.get("num_samples", 1)
     if trials is not None and before < 0 and trials.strip().startswith("+"):
         raise ConfigError(f"{reader.root.name} has no limit of trials that could be raised by {trials}.")
-    changes: dict[str, Any] = {} if trials is None else {"trials": parse_count(trials, before)}
+    if trials is not None:
+        given["num_samples"] = parse_count(trials, before)
     if span is not None:
         is_more = span.strip().startswith("+")
-        changes.setdefault("trials", before)
-        changes["time_s"] = parse_seconds(span.strip().removeprefix("+")) + (_driven(reader) if is_more else 0.0)
-    if arguments is not None:
-        return execute(replace(arguments, name=reader.root.name, storage=place, **changes), **how)
-    names = {"trials": "num_samples", "time_s": "time_budget_s"}
-    given |= {names[name]: value for name, value in changes.items()}
-    return carry_out(trainable, given, **how)
+        given["time_budget_s"] = parse_seconds(span.strip().removeprefix("+")) + (_driven(reader) if is_more else 0.0)
+    return carry_out(trainable, given, resume="AUTO+ERRORED" if errored else True, verbose=level, as_json=as_json)
 
 
 def _driven(reader: ExperimentReader) -> float:
@@ -346,19 +319,21 @@ def _driven(reader: ExperimentReader) -> float:
     return found[1] if found is not None else 0.0
 
 
-def _asked_in_python(reader: ExperimentReader, storage: str, *, is_quiet: bool) -> tuple[Any, dict[str, Any]]:
-    """Return the trainable that a script gave, and the arguments of its call, for going on.
+def _asked(reader: ExperimentReader, storage: str, *, is_quiet: bool) -> tuple[Any, dict[str, Any]]:
+    """Return the trainable of a sweep, and the arguments of the call that started it, for going on.
 
     Raises:
-        SweepError: they are not all to be had; how to go on in Python is said.
+        SweepError: they are not all to be had; of a sweep that a script started, how to go on in Python is said.
     """
     target = str(reader.meta.get("import_path") or "")
     file = target.rpartition(":")[0]
     how = (
-        f"{reader.name} was started from Python; resume it there{f' ({file})' if file else ''}: make the same call "
+        f" {reader.name} was started from Python; resume it there{f' ({file})' if file else ''}: make the same call "
         f"with name={reader.root.name!r}, storage_path={storage!r}, resume=True. "
         "Raise num_samples or time_budget_s in it to extend the sweep."
     )
+    if str(reader.meta.get("command")).startswith("sweep "):
+        how = ""
     sys.path.insert(0, os.path.dirname(file) or os.getcwd())  # where the script finds its own modules
     try:
         given, lost = read_saved_spec(reader.root, with_trainable=True)
@@ -366,9 +341,9 @@ def _asked_in_python(reader: ExperimentReader, storage: str, *, is_quiet: bool) 
         if trainable is None and target and not lost:
             trainable = import_trainable(target, None if is_quiet else say)
     except SweepError as error:
-        raise type(error)(f"{error} {how}") from error.__cause__
+        raise type(error)(f"{error}{how}") from error.__cause__
     if trainable is None or lost:
-        raise ExperimentError(f"{', '.join(lost) or 'the trainable'} cannot be loaded here. {how}")
+        raise ExperimentError(f"{', '.join(lost) or 'the trainable'} cannot be loaded here.{how}")
     if is_quiet:
         given.pop("progress_reporter", None)
     if target:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import searchers
-from sweep.cli.arguments import RunArguments
 from sweep.cli.spec import read_spec
 from sweep.cli.spec_parameters import DISTRIBUTIONS, space_of
 from sweep.errors import ConfigError
@@ -185,14 +184,6 @@ def test_every_distribution_can_be_written(kind: str) -> None:
     assert space_of({"x": {"distribution": kind, **{name: numbers[name] for name in wanted}}})
     with pytest.raises(ConfigError, match=r"takes no|needs"):
         space_of({"x": {"distribution": kind, "value": 1, "values": [1]}})
-
-
-def test_arguments_survive_being_written_down(tmp_path: Path) -> None:
-    arguments = read_spec(write(tmp_path, GOOD))
-    arguments.ranges["lr"] = "uniform(0,1)"
-    arguments.save(tmp_path)
-    assert RunArguments.load(tmp_path) == arguments
-    assert RunArguments.load(tmp_path / "nowhere") is None
 
 
 def test_dates_in_a_spec_stay_texts(tmp_path: Path) -> None:
