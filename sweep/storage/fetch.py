@@ -12,18 +12,19 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sweep.errors import CheckpointError, ExperimentError, NoExperimentError, SweepError, nearest
+from sweep.errors import CheckpointError, ExperimentError, NoExperimentError, nearest
 from sweep.record.access import open_for_reading
 from sweep.record.checkpoints import fetch
 from sweep.record.layout import DATABASE, MIRROR_STATE, RECORD_MARK, ExperimentLayout, split_uri
 from sweep.record.lock import DriverLock
 from sweep.record.snapshot import compare
 from sweep.record.stored import StoredCheckpoints, references, statuses, trial_of
-from sweep.storage.filesystems import RemoteDirectory, remember_home
+from sweep.storage.filesystems import RemoteDirectory, explained, remember_home
 from sweep.storage.local_copy import (
     LocalState,
     install_record,
@@ -113,17 +114,9 @@ def _elsewhere(root: Path, stamp: int) -> frozenset[str]:
 # --- pulling ---
 
 
-@contextlib.contextmanager
-def _reaching(storage: Storage, name: str) -> Iterator[None]:
-    try:
-        yield
-    except SweepError:
-        raise
-    except Exception as error:  # whatever the package behind the file system raises
-        raise ExperimentError(
-            f"{storage.describe(name)} cannot be read: {type(error).__name__}: {error}. Check the network and the "
-            "permissions; nothing was changed."
-        ) from error
+def _reaching(storage: Storage, name: str) -> AbstractContextManager[None]:
+    advice = "Check the network and the permissions; nothing was changed."
+    return explained(f"{storage.describe(name)} cannot be read", advice)
 
 
 def pull(storage: Storage, name: str, *, for_reading: bool = False) -> bool:

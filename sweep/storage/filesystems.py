@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweep.errors import ConfigError, ExperimentError, nearest
+from sweep.errors import ConfigError, ExperimentError, SweepError, nearest
 from sweep.record.files import SUFFIXES, create_private, sync_file, write_atomically
 from sweep.record.layout import REMOTE_NOTE, cache_root
 from sweep.record.manifest import sync_directory
@@ -66,6 +66,21 @@ def _open_uri(uri: str) -> tuple[Any, str]:
     except Exception as error:  # whatever the package behind the protocol raises: a login, a name that is no host
         raise ExperimentError(f"{uri} cannot be opened: {type(error).__name__}: {error}.") from error
     return filesystem, str(path)
+
+
+@contextmanager
+def explained(problem: str, advice: str) -> Iterator[None]:
+    """Say of whatever a file system raises what it means, and what to do.
+
+    Raises:
+        ExperimentError: in place of all errors that are not ours.
+    """
+    try:
+        yield
+    except SweepError:
+        raise
+    except Exception as error:  # whatever the package behind the file system raises
+        raise ExperimentError(f"{problem}: {type(error).__name__}: {error}. {advice}") from error
 
 
 def local_filesystem() -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from sweep.errors import ConfigError, ExperimentError
 from sweep.record.layout import REMOTE_NOTE, STORAGE_VARIABLE, copy_root, split_uri, storage_root
-from sweep.storage.filesystems import RemoteDirectory, identity, locate
+from sweep.storage.filesystems import RemoteDirectory, explained, identity, locate
 
 _BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "oci"}
 
@@ -138,14 +138,12 @@ def check_writable(storage: Storage) -> None:
         return
     root = RemoteDirectory(storage.filesystem, storage.path)
     probe = f".sweep-probe-{secrets.token_hex(4)}"
-    try:
+    advice = (
+        "Check the name of the bucket and the permission to write and to delete there, or pass another storage_path."
+    )
+    with explained(f"{storage.uri} cannot be written", advice):
         root.write(probe, b"sweep")
         is_whole = root.read(probe) == b"sweep"
         root.remove(probe)
-    except Exception as error:  # whatever the package behind the file system raises
-        raise ExperimentError(
-            f"{storage.uri} cannot be written: {type(error).__name__}: {error}. Check the name of the bucket and the "
-            "permission to write and to delete there, or pass another storage_path."
-        ) from error
     if not is_whole:
         raise ExperimentError(f"{storage.uri} does not give back what was written to it; pass another storage_path.")

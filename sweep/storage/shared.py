@@ -17,16 +17,16 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from pathlib import Path
 
-from sweep.errors import CheckpointError, ExperimentError, SweepError
+from sweep.errors import CheckpointError, ExperimentError
 from sweep.record.access import open_for_reading
 from sweep.record.layout import CACHE_VARIABLE, DATABASE, MIRROR_STATE, RECORD_MARK, cache_root, tidy_name
 from sweep.record.opening import Reading
 from sweep.record.snapshot import close_log, compare, copy_record, has_trials
 from sweep.storage.disks import Disk, disk_of, is_shared
-from sweep.storage.filesystems import RemoteDirectory, local_filesystem
+from sweep.storage.filesystems import RemoteDirectory, explained, local_filesystem
 from sweep.storage.local_copy import LocalState, install_record, remove_record
 from sweep.storage.ownership import Owner, Ownership
 from sweep.storage.record_copy import BEFORE, RecordCopy
@@ -182,18 +182,10 @@ class SharedRecord(RecordCopy):
         with contextlib.suppress(OSError):  # something superseded is kept there
             self.home.rmdir()
 
-    @contextlib.contextmanager
-    def working(self) -> Iterator[None]:
+    def working(self) -> contextlib.AbstractContextManager[None]:
         """Say of what fails in both places that it does."""
-        try:
-            yield
-        except SweepError:
-            raise
-        except Exception as error:  # of the disk, or of SQLite
-            raise ExperimentError(
-                f"the record of {self.root} cannot be worked on in {self.home}: {error}. Check both disks; nothing was "
-                "lost."
-            ) from error
+        problem = f"the record of {self.root} cannot be worked on in {self.home}"
+        return explained(problem, "Check both disks; nothing was lost.")
 
     def _watch(self, found: Owner) -> None:
         """Refuse to take over from a driver that renews its ownership: where locks do not reach from machine to

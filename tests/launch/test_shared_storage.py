@@ -90,14 +90,6 @@ def test_a_run_leaves_one_whole_record_in_the_storage_and_none_in_the_cache(stor
     assert "ended" in shown.output
 
 
-def test_it_goes_on_on_another_machine(storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = results_of(run(storage))
-    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "second"))
-    analysis = run(storage, resume=True, num_samples=6)
-    assert results_of(analysis)[:4] == before
-    assert len(analysis.trials) == 6
-
-
 @pytest.mark.parametrize(
     "number", [5, *[pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 8, 11, 14, 17, 23, 26)]]
 )
