@@ -1,10 +1,8 @@
-"""Claims: what each sweep of this user holds of the machine, in files that all of its sweeps read.
+"""Claims: what each sweep of this user holds of the machine, in one table that all of its sweeps read.
 
-    lock          flocked for each claim, so that one is whole or not made
-    ID.claim      one for each driver, flocked by it and by the hosts of its trials: while one of them lives, it counts
-    ID.bell       a pipe of a driver that waits: whoever gives something back rings it
-
-How a claim lies in its file: `claim_file`.
+lock       the table: a row for each driver, with what it holds and what it waits for. Flocked by whoever reads or
+           writes it, so that a claim is whole or not made
+ID.claim   empty; flocked by a driver and by the hosts of its trials: while one of them lives, its row counts
 """
 
 from __future__ import annotations
@@ -18,33 +16,33 @@ import os
 import re
 import socket
 import stat
+import struct
 import tempfile
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
-from sweep.accelerators.claim_file import is_free, newest, write
 from sweep.core.claims import Claim
 from sweep.core.resources import LOCAL, UNIT, Node, Placement, Resources, units_of
 from sweep.errors import SweepError
 
 DIRECTORY_VARIABLE = "SWEEP_CLAIMS"
 
-_VERSION = 1
-_TURN_S = 0.05  # for the lock, which others hold for a fraction of a millisecond
-_GIVE_UP_S = 5.0  # of trying again and again to get the lock
-_RETRY_S = 1.0  # at most between two of those attempts
-_ALONE_S = 0.1  # how long it is taken for granted that there is no other driver when none was seen
-_BEAT_S = 1.0  # a driver that waits says so often that it lives
+_PATIENCE_S = 5.0  # for the lock, which others hold for a fraction of a millisecond
+_BEAT_S = 1.0  # a driver that waits says so often that it looks
 _DEAF_S = 5.0  # one that has not for so long, for instance because it is stopped, lets others go first
+_HEAD = struct.Struct("<QII")  # of a version of the table: its number, length and checksum
+_SLOT_BYTES = 1 << 20  # for each of two versions; a hole in the file but for what is used
 # What the drivers of GPUs call one of them, in every process and whatever the order in which it sees them.
 _UUID = re.compile(r"(GPU|MIG)-[0-9A-Fa-f-]{8}")
 
-Place = tuple[str, str]  # machine and name, or machine and device; a device that has a name of its own is on "*"
+Place = tuple[str, str, str]  # machine, "amount" or "device", and its name; a device with a name of its own is on "*"
+_AMOUNT, _DEVICE = "amount", "device"
 
 
 class Unkept(SweepError):
@@ -89,24 +87,6 @@ def _default() -> Path:
 
 
 @dataclass(slots=True)
-class _Need:
-    """What is held or wanted: amounts and shares of devices."""
-
-    amounts: Counter[Place] = field(default_factory=Counter)
-    devices: Counter[Place] = field(default_factory=Counter)
-
-    def add(self, other: _Need) -> None:
-        self.amounts.update(other.amounts)
-        self.devices.update(other.devices)
-
-    def take_away(self, other: _Need) -> None:
-        for mine, theirs in ((self.amounts, other.amounts), (self.devices, other.devices)):
-            mine.subtract(theirs)
-            for place in [place for place in theirs if mine[place] <= 0]:
-                del mine[place]
-
-
-@dataclass(slots=True)
 class _Ticket:
     """A driver's place among those that wait; numbers are given in the order in which they began to."""
 
@@ -117,13 +97,33 @@ class _Ticket:
 
 @dataclass(slots=True)
 class _Other:
-    """What another driver's file said last."""
+    """The row of another driver; `waits` is the number of its place, when it last looked, and what it asks for."""
 
-    descriptor: int
-    raw: bytes = b""
-    body: dict[str, Any] = field(default_factory=dict)
-    held: _Need = field(default_factory=_Need)
-    totals: dict[Place, int] = field(default_factory=dict)
+    experiment: str
+    pid: int
+    mark: str
+    run: str
+    machines: set[str]
+    totals: Counter[Place]
+    held: Counter[Place]
+    waits: tuple[int, float, list[tuple[str, str, int]]] | None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> _Other:
+        waits = row["waits"]
+        if waits is not None:
+            number, beat, wants = waits
+            waits = int(number), float(beat), [(str(name), str(of_type), int(n)) for name, of_type, n in wants]
+        return cls(
+            str(row["experiment"]),
+            int(row["pid"]),
+            str(row["mark"]),
+            str(row["run"]),
+            set(row["machines"]),
+            _counted(row["totals"]),
+            _counted(row["held"]),
+            waits,
+        )
 
 
 class Claims:
@@ -132,7 +132,6 @@ class Claims:
     Attributes:
         fd: descriptor of the driver's own file. Processes that shall keep its claims alive inherit it.
         others: what the other drivers keep from this one, as of the last look.
-        num_others: how many other drivers there were then.
         has_waiters: whether one of them waited then, no matter since when.
     """
 
@@ -161,101 +160,54 @@ class Claims:
             Unkept: the directory does not take it.
         """
         self._directory = directory
+        self._table = directory / "lock"
         self._nodes = tuple(nodes)
         self._machines = {node.id: "" if node.id == here else _machine(node) for node in nodes}
-        self._devices: dict[Place, list[Place]] = {}  # as all drivers know it -> (node, device) here
+        self._devices: dict[Place, list[tuple[str, str]]] = {}  # as all drivers know it -> (node, device) here
         for node in nodes:
             for device in node.devices:
                 self._devices.setdefault(self._known(node.id, device.id), []).append((node.id, device.id))
         self._run = run
-        self._about = {"experiment": experiment, "pid": os.getpid(), "mark": mark, "run": run}
         self._totals = _totals(self._nodes, self._machines)
+        self._about = {
+            "experiment": experiment,
+            "pid": os.getpid(),
+            "mark": mark,
+            "run": run,
+            "machines": sorted(set(self._machines.values())),
+            "totals": [[*place, total] for place, total in self._totals.items()],
+        }
         self._notice = notice
         self._noticed: set[str] = set()
-        self._held: dict[Hashable, _Need] = {}
-        self._sum = _Need()
-        self._idle: dict[Hashable, _Need] = {}
-        self._said: Counter[Place] | None = None  # amounts in the file, where they are more than is held
-        self._alone_at = -math.inf  # when there was no other driver, seen last
+        self._held: dict[Hashable, Counter[Place]] = {}
+        self._sum: Counter[Place] = Counter()
+        self._idle: dict[Hashable, Counter[Place]] = {}
         self._ticket: _Ticket | None = None
+        self._rows: dict[str, Any] = {}  # of the other drivers, as they are in the table
         self._others: dict[str, _Other] = {}
-        self._busy_since = self._busy_at = -math.inf
+        self._version, self._text = 0, b""  # of the table, as it was read or written last
         self._is_blind = False
-        self._version = 0
         self.others: tuple[Claim, ...] = ()
-        self.num_others = 0
         self.has_waiters = False
-        self.bell = -1
-        self.fd = -1
-        self._lock = -1
+        self._id = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
+        self._own_file = directory / f"{self._id}.claim"
+        self.fd = self._lock = -1
         try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._lock = os.open(directory / "lock", flags, 0o600)
-            self._join()
-        except OSError as error:
-            self.close()
-            raise Unkept(f"{directory}: {error.strerror or error}") from error
-
-    def _join(self) -> None:
-        """Make the driver's own file."""
-        self._name = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        with self._turn(_GIVE_UP_S) as is_mine:
-            if not is_mine:
-                raise OSError(errno.EBUSY, "a process that does not go on keeps it locked")
-            descriptor = os.open(self._path(self._name, "claim"), flags, 0o600)
-            self.fd = descriptor
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            self._lock = _open(self._table)
+            with self._locked():
+                self.fd = _open(self._own_file)
+                fcntl.flock(self.fd, fcntl.LOCK_EX)
+                self._read()
+                for path in directory.glob("*.claim"):  # of drivers that were killed before they wrote a row
+                    if path.stem not in self._rows and path != self._own_file and _is_free(path):
+                        path.unlink()
                 self._write()
-            except OSError:
-                self._path(self._name, "claim").unlink()
-                os.close(descriptor)
-                self.fd = -1
-                raise
-
-    def _path(self, name: str, kind: str) -> Path:
-        return self._directory / f"{name}.{kind}"
-
-    @contextlib.contextmanager
-    def _turn(self, patience_s: float = _TURN_S) -> Iterator[bool]:
-        """Hold the lock of the directory; False: another process keeps it."""
-        give_up = time.monotonic() + patience_s
-        while True:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError as error:
-                if error.errno not in (errno.EAGAIN, errno.EACCES):
-                    if self.fd < 0:  # not registered yet
-                        raise
-                    self._lose_sight(f"{self._directory / 'lock'}: {error.strerror}")
-                    yield False
-                    return
-            if (now := time.monotonic()) > give_up:
-                if now > self._busy_at + _RETRY_S:  # a new trouble, if there was one before
-                    self._busy_since = now
-                self._busy_at = now
-                if now - self._busy_since > _GIVE_UP_S:
-                    self._lose_sight(f"a process that does not go on keeps {self._directory / 'lock'} locked")
-                yield False
-                return
-            time.sleep(0.0002)
-        self._busy_at = -math.inf
-        try:
-            yield True
-        finally:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
-
-    def _lose_sight(self, why: str) -> None:
-        self._is_blind = True
-        self.others = ()
-        self._say(f"other sweeps of this machine are not seen: {why}")
-
-    def _say(self, text: str) -> None:
-        if text not in self._noticed and self.fd >= 0:  # what refuses a new driver is raised
-            self._noticed.add(text)
-            self._notice(text)
+                self._see()
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._own_file.unlink()
+            self._close_files()
+            raise Unkept(f"{error.filename or directory}: {error.strerror or error}") from error
 
     # --- what a driver does ------------------------------------------------------------------------------------------
 
@@ -268,30 +220,21 @@ class Claims:
             key: what `give_back` will be given.
         """
         need = self._need(resources, placement)
-        if self._takes_again(need):
-            self._held[key] = need
-            return True
-        with self._turn() as is_mine:
-            if is_mine and not self._is_blind:
-                self._read()
-                if self._is_taken(need):
-                    self._queue_up(resources)
-                    self._see()
-                    return False
-            elif not self._is_blind:
+
+        def claim() -> bool:
+            if self._is_taken(need):
+                self._queue_up(resources)
                 return False
             self._held[key] = need
-            self._sum.add(need)
+            self._sum += need
             if self._ticket is not None and self._ticket.request == resources:
                 self._ticket = None
-            self._write()
-            self._see()
-        return True
+            return True
+
+        return self._exchange(claim)
 
     def give_back(self, key: Hashable, idle: Hashable = None) -> None:
         """Give back what was claimed under a key; unknown ones are fine.
-
-        Where no other driver was seen a moment ago, amounts wait for `settle`, or for the next trial to take them.
 
         Args:
             idle: a process stays that still uses the devices, under this name, until `end_idle`.
@@ -299,52 +242,19 @@ class Claims:
         need = self._held.pop(key, None)
         if need is None:
             return
-        self._sum.take_away(need)
-        if idle is not None and need.devices:
-            self._idle[idle] = need
-        if not need.devices and self._is_alone():
-            if self._said is None:
-                self._said = self._sum.amounts + need.amounts
-            return
-        self._write()
-        self._ring()
-
-    def settle(self) -> None:
-        """Say that what was given back is free, where `give_back` has not."""
-        if self._said is not None:
-            self._write()
-            self._ring()
-
-    def _is_alone(self) -> bool:
-        return time.monotonic() < self._alone_at + _ALONE_S
-
-    def _takes_again(self, need: _Need) -> bool:
-        """Take what was given back and is still claimed: nobody can have it."""
-        if self._said is None or need.devices or self._ticket is not None or not self._is_alone():
-            return False
-        wanted = self._sum.amounts + need.amounts
-        if not wanted <= self._said:
-            return False
-        self._sum.add(need)
-        if wanted == self._said:
-            self._said = None
-        return True
+        self._sum -= need
+        if idle is not None:
+            self._idle[idle] = Counter({place: share for place, share in need.items() if place[1] == _DEVICE})
+        self._exchange()
 
     def end_idle(self, name: Hashable) -> None:
         """A process that was left is gone, or is used again; unknown ones are fine."""
         if self._idle.pop(name, None) is not None:
-            self._write()
-            self._ring()
+            self._exchange()
 
     def look(self) -> tuple[Claim, ...]:
         """Return what the other drivers keep from this one now."""
-        with self._turn() as is_mine:
-            if is_mine and not self._is_blind:
-                if self._ticket is not None and time.monotonic() > self._ticket.beat + _BEAT_S:
-                    self._ticket.beat = time.monotonic()
-                    self._write()
-                self._read()
-                self._see()
+        self._exchange()
         return self.others
 
     def refresh(self) -> None:
@@ -352,272 +262,227 @@ class Claims:
         for descriptor in (self._lock, self.fd):
             with contextlib.suppress(OSError):  # what cannot be written now is not cleared away, either
                 os.utime(descriptor)
-        self.look()  # and make them again, should they be gone
+        self._exchange()  # and make them again, should they be gone
 
     def wait_for(self, request: Resources | None) -> None:
         """Keep a place among those that wait, for this request from now on; None: nothing waits any more."""
-        if request is None:
-            if self._ticket is not None:
-                self._ticket = None
-                self._write()
-                self._ring()
-        elif self._ticket is None or self._ticket.request != request:
-            with self._turn() as is_mine:
-                if is_mine and not self._is_blind:
-                    self._read()
-                    self._queue_up(request)
-                    self._see()
+        if request == self.awaited:
+            return
+
+        def wait() -> bool:
+            self._queue_up(request)
+            return True
+
+        self._exchange(wait)
 
     def is_driven_by(self, mark: str) -> bool:
         """Whether one of the other drivers bears this mark."""
-        self.look()
-        return any(other.body.get("mark") == mark for other in self._others.values() if mark)
+        self._exchange()
+        return any(other.mark == mark for other in self._others.values() if mark)
 
     @property
     def awaited(self) -> Resources | None:
         """The request that waits for others; None: none does."""
         return None if self._ticket is None else self._ticket.request
 
-    def drain_bell(self) -> None:
-        """Take note that the bell has rung."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self.bell, 1 << 16)
-
     def close(self) -> None:
         """Give back everything; processes that inherited the descriptor must be gone by now."""
-        if self.fd >= 0:
-            self._held.clear()
-            self._idle.clear()
-            self._sum, self._ticket = _Need(), None
-            self._write()
-            fcntl.flock(self.fd, fcntl.LOCK_UN)  # also for a process that was forked from this one and has it still
-            for kind in ("claim", "bell"):
-                with contextlib.suppress(OSError):
-                    self._path(self._name, kind).unlink()
-            self._ring()
-        for descriptor in (self.fd, self.bell, self._lock, *[other.descriptor for other in self._others.values()]):
+        if self.fd < 0:
+            return
+        fcntl.flock(self.fd, fcntl.LOCK_UN)  # also for a process that was forked from this one and has it still
+        with contextlib.suppress(OSError), self._locked():
+            self._own_file.unlink(missing_ok=True)
+            self._read()
+            self._put(self._rows)
+        self._close_files()
+
+    def _close_files(self) -> None:
+        for descriptor in (self.fd, self._lock):
             if descriptor >= 0:
                 os.close(descriptor)
-        self._others.clear()
-        self.fd = self.bell = self._lock = -1
+        self.fd = self._lock = -1
 
-    # --- what the files say ------------------------------------------------------------------------------------------
+    # --- the table ---------------------------------------------------------------------------------------------------
+
+    def _exchange(self, act: Callable[[], bool] = lambda: True) -> bool:
+        """Read the table, act, and write what has changed, all in one turn; return what the act returned."""
+        with contextlib.ExitStack() as turn:
+            if not self._is_blind:
+                try:
+                    turn.enter_context(self._locked())
+                    if not _is_at(self._own_file, self.fd):  # something has cleared the directory
+                        _reopen(self._own_file, self.fd)
+                        fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    self._read()
+                except OSError as error:
+                    self._is_blind = True
+                    self._others.clear()
+                    where = error.filename or self._directory
+                    self._say(f"other sweeps of this machine are not seen: {where}: {error.strerror}")
+            answer = act()
+            if not self._is_blind:
+                try:
+                    self._write()
+                except OSError as error:
+                    where = f"{self._directory}: {error.strerror}"
+                    self._say(f"other sweeps of this machine do not see all of this one: {where}")
+            self._see()
+        return answer
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock of the table.
+
+        Raises:
+            OSError: another process keeps it, or the file system locks nothing.
+        """
+        path, give_up = self._table, time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_at(path, self._lock):
+                    break
+                _reopen(path, self._lock)  # something has cleared the directory
+            except BlockingIOError:
+                if time.monotonic() > give_up:
+                    raise OSError(errno.EBUSY, "a process that does not go on keeps it locked", str(path)) from None
+                time.sleep(0.0002)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def _read(self) -> None:
+        """Read the rows of the other drivers, but of those that are gone."""
+        self._version, text = _load(self._lock)
+        if text != self._text:
+            self._text = text
+            try:
+                rows = dict(json.loads(text or b"{}"))
+            except (ValueError, TypeError):
+                rows = {}
+                self._say(f"other sweeps of this machine may not be seen: {self._table} was damaged")
+            rows.pop(self._id, None)
+            self._rows, self._others = rows, {}
+            for name, row in rows.items():
+                try:
+                    self._others[name] = _Other.of(row)
+                except (ValueError, TypeError, KeyError, OverflowError):
+                    self._say(f"another sweep of this machine is not seen: its row in {self._table} is damaged")
+        for name in list(self._rows):
+            path = self._directory / f"{name}.claim"
+            if _is_free(path):
+                del self._rows[name]
+                self._others.pop(name, None)
+                path.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        """Put the own row into the table."""
+        held = sum(self._idle.values(), self._sum)
+        ticket, now = self._ticket, time.monotonic()
+        if ticket is not None and now > ticket.beat + _BEAT_S:
+            ticket.beat = now
+        row = {
+            **self._about,
+            "held": [[*place, min(n, UNIT) if place[1] == _DEVICE else n] for place, n in held.items()],
+            "waits": None if ticket is None else [ticket.number, ticket.beat, _wants(ticket.request)],
+        }
+        self._put({**self._rows, self._id: row})
+
+    def _put(self, rows: Mapping[str, Any]) -> None:
+        text = json.dumps(rows, separators=(",", ":"), sort_keys=True).encode()
+        if not rows:
+            os.ftruncate(self._lock, 0)
+        elif text != self._text:
+            _store(self._lock, self._version + 1, text)
+            self._version, self._text = self._version + 1, text
+
+    def _say(self, text: str) -> None:
+        if text not in self._noticed:
+            self._noticed.add(text)
+            self._notice(text)
+
+    # --- what the rows say -------------------------------------------------------------------------------------------
 
     def _known(self, node: str, device: str) -> Place:
-        return ("*", device) if _UUID.match(device) else (self._machines.get(node, node), device)
+        return ("*" if _UUID.match(device) else self._machines.get(node, node), _DEVICE, device)
 
-    def _need(self, resources: Resources, placement: Placement | None) -> _Need:
-        need = _Need()
+    def _need(self, resources: Resources, placement: Placement | None) -> Counter[Place]:
+        need: Counter[Place] = Counter()
         for bundle, place in zip(resources.bundles, placement.bundles if placement is not None else (), strict=False):
             machine = self._machines.get(place.node)
             if machine is None:
                 continue  # a part on a node of another driver of the run
             for name, amount in bundle.amounts.items():
                 if name not in ("gpu", "tpu"):
-                    need.amounts[machine, name] += int(amount) if name == "memory" else units_of(amount)
+                    need[machine, _AMOUNT, name] += int(amount) if name == "memory" else units_of(amount)
             for device, share in place.devices:
-                need.devices[self._known(place.node, device)] += units_of(share)
+                need[self._known(place.node, device)] += units_of(share)
         return need
 
-    def _is_taken(self, need: _Need) -> bool:
+    def _is_taken(self, need: Counter[Place]) -> bool:
         """Whether others hold too much for a need, of which the own trials hold theirs in any case."""
-        for place, amount in need.amounts.items():
-            holding = [other for other in self._strangers() if other.held.amounts[place]]
-            if holding:
-                held = self._sum.amounts[place] + sum(other.held.amounts[place] for other in holding)
-                totals = [self._total(other, place) for other in holding if place in other.totals]
-                if held + amount > min([*totals, self._totals.get(place, 0)]):
-                    return True
-        for device, share in need.devices.items():
-            held = sum(other.held.devices[device] for other in self._strangers())
-            if held and held + self._sum.devices[device] + share > UNIT:
+        for place, amount in need.items():
+            holding = [other for other in self._strangers() if other.held[place]]
+            totals = [self._total(other, place) for other in holding if place in other.totals]
+            most = UNIT if place[1] == _DEVICE else min([*totals, self._totals.get(place, 0)])
+            if holding and self._sum[place] + sum(other.held[place] for other in holding) + amount > most:
                 return True
         return False
 
     def _strangers(self) -> list[_Other]:
         """Return the other drivers but those of the same run."""
-        return [other for other in self._others.values() if not self._run or other.body.get("run") != self._run]
+        return [other for other in self._others.values() if not self._run or other.run != self._run]
 
     def _total(self, driver: _Other, place: Place) -> int:
         """Return how much a run counts in all, of which a driver is one: several nodes of it may be this machine."""
-        run = driver.body.get("run")
-        of_run = [other for other in self._others.values() if other is driver or (run and other.body.get("run") == run)]
+        of_run = [o for o in self._others.values() if o is driver or (driver.run and o.run == driver.run)]
         return sum(other.totals.get(place, 0) for other in of_run)
 
-    def _queue_up(self, request: Resources) -> None:
+    def _queue_up(self, request: Resources | None) -> None:
         """Wait, behind those that do; a driver that waits already keeps its place for another request."""
-        now = time.monotonic()
-        if self._ticket is None:
-            last = max([other.body["ticket"][0] for other in self._others.values() if other.body["ticket"]], default=0)
-            self._ticket = _Ticket(last + 1, request, now)
+        if request is None:
+            self._ticket = None
+        elif self._ticket is None:
+            last = max((other.waits[0] for other in self._others.values() if other.waits is not None), default=0)
+            self._ticket = _Ticket(last + 1, request, time.monotonic())
         else:
-            self._ticket.request, self._ticket.beat = request, now
-        if self.bell < 0:
-            with contextlib.suppress(OSError):  # then others are not heard at once, but seen soon
-                path = self._path(self._name, "bell")
-                os.mkfifo(path, 0o600)
-                self.bell = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-        self._write()
-
-    def _ring(self) -> None:
-        """Wake the drivers that wait, or have waited."""
-        try:
-            names = [name for name in os.listdir(self._directory) if name.endswith(".bell")]
-        except OSError:
-            return  # they look by themselves
-        for name in names:
-            if name == f"{self._name}.bell":
-                continue
-            try:
-                bell = os.open(self._directory / name, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-            except OSError:
-                continue  # its driver is gone, or is making it
-            with contextlib.suppress(OSError):  # full: it is awake, or stopped
-                os.write(bell, b"\0")
-            os.close(bell)
-
-    def _write(self) -> None:
-        """Say what is held, in the slot that does not hold what was said last."""
-        devices = self._sum.devices.copy()
-        for need in self._idle.values():
-            devices.update(need.devices)
-        ticket = self._ticket
-        body = {
-            "v": _VERSION,
-            **self._about,
-            "machines": sorted(set(self._machines.values())),
-            "totals": [[*place, total] for place, total in self._totals.items()],
-            "held": [[*place, amount] for place, amount in self._sum.amounts.items()],
-            "devices": [[*place, min(share, UNIT)] for place, share in devices.items()],
-            "ticket": None if ticket is None else [ticket.number, ticket.beat, _wants(ticket.request)],
-        }
-        self._said = None
-        self._version += 1
-        try:
-            write(self.fd, self._version, json.dumps(body, separators=(",", ":")))
-        except OSError as error:
-            if self._version == 1:
-                raise
-            self._version -= 1
-            self._say(f"other sweeps of this machine do not see all of this one: {self._directory}: {error.strerror}")
-
-    def _read(self) -> None:
-        """Read the files of the other drivers, and remove those of drivers that are gone."""
-        try:
-            found = os.listdir(self._directory)
-            names = {name[:-6] for name in found if name.endswith(".claim")}
-            for name in [name[:-5] for name in found if name.endswith(".bell")]:
-                if name not in names and name != self._name:
-                    self._path(name, "bell").unlink(missing_ok=True)
-        except OSError as error:
-            names = set()
-            self._lose_sight(f"{self._directory}: {error.strerror}")
-        for name in [name for name in self._others if name not in names]:
-            os.close(self._others.pop(name).descriptor)
-        for name in names:
-            if name != self._name:
-                self._read_one(name)
-        if self._name not in names and not self._is_blind:
-            self._rejoin()
-        self.num_others = len(self._others)
-        self._alone_at = -math.inf if self._others or self._is_blind else time.monotonic()
-
-    def _rejoin(self) -> None:
-        """Something has cleared the directory: make the own file again, so that others see what it says."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        for path, own in ((self._directory / "lock", self._lock), (self._path(self._name, "claim"), self.fd)):
-            try:
-                descriptor = os.open(path, flags, 0o600)
-                if os.path.sameopenfile(descriptor, own):
-                    os.close(descriptor)
-                    continue
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                self._lose_sight(f"{self._directory}: {error.strerror}")
-                return
-            os.dup2(descriptor, own, inheritable=False)
-            os.close(descriptor)
-        self._write()
-
-    def _read_one(self, name: str) -> None:
-        other = self._others.get(name)
-        try:
-            if other is None:
-                flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-                other = self._others[name] = _Other(os.open(self._path(name, "claim"), flags))
-            if is_free(other.descriptor):
-                os.close(self._others.pop(name).descriptor)
-                for kind in ("claim", "bell"):
-                    with contextlib.suppress(FileNotFoundError):
-                        self._path(name, kind).unlink()
-                return
-            raw = newest(other.descriptor)
-        except OSError as error:
-            self._say(f"another sweep of this machine is not seen: {self._path(name, 'claim')}: {error.strerror}")
-            if other is not None and name in self._others:
-                os.close(self._others.pop(name).descriptor)
-            return
-        if raw == other.raw and raw:
-            return
-        other.raw = raw
-        other.body, other.held, other.totals = {"ticket": None}, _Need(), {}
-        try:
-            body = json.loads(raw.partition(b" ")[2])
-            if body["v"] > _VERSION:
-                raise ValueError("a newer version of sweep")
-            other.held = _Need(_counted(body["held"]), _counted(body["devices"]))
-            other.totals = dict(_counted(body["totals"]))
-            other.body = {
-                "experiment": str(body["experiment"]),
-                "pid": int(body["pid"]),
-                "mark": str(body["mark"]),
-                "run": str(body.get("run", "")),
-                "machines": set(body["machines"]),
-                "ticket": None if body["ticket"] is None else _ticket(*body["ticket"]),
-            }
-        except (ValueError, TypeError, KeyError, OverflowError):
-            other.body, other.held, other.totals = {"ticket": None}, _Need(), {}
-            self._say(
-                f"another sweep of this machine is not seen: {self._path(name, 'claim')} is damaged, or of a newer "
-                "version of sweep"
-            )
+            self._ticket.request = request
 
     def _see(self) -> None:
         """Note what the other drivers keep from this one."""
         now, claims = time.monotonic(), []
         self.has_waiters = False
         for other in self._strangers():
-            if not (other.held.amounts or other.held.devices or other.body["ticket"]):
-                continue
-            ticket = other.body["ticket"]
-            is_waiting = ticket is not None and abs(now - ticket[1]) < _DEAF_S
+            is_waiting = other.waits is not None and abs(now - other.waits[1]) < _DEAF_S
             self.has_waiters = self.has_waiters or is_waiting
-            is_first = is_waiting and (self._ticket is None or ticket[0] < self._ticket.number)
-            wants = tuple(self._wanted(other.body["machines"], ticket[2])) if is_first else ()
+            wants: tuple[tuple[str, str, str, int], ...] = ()
+            if is_waiting and other.waits and (self._ticket is None or other.waits[0] < self._ticket.number):
+                wants = tuple(self._wanted(other.machines, other.waits[2]))
             claim = Claim(
-                other.body["experiment"],
-                other.body["pid"],
-                tuple(self._here(other.held.amounts)),
-                tuple((*here, n) for place, n in other.held.devices.items() for here in self._devices.get(place, ())),
+                other.experiment,
+                other.pid,
+                tuple(self._here(other.held)),
+                tuple((*here, n) for place, n in other.held.items() for here in self._devices.get(place, ())),
                 tuple(self._smaller(other, {(node, name) for node, name, _, _ in wants})),
                 wants,
             )
             if claim.amounts or claim.devices or claim.wants:
                 claims.append(claim)
-        self.others = () if self._is_blind else tuple(sorted(claims, key=lambda claim: (claim.experiment, claim.pid)))
+        self.others = tuple(sorted(claims, key=lambda claim: (claim.experiment, claim.pid)))
 
     def _here(self, amounts: Mapping[Place, int]) -> Iterator[tuple[str, str, int]]:
         for node in self._nodes:
-            for (machine, name), amount in amounts.items():
-                if machine == self._machines[node.id]:
+            for (machine, kind, name), amount in amounts.items():
+                if kind == _AMOUNT and machine == self._machines[node.id]:
                     yield node.id, name, amount
 
     def _smaller(self, other: _Other, wanted: set[tuple[str, str]]) -> Iterator[tuple[str, str, int]]:
         """Yield the totals of another driver that are smaller here than the own ones, of what it holds or must get."""
         for node, name, _ in self._here(other.totals):
-            place = (self._machines[node], name)
+            place = (self._machines[node], _AMOUNT, name)
             total = self._total(other, place)
-            is_used = place in other.held.amounts or (node, name) in wanted
+            is_used = place in other.held or (node, name) in wanted
             if is_used and total < self._totals.get(place, 0):
                 yield node, name, total
 
@@ -636,12 +501,10 @@ def _machine(node: Node) -> str:
 def _totals(nodes: Sequence[Node], machines: Mapping[str, str]) -> dict[Place, int]:
     totals = {}
     for node in nodes:
-        machine = machines[node.id]
-        totals[machine, "cpu"] = units_of(node.cpus)
+        amounts = {"cpu": units_of(node.cpus), **{name: units_of(n) for name, n in node.custom.items()}}
         if node.memory:
-            totals[machine, "memory"] = node.memory
-        for name, amount in node.custom.items():
-            totals[machine, name] = units_of(amount)
+            amounts["memory"] = node.memory
+        totals.update({(machines[node.id], _AMOUNT, name): amount for name, amount in amounts.items()})
     return totals
 
 
@@ -658,9 +521,60 @@ def _wants(request: Resources) -> list[tuple[str, str, int]]:
     return wants
 
 
-def _ticket(number: Any, beat: Any, wants: Any) -> tuple[int, float, list[tuple[str, str, int]]]:
-    return int(number), float(beat), [(str(name), str(of_type), int(amount)) for name, of_type, amount in wants]
-
-
 def _counted(rows: Iterable[Sequence[Any]]) -> Counter[Place]:
-    return Counter({(str(machine), str(name)): int(amount) for machine, name, amount in rows})
+    return Counter({(str(machine), str(kind), str(name)): int(amount) for machine, kind, name, amount in rows})
+
+
+def _load(descriptor: int) -> tuple[int, bytes]:
+    """Return the newer of the two versions of the table that are whole, its number first."""
+    versions = [(0, b"")]
+    for at in (0, _SLOT_BYTES):
+        head = os.pread(descriptor, _HEAD.size, at)
+        if len(head) == _HEAD.size:
+            number, length, checksum = _HEAD.unpack(head)
+            text = os.pread(descriptor, min(length, _SLOT_BYTES), at + _HEAD.size)
+            if crc32(text) == checksum:
+                versions.append((number, text))
+    return max(versions)
+
+
+def _store(descriptor: int, number: int, text: bytes) -> None:
+    """Write a version of the table, not over the one before: a driver that is killed meanwhile leaves that whole."""
+    data = _HEAD.pack(number, len(text), crc32(text)) + text
+    if len(data) > _SLOT_BYTES:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    os.pwrite(descriptor, data, number % 2 * _SLOT_BYTES)
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+def _reopen(path: Path, descriptor: int) -> None:
+    """Have a descriptor lead to a file that was made anew."""
+    opened = _open(path)
+    os.dup2(opened, descriptor, inheritable=False)
+    os.close(opened)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether a path still names the file that is open."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _is_free(path: Path) -> bool:
+    """Whether no process holds a file's lock; one that is missing is held by nobody."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)

@@ -205,10 +205,6 @@ class LocalEngine(LoopEngine):
         self._is_in_order = not self._is_interrupted
         return value
 
-    def next_events(self, deadline: float | None) -> Sequence[messages.Event]:
-        self._sharing.settle()
-        return super().next_events(deadline)
-
     def _turn(self, timeout_s: float | None) -> None:
         self._loop.run_once(timeout_s)
         posted = self._loop.take_posted()

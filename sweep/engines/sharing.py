@@ -1,10 +1,9 @@
 """The engine's share of a machine on which other sweeps run, too: it claims what it starts, and looks for what is free.
 
-    Start ──claimed──> the attempt begins; what it held is given back before the engine waits again
+    Start ──claimed──> the attempt begins; what it held is given back with its release
       └─another sweep was faster──> ClaimsChanged, Declined: the trial waits again
 
-While something waits for others, their claims are looked at whenever one of them gives something back, and four times a
-second, because a sweep that was killed rings no bell.
+While something waits for others, their claims are looked at four times a second.
 """
 
 from __future__ import annotations
@@ -46,8 +45,6 @@ class Sharing:
     _told: tuple[Claim, ...] = field(default=(), init=False)
     _lookout: Lookout | None = field(default=None, init=False)
     _has_declined: bool = field(default=False, init=False)  # since the last lookout
-    _has_told: bool = field(default=False, init=False)  # likewise
-    _bell: int = field(default=-1, init=False)
     _is_alarm_set: bool = field(default=False, init=False)
     _smaller: set[int] = field(default_factory=set, init=False)  # drivers that were said to count fewer CPUs
     _idle: set[int] = field(default_factory=set, init=False)
@@ -97,9 +94,8 @@ class Sharing:
                 self._tell()  # it must let them go first from now on
             return True
         self._has_declined = True
-        self._listen()
         declined = Declined(trial.id, trial.attempt)
-        if self._tell() or self._has_told:
+        if self._tell():
             self.emit(declined)
         else:  # nothing that the sweep did not know: it would try just the same again
             self.loop.alarm(_LOOK_S, lambda: self.emit(declined))
@@ -112,11 +108,6 @@ class Sharing:
             if idle and trial.placement is not None and trial.placement.placed_devices:
                 self._idle.add(idle)
                 self._set_alarm()
-
-    def settle(self) -> None:
-        """Let others have what was given back and not taken again since; before anything is waited for."""
-        if self._claims is not None:
-            self._claims.settle()
 
     def end_use(self, slot: int) -> None:
         """The idle worker of a slot is gone, or has another trial."""
@@ -135,13 +126,12 @@ class Sharing:
         """Tell of every change in the claims of others as long as there is something to look out for."""
         if self._claims is None:
             return
-        had_declined, self._has_declined, self._has_told = self._has_declined, False, False
+        had_declined, self._has_declined = self._has_declined, False
         request = None if lookout is None else lookout.request
         if (lookout is None and had_declined) or (lookout == self._lookout and request == self._claims.awaited):
             return  # what was declined keeps its place in the line: the sweep is about to try again
         self._lookout = lookout
         self._claims.wait_for(request)
-        self._listen()
         if lookout is not None:
             self._tell()
             self._set_alarm()
@@ -149,8 +139,6 @@ class Sharing:
     def close(self) -> None:
         """Give back everything; all processes that hold the descriptor must be gone."""
         if self._claims is not None:
-            if self._bell >= 0:
-                self.loop.ignore(self._bell)
             self._claims.close()
             self._claims = None
 
@@ -158,7 +146,7 @@ class Sharing:
         """Tell the sweep what others hold, if that is news; whether it is."""
         if self._claims is None or self._claims.others == self._told:
             return False
-        self._told, self._has_told = self._claims.others, True
+        self._told = self._claims.others
         self._name_smaller()
         self.emit(ClaimsChanged(self._told))
         return True
@@ -175,16 +163,6 @@ class Sharing:
                     "or, if its CPUs are not to count here, with sweep.init(shared=False)"
                 )
 
-    def _listen(self) -> None:
-        if self._claims is not None and self._claims.bell != self._bell:
-            self._bell = self._claims.bell
-            self.loop.listen(self._bell, self._on_bell)
-
-    def _on_bell(self) -> None:
-        if self._claims is not None:
-            self._claims.drain_bell()
-            self._look()
-
     def _set_alarm(self) -> None:
         if not self._is_alarm_set:
             self._is_alarm_set = True
@@ -192,16 +170,6 @@ class Sharing:
 
     def _on_alarm(self) -> None:
         self._is_alarm_set = False
-        self._look()
-        if self._claims is not None and (self._lookout is not None or self._idle):
-            self._set_alarm()
-
-    def _refresh(self) -> None:
-        if self._claims is not None:
-            self._claims.refresh()
-            self.loop.alarm(_REFRESH_S, self._refresh)
-
-    def _look(self) -> None:
         if self._claims is None or (self._lookout is None and not self._idle):
             return
         self._claims.look()
@@ -209,3 +177,9 @@ class Sharing:
             self.end_idle()
         if self._lookout is not None:
             self._tell()
+        self._set_alarm()
+
+    def _refresh(self) -> None:
+        if self._claims is not None:
+            self._claims.refresh()
+            self.loop.alarm(_REFRESH_S, self._refresh)
