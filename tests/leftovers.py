@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from sweep.engines.kept import end_kept
+from sweep.engines.nursery import end_kept
 
 MARK = "SWEEP_TEST_MARK"
 

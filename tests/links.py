@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from agent_processes import AgentProcesses
+
 from sweep.core.resources import Node
-from sweep.engines.agent_processes import AgentProcesses
 from sweep.engines.gate import Invitation
 
 __all__ = ["Linked", "Links"]

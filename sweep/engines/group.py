@@ -2,17 +2,20 @@
 
 One `Group` is either a whole attempt, and then speaks to the driver, or it was asked for by the attempt's worker (a
 `fit()` inside a trial), and then speaks to that. Both look alike from here: a socket above, one for each rank below.
-Ranks on other nodes are reached through the socket above, and run in an `engines.part` there.
+Ranks on other nodes are reached through the socket above, and run in a `Part` there.
 """
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import random
+import select
 import shutil
 import socket
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,11 +37,99 @@ from sweep.core.group import (
     Tell,
 )
 from sweep.core.trial import Outcome
-from sweep.engines.hosted import HostedRanks
-from sweep.engines.ranks import MakeRank
+from sweep.engines.link import Link
+from sweep.engines.ranks import MakeRank, Ranks
 from sweep.record.layout import find_shards
 from sweep.worker import wire
 from sweep.worker.limits import describe_shortage
+
+
+class HostedRanks(ABC):
+    """Ranks in a host, and the socket to who leads them, from the job to the last process's end.
+
+    Attributes:
+        is_over: every rank is gone and that has been written upwards, if it was not killed from above.
+        refusal: errno of the kernel's refusal to make the ranks, which ended it; 0: none.
+    """
+
+    def __init__(self, upstream: socket.socket, ports: Sequence[int], make: MakeRank) -> None:
+        """Take over the socket above and the descriptors of the sockets that hold its ports."""
+        self.is_over = False
+        self.refusal = 0
+        self._up = Link(upstream)
+        self._ranks = Ranks(ports, make, hear=self._hear, gone=self._on_gone)
+        self._job: wire.GroupJob | None = None
+
+    @property
+    def logs(self) -> list[str]:
+        """Output files of the ranks that run here."""
+        return self._ranks.logs
+
+    @property
+    def log_limit_bytes(self) -> int:
+        """Size that each of them is kept below; 0: unlimited."""
+        return self._job.log_limit_bytes if self._job is not None else 0
+
+    @property
+    def peak_rss_bytes(self) -> int:
+        """Sum of the peaks of the ranks that run here, of those that are gone."""
+        return self._ranks.peak_rss_bytes
+
+    def descriptors(self) -> list[tuple[int, int]]:
+        """Return what to wait for: descriptors and poll masks."""
+        own = [(self._up.socket.fileno(), self._up.mask)] if self._up.is_open else []
+        return own + self._ranks.descriptors()
+
+    def own_descriptors(self) -> list[int]:
+        """Return every descriptor that a process forked now must close."""
+        own = [self._up.socket.fileno()] if self._up.is_open else []
+        return own + self._ranks.own_descriptors()
+
+    @abstractmethod
+    def deadline(self) -> float | None:
+        """Return the monotonic time at which `handle` must be called at the latest; None: there is none."""
+
+    @abstractmethod
+    def handle(self, ready: dict[int, int]) -> None:
+        """Take in what is ready, and the time."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End every process of it here, and say nothing any more."""
+
+    @abstractmethod
+    def _hear_above(self) -> None:
+        """Take in what is written above; the end of that stream, too."""
+
+    @abstractmethod
+    def _hear(self, rank: int, messages: list[Any]) -> None:
+        """Take in what a rank has written."""
+
+    @abstractmethod
+    def _on_gone(self, rank: int, outcome: Outcome) -> None:
+        """A rank's process has ended by itself."""
+
+    def _take_in(self, ready: dict[int, int]) -> None:
+        """Hear above, and then the ranks."""
+        if self._up.is_open and ready.get(self._up.socket.fileno(), 0) & ~select.POLLOUT:
+            known = set(self._ranks.own_descriptors())
+            self._hear_above()
+            # What was made just now may bear the number of a descriptor that was ready and is closed.
+            ready = {descriptor: mask for descriptor, mask in ready.items() if descriptor in known}
+        self._ranks.handle(ready)
+
+    def _write_on(self) -> None:
+        """Write more of what could not be written at once."""
+        if not self._up.is_empty:
+            self._up.flush()
+        self._ranks.flush()
+
+    def _close(self) -> None:
+        self.is_over = True
+        self._ranks.close()
+        if self._up.is_open:
+            self._up.close()
+
 
 _RETRY_S = 0.1
 _MOST_RETRY_S = 2.0
@@ -269,3 +360,107 @@ class Group(HostedRanks):
         self._retry_at = None
         for shards in find_shards(self._trial_dir) if self._trial_dir else ():
             shutil.rmtree(shards, ignore_errors=True)  # of checkpoints that were never completed
+
+
+_NUM_LOOKS = 4  # at the clock of rank 0's node, once the ranks are made
+
+
+class Part(HostedRanks):
+    """The ranks of a group that lie on another node than rank 0, led by the `Group` there.
+
+    What they say goes up with the number of the rank, what they are told comes down with it; see `wire.Relayed`.
+    """
+
+    def __init__(self, upstream: socket.socket, ports: Sequence[int], make: MakeRank, token: int) -> None:
+        """Take over the socket above and the descriptors of the sockets that hold its ports.
+
+        Args:
+            token: of the attempt in the engine of this node; the ranks have that of rank 0's.
+        """
+        super().__init__(upstream, ports, make)
+        self._token = token
+        self._lag = math.inf  # least difference of this clock and the times at which we were sent something
+        self._looks = 0
+        self._is_done_said = False
+
+    def deadline(self) -> float | None:
+        """Return None: how long things may take is watched by the group."""
+        return None
+
+    def handle(self, ready: dict[int, int]) -> None:
+        self._take_in(ready)
+        self._write_on()
+        if self._job is not None and self._ranks.are_gone and not self._is_done_said:
+            self._is_done_said = True
+            self._up.send(wire.Done(self._token, Outcome("FINISHED"), time.monotonic()))
+        if self._is_done_said and self._up.is_empty:
+            self._close()
+
+    def kill(self) -> None:
+        self._ranks.end()
+        self._close()
+        if self._job is not None:
+            job = self._job.job
+            for shards in find_shards(os.path.join(job.directory, job.home or job.trial_id)):
+                shutil.rmtree(shards, ignore_errors=True)  # the group is killed as well; nobody will merge them
+
+    # --- from above --------------------------------------------------------------------------------------------------
+
+    def _hear_above(self) -> None:
+        for message in self._up.receive():
+            match message:
+                case wire.GroupJob():
+                    self._start(message)
+                case wire.Relayed(_, _, rank, word, at):
+                    self._lag = min(self._lag, time.monotonic() - at)
+                    self._obey(rank, word)
+            if self.is_over:
+                return
+        if not self._up.is_open:  # the agent is gone
+            self._up.socket.close()
+            self.kill()
+
+    def _start(self, job: wire.GroupJob) -> None:
+        """Make every rank, or none."""
+        try:
+            self._ranks.start(job)
+        except OSError as error:
+            self.refusal = error.errno or errno.EAGAIN
+            self._close()
+            return
+        self._job = job
+        self._up.send(wire.Pids(self._token, self._ranks.pids))
+        self._look_at_clock()
+
+    def _obey(self, rank: int, word: Any) -> None:
+        match word:
+            case None:
+                self._look_at_clock()
+            case Dismiss():
+                self._ranks.dismiss()
+            case Dump():
+                self._say(-1, wire.Seen(self._ranks.dump()))
+            case KillAll():
+                for ended, outcome in self._ranks.end():
+                    self._say(ended, wire.RankGone(outcome, was_told=True))
+            case _:
+                self._ranks.send(rank, word)
+
+    def _look_at_clock(self) -> None:
+        """Ask for an answer: the times of both tell how far the clocks are apart."""
+        if self._looks < _NUM_LOOKS:
+            self._looks += 1
+            self._say(-1, None)
+
+    # --- from the ranks ----------------------------------------------------------------------------------------------
+
+    def _hear(self, rank: int, messages: list[wire.FromWorker]) -> None:
+        for message in messages:
+            self._say(rank, message)
+
+    def _on_gone(self, rank: int, outcome: Outcome) -> None:
+        self._say(rank, wire.RankGone(outcome, was_told=False))
+
+    def _say(self, rank: int, word: Any) -> None:
+        lag = None if math.isinf(self._lag) else self._lag
+        self._up.send(wire.Relayed(self._token, "", rank, word, time.monotonic(), lag))

@@ -24,7 +24,7 @@ from sweep.worker.limits import users_limit
 from sweep.worker.main import become_worker, say_idle_over, serve
 
 if TYPE_CHECKING:
-    from sweep.engines.hosted import HostedRanks
+    from sweep.engines.group import HostedRanks
 
 
 _LOG_CHECK_S = 0.5
@@ -222,8 +222,7 @@ class Host:
 
     def _add_group(self, descriptors: Sequence[int], *, is_patient: bool, part_token: int = 0) -> HostedRanks:
         # Not at the top: it would take a part of every cold start; the zygote imports it where there will be groups.
-        from sweep.engines.group import Group
-        from sweep.engines.part import Part
+        from sweep.engines.group import Group, Part
 
         def make(data: int, kept: Sequence[int], is_spawned: bool) -> int:
             return (self._spawn if is_spawned else self._fork)(data, kept, -1, -1)

@@ -11,9 +11,8 @@ from functools import cached_property
 from pathlib import Path
 
 from sweep.engines.base import EngineContext
-from sweep.engines.kept import keep, nursery_for
 from sweep.engines.loop import Loop
-from sweep.engines.nursery import Nursery, Run, setup_of
+from sweep.engines.nursery import Nursery, Run, keep, nursery_for, setup_of
 from sweep.engines.processes import await_end, send
 from sweep.engines.slots import Attempt, Slot
 from sweep.worker import limits, wire
@@ -58,7 +57,7 @@ class Hosts:
     def _modules(self) -> tuple[str, ...]:
         modules = tuple(dict.fromkeys((*self.context.preload, *self.context.trainable.imports)))
         if any(name.startswith("sweep.train.") for name in modules):
-            modules = (*modules, "sweep.engines.group", "sweep.engines.part", "sweep.worker.rank")
+            modules = (*modules, "sweep.engines.group", "sweep.worker.rank")
         return modules
 
     def start(self) -> Nursery:

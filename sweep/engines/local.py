@@ -17,20 +17,16 @@ from sweep.core.resources import Node
 from sweep.core.trial import Outcome, Trial
 from sweep.engines.base import EngineCommand, EngineContext, T
 from sweep.engines.exits import NOT_STARTED, classify, num_oom_kills
-from sweep.engines.handover import HandOver
-from sweep.engines.hangs import HANG_S, LockWatch
 from sweep.engines.hosts import Hosts
 from sweep.engines.jobs import Brief, JobMaker, store_trainable
 from sweep.engines.link import Link
-from sweep.engines.loop import Loop
-from sweep.engines.looping import LoopEngine
-from sweep.engines.memory_guard import MemoryGuard
+from sweep.engines.loop import Loop, LoopEngine
 from sweep.engines.processes import end_marked
-from sweep.engines.release import Releases
+from sweep.engines.release import HandOver, Releases
 from sweep.engines.scarcity import Scarcity
 from sweep.engines.sharing import Sharing
-from sweep.engines.silence import Silences
 from sweep.engines.slots import Attempt, Slot, key_of
+from sweep.engines.watches import HANG_S, LockWatch, MemoryGuard, Silences
 from sweep.errors import ConfigError
 from sweep.record.layout import ExperimentLayout
 from sweep.worker import environment, limits, wire

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import itertools
@@ -12,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -256,3 +258,65 @@ def own_path() -> list[str]:
     here = str(Path(__file__).resolve().parents[2])
     path = [os.path.abspath(entry) for entry in sys.path]
     return path if here in path else [*path, here]
+
+
+# The zygote that is kept between the runs of this process, at most one: that of the run that ended last. It is used
+# again only where a new one would be the same, and ends with the driver, or when no run has come for ten minutes.
+_kept: Nursery | None = None
+_lock = threading.Lock()
+
+
+def nursery_for(setup: wire.Setup, run: Run, environ: Mapping[str, str]) -> Nursery:
+    """Return a zygote that serves a run: the one that is kept, or a new one.
+
+    Raises:
+        OSError: the kernel allows no process or descriptor.
+    """
+    found = _exchange(None)
+    try:
+        is_same = found is not None and found.key == key_of(setup, environ) and found.modules <= set(run.modules)
+        if found is not None and is_same and found.begin(run):
+            taken, found = found, None
+            return taken
+        return Nursery(setup, environ, run)
+    finally:
+        if found is not None:
+            found.end_resting()  # while the new one boots
+
+
+def prepare(environ: Mapping[str, str]) -> None:
+    """Start a zygote for a run that is about to begin, unless one is kept: it boots while the driver gets ready."""
+    if _kept is None:
+        with contextlib.suppress(OSError):  # the run will meet the reason
+            keep(Nursery(setup_of(is_importing=True), environ))
+
+
+def keep(nursery: Nursery) -> None:
+    """Keep a zygote that rests; one that was kept before is ended."""
+    if (before := _exchange(nursery)) is not None:
+        before.end_resting()
+
+
+def end_kept() -> None:
+    """End the zygote that is kept, and wait until it is gone."""
+    if (found := _exchange(None)) is not None:
+        found.end_resting()
+
+
+def _exchange(new: Nursery | None) -> Nursery | None:
+    global _kept
+    with _lock:
+        old, _kept = _kept, new
+    return old
+
+
+def _forget_in_child() -> None:
+    """A process that the driver forks neither uses nor ends what is the driver's."""
+    global _lock
+    _lock = threading.Lock()  # another thread may have held it
+    if (found := _exchange(None)) is not None:
+        found.forget()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+atexit.register(end_kept)

@@ -18,18 +18,27 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from types import ModuleType
 from typing import NoReturn
 
 from sweep.engines.host import Host
-from sweep.engines.import_watch import watched
-from sweep.engines.loaded_files import LoadedFiles
-from sweep.engines.processes import become_subreaper, end_descendants, ended_of, fork, map_file, pidfd_of
+from sweep.engines.processes import (
+    become_subreaper,
+    end_descendants,
+    end_marked,
+    end_tree,
+    ended_of,
+    fork,
+    map_file,
+    pidfd_of,
+)
 from sweep.record.importing import importing, why_missing
 from sweep.record.proc import children_of
 from sweep.worker import devices, limits, wire
 from sweep.worker.channel import Packets
 from sweep.worker.environment import EXPERIMENT_VARIABLE, IMPORTER_VARIABLE
+from sweep.worker.limits import are_processes_few
 from sweep.worker.main import room_to_print
 from sweep.worker.room import make_patient
 
@@ -232,3 +241,99 @@ def _print_into(descriptor: int) -> None:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)
+
+
+@contextlib.contextmanager
+def watched(driver: int, control: int, unneeded: Sequence[int]) -> Iterator[None]:
+    """Have this process, and what it starts, end with the driver while this is open: a second process watches.
+
+    A zygote that imports does not listen, and what a module starts while it is imported outlives every process of ours:
+    the kernel's death signal would end the zygote alone.
+
+    What is started bears the mark that this process was started with; afterwards the mark is gone. Where the kernel
+    allows no process more, or so few that the driver may need this one for a thread, nothing watches: then a driver
+    that goes is noticed after the import only.
+
+    Args:
+        driver: pidfd of the driver.
+        control: socket to the driver.
+        unneeded: descriptors that the watch must not hold.
+    """
+    own = os.getpid()
+    mark = os.environ.get(IMPORTER_VARIABLE, "")
+    zygote = -1
+
+    def watch() -> None:
+        os.setsid()
+        for descriptor in unneeded:
+            os.close(descriptor)
+        _watch(own, driver, control, zygote, mark)
+
+    pid = -1
+    if not are_processes_few():
+        with contextlib.suppress(OSError):
+            zygote = os.pidfd_open(own)
+            pid = fork(watch, 0)
+    if zygote >= 0:
+        os.close(zygote)
+    try:
+        yield
+    finally:
+        os.environ.pop(IMPORTER_VARIABLE, None)
+        if pid > 0:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):  # a module has waited for any child
+                os.waitpid(pid, 0)
+
+
+def _watch(zygote_pid: int, driver: int, control: int, zygote: int, mark: str) -> None:
+    poll = select.poll()
+    poll.register(driver, select.POLLIN)
+    poll.register(zygote, select.POLLIN)
+    poll.register(control, 0)  # the hang-up of a closed socket is reported whatever is registered
+    ready = {descriptor for descriptor, _ in poll.poll()}
+    os.close(control)  # the driver sees that the zygote is gone when no process holds its end
+    if zygote not in ready:
+        end_tree(zygote_pid)
+    if mark:
+        end_marked([], [f"{IMPORTER_VARIABLE}={mark}".encode()])
+
+
+_GRAIN_NS = 20_000_000  # of the times that the kernel notes for files, at most
+
+
+class LoadedFiles:
+    """The files of the modules of this process, and the directories that packages are installed in, as they are now.
+
+    Not only the contents count: a file that was replaced by an older one of the same size has another time of change.
+    """
+
+    def __init__(self, since_ns: int) -> None:
+        """Note them.
+
+        Args:
+            since_ns: by the wall clock, before the first was loaded. What changed after that may have been loaded
+                before it did, so nothing is known then.
+        """
+        files = [
+            file
+            for module in list(sys.modules.values())
+            if isinstance(module, ModuleType) and isinstance(file := module.__dict__.get("__file__"), str)
+        ]
+        installed = [entry for entry in sys.path if entry.endswith("-packages") or os.path.isfile(entry)]
+        self._seen = {path: _state(path) for path in (*files, *installed)}
+        self._is_known = all(state[0] < since_ns - _GRAIN_NS for state in self._seen.values())
+
+    def are_same(self) -> bool:
+        """Whether they are as they were when they were loaded, for sure."""
+        return self._is_known and all(_state(path) == state for path, state in self._seen.items())
+
+
+def _state(path: str) -> tuple[int, ...]:
+    """Return what a change of a file changes, its time first; the file may be gone, or lie in an archive."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0,)
+    return found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.accelerators import inventory
 from sweep.core.config import level_of_caller
-from sweep.engines.kept import end_kept, prepare
+from sweep.engines.nursery import end_kept, prepare
 from sweep.errors import SweepInterrupted, TrialsFailed, readable
 from sweep.launch.interrupt import end_script_quietly
 from sweep.launch.registry import registered

@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
+from agent_processes import AgentProcesses
 from conformance.driving import Story
 from conformance.engines import collect, context, has_released, trial
 
@@ -16,7 +17,6 @@ import sweep
 from sweep.core.messages import Continue, Exited, Start
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.core.trial import evolve
-from sweep.engines.agent_processes import AgentProcesses
 from sweep.train import DataParallelTrainer, ScalingConfig
 from sweep.train.trainer import Backend
 

@@ -10,6 +10,7 @@ import textwrap
 from dataclasses import replace
 
 import pytest
+from agent_processes import AgentProcesses
 from conformance.engines import CPU, Behaviour, collect, context, has_released, has_reported, shapes, trial
 from conformance.processes import Watch, of_experiment
 
@@ -20,7 +21,6 @@ from sweep.core.resources import Device, Node, Placement
 from sweep.core.trial import evolve
 from sweep.engines import agents as agents_module
 from sweep.engines.agent import Setup
-from sweep.engines.agent_processes import AgentProcesses
 from sweep.engines.jobs import Stored
 from sweep.errors import ExperimentError
 
@@ -169,7 +169,7 @@ def test_a_killed_driver_leaves_no_process_on_any_node_and_what_had_ended_is_not
             import os, signal, sys, time
             import sweep
             from sweep import Node
-            from sweep.engines.agent_processes import AgentProcesses
+            from agent_processes import AgentProcesses
 
             def train(config):
                 open(f"{config['seen']}/{config['x']}", "a").write("x")

@@ -11,12 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
+from agent_processes import AgentProcesses
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 import sweep
 from sweep.core.resources import Node
-from sweep.engines.agent_processes import AgentProcesses
 from sweep.errors import ExperimentError
 from sweep.schedulers import PopulationBasedTraining
 from sweep.train import ScalingConfig
@@ -32,7 +32,7 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 import sweep
 from sweep.core.resources import Node
-from sweep.engines.agent_processes import AgentProcesses
+from agent_processes import AgentProcesses
 
 def train(config):
     start, checkpoint = 0, sweep.get_checkpoint()

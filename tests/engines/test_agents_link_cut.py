@@ -41,7 +41,7 @@ import contextlib, fcntl, json, os, pathlib, sqlite3, subprocess, sys, threading
 import sweep
 from sweep import Node
 from sweep.engines import agent_processes, agents
-from sweep.engines.agent_processes import AgentProcesses
+from agent_processes import AgentProcesses
 
 root, lose, heal = pathlib.Path(sys.argv[1]), *json.loads(sys.argv[2])
 

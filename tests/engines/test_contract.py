@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from agent_processes import AgentProcesses
 from conformance.engines import NODE, EngineContract
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
@@ -12,7 +13,6 @@ from fsspec.implementations.local import LocalFileSystem
 from sweep.core.messages import Start
 from sweep.core.resources import BundlePlacement, Node, Placement, Resources
 from sweep.core.trial import evolve
-from sweep.engines.agent_processes import AgentProcesses
 from sweep.engines.agents import Agents
 from sweep.engines.inline import InlineEngine
 from sweep.engines.local import LocalEngine

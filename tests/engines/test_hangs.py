@@ -12,8 +12,8 @@ from conformance.driving import play
 from conformance.engines import collect, context, has_released, trial
 
 from sweep.core.messages import ExitKind, Kill, Start
-from sweep.engines.hangs import Hangs, processor_s
 from sweep.engines.local import LocalEngine
+from sweep.engines.watches import Hangs, processor_s
 from sweep.worker.session import report
 
 

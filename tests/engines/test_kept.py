@@ -19,12 +19,12 @@ from kept_trainables import end_the_host, files_of, marked, meet, train, use
 
 import sweep
 from sweep.core.messages import Ask, Asked
-from sweep.engines import kept, leftovers, nursery
+from sweep.engines import leftovers, nursery
 from sweep.engines.base import EngineContext
 from sweep.engines.leftovers import end_leftovers
-from sweep.engines.loaded_files import LoadedFiles
 from sweep.engines.local import LocalEngine
 from sweep.engines.nursery import Nursery, key_of, setup_of
+from sweep.engines.zygote import LoadedFiles
 from sweep.errors import ResourceError
 from sweep.record.lock import DriverLock
 from sweep.worker.nested import process_mark
@@ -35,9 +35,9 @@ GRAIN_NS = 25_000_000  # after which a file counts as changed before
 
 @pytest.fixture(autouse=True)
 def _none_before_or_after():
-    kept.end_kept()
+    nursery.end_kept()
     yield
-    kept.end_kept()
+    nursery.end_kept()
 
 
 @pytest.fixture
@@ -102,14 +102,14 @@ def test_a_run_takes_the_one_that_was_started_before_the_driver_was_ready(run, m
             super().__init__(*arguments)
             made.append(self.pid)
 
-    monkeypatch.setattr(kept, "Nursery", Counted)
+    monkeypatch.setattr(nursery, "Nursery", Counted)
     assert [run()["zygote"]] == made
 
 
 def test_a_run_that_is_refused_leaves_none(run):
     with pytest.raises(ResourceError):
         run(resources_per_trial={"cpu": 1e6})
-    assert kept._kept is None
+    assert nursery._kept is None
 
 
 # --- what makes a new one --------------------------------------------------------------------------------------------
@@ -210,12 +210,12 @@ def test_whatever_a_process_inherits_counts(what, tmp_path, monkeypatch):
 
 def test_one_that_could_not_import_a_module_is_not_kept(run):
     run(preload=["no_such_module_of_kept"])
-    assert kept._kept is None
+    assert nursery._kept is None
 
 
 def test_one_whose_host_has_died_is_not_kept(run, tmp_path):
     run(end_the_host, config={"path": str(tmp_path / "ended")})
-    assert kept._kept is None
+    assert nursery._kept is None
 
 
 @pytest.mark.parametrize("ask", [None, Ask.INTERRUPT])
@@ -230,7 +230,7 @@ def test_one_of_a_run_that_was_interrupted_is_not_kept(tmp_path, ask):
 
     engine.run_loop(loop)
     engine.close()
-    assert (kept._kept is None) == (ask is not None)
+    assert (nursery._kept is None) == (ask is not None)
 
 
 # --- its end ---------------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def test_shutdown_ends_it(run):
     watch = Watch([run()["zygote"]])
     sweep.shutdown()
     assert watch.left() == []
-    assert kept._kept is None
+    assert nursery._kept is None
 
 
 def test_one_that_has_waited_for_too_long_has_ended_by_itself(run, monkeypatch):
@@ -263,8 +263,8 @@ def test_a_process_that_the_driver_forks_neither_has_it_nor_ends_it(run):
     zygote = run()["zygote"]
     pid = os.fork()
     if pid == 0:
-        is_without = kept._kept is None
-        kept.end_kept()
+        is_without = nursery._kept is None
+        nursery.end_kept()
         os._exit(0 if is_without else 1)
     assert os.waitpid(pid, 0)[1] == 0
     assert run()["zygote"] == zygote
@@ -275,9 +275,9 @@ def test_the_hunt_for_what_dead_drivers_left_spares_it(run, tmp_path, monkeypatc
     (tmp_path / "own").mkdir()
     monkeypatch.setattr(leftovers, "is_dead", lambda mark: True)  # even then: it bears the mark of no experiment
     assert end_leftovers(tmp_path / "own", "", lambda lock: process_mark(os.getpid()), print) == []
-    assert kept._kept is not None
-    assert kept._kept.pid == zygote
-    assert kept._kept.rest()
+    assert nursery._kept is not None
+    assert nursery._kept.pid == zygote
+    assert nursery._kept.rest()
 
 
 SCRIPT = f"""

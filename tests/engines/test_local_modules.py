@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from sweep.engines import local_modules
-from sweep.engines.local_modules import ship_local_modules
+from sweep.engines.agents import ship_local_modules
 
 
 def make_project(root):

@@ -7,19 +7,19 @@ import os
 from conformance.engines import trial
 
 from sweep.core.messages import ExitKind
-from sweep.engines import memory_guard
+from sweep.engines import watches
 from sweep.engines.loop import Loop
-from sweep.engines.memory_guard import MemoryGuard, memory_in_use, resident_bytes
 from sweep.engines.slots import Attempt
+from sweep.engines.watches import MemoryGuard, memory_in_use, resident_bytes
 
 GIB = 1 << 30
 
 
 def ended(monkeypatch, sizes, readings):
     """Return the kills of a guard that sees attempts of these sizes, at these readings, one after another."""
-    monkeypatch.setattr(memory_guard, "_LOOK_S", 0.0)
-    monkeypatch.setattr(memory_guard, "_SETTLE_S", 0.0)
-    monkeypatch.setattr(memory_guard, "resident_bytes", lambda pids: sizes[pids[0]])
+    monkeypatch.setattr(watches, "_LOOK_S", 0.0)
+    monkeypatch.setattr(watches, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(watches, "resident_bytes", lambda pids: sizes[pids[0]])
     attempts = {}
     for number, pid in enumerate(sizes):
         one = Attempt(number, trial(number), pids=(pid,))

@@ -7,6 +7,7 @@ import signal
 from contextlib import contextmanager
 
 import pytest
+from agent_processes import AgentProcesses
 from conformance.engines import Behaviour, collect, context, has_released, has_reported, shapes, trial
 
 import sweep
@@ -14,7 +15,6 @@ from sweep.accelerators.claims import Claims
 from sweep.core.claims import Lookout
 from sweep.core.messages import ClaimsChanged, Declined, Exited, ExitKind, Released, Start
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
-from sweep.engines.agent_processes import AgentProcesses
 from sweep.train import DataParallelTrainer, ScalingConfig
 
 pytestmark = pytest.mark.agents

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from agent_processes import AgentProcesses
 from conformance.driving import Story
 from conformance.engines import collect, context, has_released, has_reported, trial
 from conformance.processes import Watch, of_experiment
@@ -22,7 +23,6 @@ from recorded import exits, only
 import sweep
 from sweep.core.messages import Continue, Exited, ExitKind, Kill, Released, Start, Stop, Tick, Waiting
 from sweep.core.resources import Bundle, BundlePlacement, Node, Placement, Resources
-from sweep.engines.agent_processes import AgentProcesses
 from sweep.engines.jobs import JobMaker, brief_of, store_trainable
 from sweep.engines.local import LocalEngine
 from sweep.engines.slots import Slot

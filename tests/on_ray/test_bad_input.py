@@ -205,7 +205,7 @@ def test_a_module_that_a_node_cannot_import_is_named_before_the_first_trial(run,
     import only_here_xyz
 
     monkeypatch.setattr("sweep.engines.agents.own_path", list)
-    monkeypatch.setattr("sweep.engines.local_modules.MOST_BYTES", 1)
+    monkeypatch.setattr("sweep.engines.agents.MOST_BYTES", 1)
     with pytest.raises(ExperimentError) as error:
         run(only_here_xyz.train)
     assert "cannot import only_here_xyz" in str(error.value)
