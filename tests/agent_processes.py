@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from sweep.core.resources import Node
-from sweep.engines.cluster import Cluster
+from sweep.engines.agents import Cluster
 from sweep.engines.gate import Invitation
 from sweep.engines.lease import LEASE_S
 from sweep.engines.nursery import own_path

@@ -19,10 +19,10 @@ import socket
 import sys
 import sysconfig
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import cloudpickle
 
@@ -32,10 +32,10 @@ from sweep.core.messages import Event, Exit, ExitKind
 from sweep.core.resources import Node
 from sweep.core.trial import Trial, evolve
 from sweep.engines.agent import Setup, witness
-from sweep.engines.base import EngineCommand, EngineContext
-from sweep.engines.gate import LEASE, VERSION, Gate, Guest, Hello
+from sweep.engines.base import Engine, EngineCommand, EngineContext
+from sweep.engines.gate import LEASE, VERSION, Gate, Guest, Hello, Invitation
 from sweep.engines.jobs import brief_of, store_trainable
-from sweep.engines.lease import Leases
+from sweep.engines.lease import LEASE_S, Leases
 from sweep.engines.link import Link
 from sweep.engines.log_relay import LogWriter
 from sweep.engines.loop import LoopEngine
@@ -47,8 +47,47 @@ from sweep.storage.nodes import Home, end_transit, send_code
 from sweep.worker import wire
 from sweep.worker.group_environment import nodes_of
 
-if TYPE_CHECKING:
-    from sweep.engines.cluster import Cluster
+
+class Cluster(ABC):
+    """Machines on which a run may have agents, from before it is built until it is over.
+
+    Attributes:
+        host: address of the interface on which the driver listens for the agents that are called next.
+        lease_s: see `engines.lease`.
+        start_s: how long an agent may take to come.
+    """
+
+    host: str = "127.0.0.1"
+    lease_s: float = LEASE_S
+    start_s: float = 60.0
+
+    @abstractmethod
+    def nodes(self) -> Sequence[Node]:
+        """Return the machines that are there, with what a run may use of each."""
+
+    @property
+    def away(self) -> Sequence[Node]:
+        """Return the machines that may come and are not there."""
+        return ()
+
+    @abstractmethod
+    def summon(self, node: str, invitation: Invitation) -> None:
+        """Have an agent started on a node, at best at once, with an invitation for it; returns without waiting."""
+
+    def problem(self, node: str) -> str:
+        """Return why no agent has come from a node, as far as is known; empty: nothing is."""
+        return ""
+
+    def watch(self, changed: Callable[[], None]) -> None:  # noqa: B027  # a cluster may never change
+        """Have `changed` called, on any thread, whenever `nodes` or `away` would return something else."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the machines, once the engine is closed. May be called twice."""
+
+    def __call__(self, context: EngineContext) -> Engine:
+        """Return the engine of a run on these machines."""
+        return Agents(context, self)
 
 
 _AGAIN_S = (1.0, 2.0, 5.0, 10.0, 30.0)  # pauses before an agent that was lost is called again

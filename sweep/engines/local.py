@@ -17,7 +17,7 @@ from sweep.core.resources import Node
 from sweep.core.trial import Outcome, Trial
 from sweep.engines.base import EngineCommand, EngineContext, T
 from sweep.engines.exits import NOT_STARTED, classify, num_oom_kills
-from sweep.engines.hosts import Hosts
+from sweep.engines.hosts import Attempt, Hosts, Slot, key_of
 from sweep.engines.jobs import Brief, JobMaker, store_trainable
 from sweep.engines.link import Link
 from sweep.engines.loop import Loop, LoopEngine
@@ -25,7 +25,6 @@ from sweep.engines.processes import end_marked
 from sweep.engines.release import HandOver, Releases
 from sweep.engines.scarcity import Scarcity
 from sweep.engines.sharing import Sharing
-from sweep.engines.slots import Attempt, Slot, key_of
 from sweep.engines.watches import HANG_S, LockWatch, MemoryGuard, Silences
 from sweep.errors import ConfigError
 from sweep.record.layout import ExperimentLayout

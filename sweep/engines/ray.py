@@ -23,8 +23,8 @@ from sweep.accelerators import gpu, tpu
 from sweep.accelerators.gpu_types import labels_of
 from sweep.core.resources import Device, Node
 from sweep.engines.agent import Agent
+from sweep.engines.agents import Cluster
 from sweep.engines.base import Engine, EngineContext
-from sweep.engines.cluster import Cluster
 from sweep.engines.gate import Invitation
 from sweep.engines.lease import LEASE_S
 from sweep.errors import ConfigError, ExperimentError, ResourceError

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from sweep.engines.hosts import Attempt
 from sweep.engines.loop import Loop
-from sweep.engines.slots import Attempt
 from sweep.worker.limits import describe_shortage
 
 _FIRST_S = 0.1

@@ -14,9 +14,9 @@ from typing import Any
 
 from sweep.core.messages import ExitKind, Kill
 from sweep.core.resources import format_bytes
+from sweep.engines.hosts import Attempt
 from sweep.engines.loop import Loop
 from sweep.engines.processes import ask_for_stacks, descendants
-from sweep.engines.slots import Attempt
 from sweep.record.proc import stat_of
 
 _TURN_S = 0.05  # for a process to begin to write its stacks: two that wrote at once could not be read

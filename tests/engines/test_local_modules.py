@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 from types import ModuleType
 
-from sweep.engines import local_modules
+from sweep.engines import agents as agents_module
 from sweep.engines.agents import ship_local_modules
 
 
@@ -35,8 +35,8 @@ def shipped(tmp_path, *, most=None):
             from pathlib import Path
             import numpy
             import package.deep
-            from sweep.engines import local_modules
-            local_modules.MOST_BYTES = {most or local_modules.MOST_BYTES}
+            from sweep.engines import agents as agents_module
+            agents_module.MOST_BYTES = {most or agents_module.MOST_BYTES}
             print(local_modules.ship_local_modules(Path({str(store)!r}), print))
             """
         )
@@ -83,6 +83,6 @@ def test_too_many_are_not_copied_and_it_is_said_what_to_do(tmp_path):
 
 
 def test_nothing_is_copied_where_there_is_nothing_of_the_users_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(local_modules, "_roots", list)
+    monkeypatch.setattr(agents_module, "_roots", list)
     assert ship_local_modules(tmp_path, print) == ""
     assert not list(tmp_path.iterdir())

@@ -8,8 +8,8 @@ from conformance.engines import trial
 
 from sweep.core.messages import ExitKind
 from sweep.engines import watches
+from sweep.engines.hosts import Attempt
 from sweep.engines.loop import Loop
-from sweep.engines.slots import Attempt
 from sweep.engines.watches import MemoryGuard, memory_in_use, resident_bytes
 
 GIB = 1 << 30
