@@ -37,7 +37,7 @@ def shipped(tmp_path, *, most=None):
             import package.deep
             from sweep.engines import agents as agents_module
             agents_module.MOST_BYTES = {most or agents_module.MOST_BYTES}
-            print(local_modules.ship_local_modules(Path({str(store)!r}), print))
+            print(agents_module.ship_local_modules(Path({str(store)!r}), print))
             """
         )
     )

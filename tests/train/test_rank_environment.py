@@ -14,7 +14,6 @@ import pytest
 import sweep
 from sweep.core.resources import Device, Node
 from sweep.train import DataParallelTrainer, RunConfig, ScalingConfig, get_context
-from sweep.train.jax import JaxTrainer
 from sweep.train.torch import TorchTrainer
 from sweep.train.trainer import Backend
 from sweep.worker.nested import process_mark
@@ -230,39 +229,6 @@ def test_two_of_eight_gpus_are_shared_between_torch_workers_unless_they_are_isol
     assert [rank["devices"] for rank in ranks] == devices
 
 
-def test_one_worker_sees_its_one_gpu(tmp_path):
-    sweep.init(num_cpus=8, num_gpus=8)
-    group = trainer(Backend(), num_workers=1, use_gpu=True, resources_per_worker={"CPU": 2, "GPU": 1})
-    compare(run_one(group, tmp_path), [{**who(0, 1, is_virtual=True), **cuda("0"), **threads(2)}], tmp_path)
-
-
-def test_workers_of_two_gpus_each_share_four_and_know_their_own_two(tmp_path):
-    sweep.init(num_cpus=8, num_gpus=8)
-    ranks = run_one(trainer(TorchLike(), num_workers=2, use_gpu=True, resources_per_worker={"GPU": 2}), tmp_path)
-    tables = [{**torch(rank, 2, f"cuda:{2 * rank}"), **cuda("0,1,2,3"), **threads(1)} for rank in range(2)]
-    compare(ranks, tables, tmp_path)
-    assert [rank["devices"] for rank in ranks] == [[0, 1], [2, 3]]
-
-
-@pytest.mark.parametrize(
-    ("num_gpus", "shown", "own", "backend"), [(2, "0,1", (0, 1), "nccl"), (1, "0", (0, 0), "gloo")]
-)
-def test_half_gpus_are_on_devices_of_their_own_where_there_are_enough(tmp_path, num_gpus, shown, own, backend):
-    sweep.init(num_cpus=8, num_gpus=num_gpus)
-    ranks = run_one(trainer(TorchLike(), num_workers=2, use_gpu=True, resources_per_worker={"GPU": 0.5}), tmp_path)
-    tables = [
-        {
-            **torch(rank, 2, f"cuda:{own[rank]}", backend=backend),
-            **cuda(shown),
-            **threads(1),
-            "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.45",
-        }
-        for rank in range(2)
-    ]
-    compare(ranks, tables, tmp_path)
-    assert [rank["devices"] for rank in ranks] == [[one] for one in own]
-
-
 @pytest.mark.parametrize(
     ("ids", "parent"),
     [
@@ -287,33 +253,6 @@ def test_gpus_go_by_the_names_that_they_were_declared_with_and_never_by_new_numb
         for rank in range(2)
     ]
     compare(isolated, tables, tmp_path, trial_id=second)
-
-
-def test_workers_without_a_gpu_see_none_of_the_parents(tmp_path, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
-    sweep.init(num_cpus=8, gpu_ids=["4", "5", "6"])
-    ranks = run_one(trainer(TorchLike(), num_workers=2), tmp_path)
-    compare(ranks, [{**torch(rank, 2), **threads(1)} for rank in range(2)], tmp_path)
-
-
-def test_gpus_of_amd_have_their_own_variable(tmp_path):
-    two = tuple(Device(f"GPU-{i}", "gpu", "AMD Instinct MI300X", visible=str(i), vendor="amd") for i in range(2))
-    sweep.init(nodes=[Node(cpus=8.0, devices=two)])
-    ranks = run_one(trainer(JaxLike(), num_workers=2, use_gpu=True), tmp_path)
-    tables = [
-        {**who(rank, 2, is_virtual=True), **threads(1), "HIP_VISIBLE_DEVICES": f"{rank}", "JAX_PLATFORMS": "rocm"}
-        for rank in range(2)
-    ]
-    compare(ranks, tables, tmp_path)
-
-
-def test_people_who_hand_out_devices_themselves_find_the_parents_list_untouched(tmp_path, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
-    monkeypatch.setenv("SWEEP_KEEP_VISIBLE_DEVICES", "1")
-    sweep.init(num_cpus=8, gpu_ids=["4", "5", "6"])
-    ranks = run_one(trainer(Backend(), num_workers=2, use_gpu=True), tmp_path)
-    compare(ranks, [{**who(rank, 2), **threads(1)} for rank in range(2)], tmp_path)
-    assert [rank["devices"] for rank in ranks] == [[0], [1]]
 
 
 def chips(shown, bounds):
@@ -342,21 +281,6 @@ def test_a_worker_sees_its_chips_with_their_bounds_and_stale_bounds_are_gone(tmp
         expected = {**who(0, 1), **threads(1), **table, "JAX_PLATFORMS": "tpu"}
         compare(ranks, [expected], tmp_path, trial_id=trial_id)
     assert not any(name in written[-1][1][0]["inherited"] for name in ALL_CHIPS)
-
-
-def test_a_trial_of_one_process_sees_its_chips_too(tmp_path, monkeypatch):
-    monkeypatch.setenv("TPU_HOST_BOUNDS", "2,2,1")
-    sweep.init(num_cpus=8, num_gpus=0, num_tpus=4)
-    space = {"number": sweep.grid_search([2, 4])}
-    written = run(
-        plain_trial,
-        tmp_path,
-        config=space,
-        resources_per_trial=lambda config: {"cpu": 1, "tpu": config["number"]},
-        max_concurrent_trials=1,
-    )
-    for (trial_id, ranks), table in zip(written, (chips("0,1", "1,2,1"), ALL_CHIPS), strict=True):
-        compare(ranks, [{**threads(1), **table}], tmp_path, trial_id=trial_id)
 
 
 def test_eight_workers_on_two_slices_know_their_slice_and_its_hosts(tmp_path):
@@ -407,13 +331,6 @@ def test_variables_of_init_reach_trials_of_one_process_until_they_are_taken_back
     sweep.shutdown()
     sweep.init(num_cpus=8, num_gpus=0)
     compare(run_one(plain_trial, tmp_path, name="without"), [threads(1)], tmp_path, name="without")
-
-
-def test_a_users_fraction_of_the_memory_under_the_newer_name_is_the_only_one(tmp_path):
-    sweep.init(num_cpus=8, num_gpus=1, runtime_env={"env_vars": {"XLA_CLIENT_MEM_FRACTION": ".2"}})
-    ranks = run_one(trainer(JaxLike(), num_workers=1, use_gpu=True, resources_per_worker={"GPU": 0.5}), tmp_path)
-    expected = {**who(0, 1, is_virtual=True), **cuda("0"), **threads(1)}
-    compare(ranks, [{**expected, "JAX_PLATFORMS": "cuda", "XLA_CLIENT_MEM_FRACTION": ".2"}], tmp_path)
 
 
 def loop_that_meets(config):
@@ -494,13 +411,6 @@ def test_workers_of_a_torch_trainer_have_what_torchrun_would_give_them(tmp_path)
     ranks = run_one(group, tmp_path)
     shown = {"CUDA_VISIBLE_DEVICES": ",".join(names), **threads(1)}
     compare(ranks, [{**torch(rank, 2, f"cuda:{rank}"), **shown} for rank in range(2)], tmp_path)
-
-
-def test_workers_of_a_jax_trainer_are_told_their_platform(tmp_path):
-    sweep.init(num_cpus=8, num_gpus=0)
-    group = JaxTrainer(loop, scaling_config=ScalingConfig(num_workers=2))
-    ranks = run_one(group, tmp_path)
-    compare(ranks, [{**who(rank, 2), **threads(1), "JAX_PLATFORMS": "cpu"} for rank in range(2)], tmp_path)
 
 
 def test_workers_with_shares_of_a_gpu_see_the_same_one_and_that_is_said(tmp_path, capsys):
