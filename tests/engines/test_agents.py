@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from agent_processes import AgentProcesses
@@ -196,11 +197,12 @@ def test_a_killed_driver_leaves_no_process_on_any_node_and_what_had_ended_is_not
     seen = tmp_path / "seen"
     seen.mkdir()
     command = [sys.executable, str(script), str(tmp_path), str(seen)]
-    killed = subprocess.run([*command, "die"], capture_output=True, text=True, timeout=60)
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    killed = subprocess.run([*command, "die"], env=environ, capture_output=True, text=True, timeout=60)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert Watch(of_experiment(tmp_path / "killed")).left() == []
     (seen / "resumed").touch()
-    resumed = subprocess.run([*command, "live"], capture_output=True, text=True, timeout=60)
+    resumed = subprocess.run([*command, "live"], env=environ, capture_output=True, text=True, timeout=60)
     assert resumed.returncode == 0, resumed.stderr
     assert [(seen / name).read_text() for name in ("0", "1")] == ["x", "x"]
     frame = sweep.ExperimentAnalysis(tmp_path / "killed").dataframe()

@@ -229,6 +229,7 @@ def test_what_a_killed_driver_left_is_continued_on_another_machine(bucket, tmp_p
     """)
     )
     environ = {**os.environ, "BUCKET": str(bucket[0]), "SWEEP_CACHE": str(tmp_path / "first")}
+    environ["PYTHONPATH"] = str(Path(__file__).parents[1])
     driver = subprocess.Popen([sys.executable, str(script)], env=environ, start_new_session=True)
     there = bucket[0] / "b" / "apart"
     give_up = time.monotonic() + 60

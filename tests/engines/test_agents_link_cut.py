@@ -38,9 +38,10 @@ LOSE = {
 # The far node's namespace lives as long as the process that waits in it.
 SCRIPT = """
 import contextlib, fcntl, json, os, pathlib, sqlite3, subprocess, sys, threading, time
+import agent_processes
 import sweep
 from sweep import Node
-from sweep.engines import agent_processes, agents
+from sweep.engines import agents
 from agent_processes import AgentProcesses
 
 root, lose, heal = pathlib.Path(sys.argv[1]), *json.loads(sys.argv[2])
@@ -147,7 +148,12 @@ def test_a_node_behind_a_dead_link_is_lost_its_trials_start_elsewhere_and_it_com
     script.write_text(SCRIPT)
     command = [*namespace(), sys.executable, str(script), str(tmp_path), json.dumps([lose, heal])]
     with (tmp_path / "log").open("w") as log:
-        driver = subprocess.Popen(command, env={**os.environ, MARK: mark}, stdout=log, stderr=log)
+        driver = subprocess.Popen(
+            command,
+            env={**os.environ, MARK: mark, "PYTHONPATH": str(Path(__file__).parents[1])},
+            stdout=log,
+            stderr=log,
+        )
         try:
             code = driver.wait(100)
         finally:
