@@ -146,7 +146,6 @@ class Agents(LoopEngine):
         self._told: tuple[Claim, ...] = ()  # what others keep from this sweep, as the sweep knows it
         self._lookout: Lookout | None = None
         self._unheard: set[_Member] = set()  # who have not been told of a lookout since they spoke of others
-        self._unwritten: list[Link] = []  # to which commands were given since the last turn
         self._is_closed = False
         self._has_said_unused = False
         self._spans = Spans(self._send, self._emit, self._loop.alarm, self._say)
@@ -208,13 +207,9 @@ class Agents(LoopEngine):
         member = self._where.get(key)
         if member is None or member.link is None or key in member.exited:
             return
-        if member.link.keep(wire.Order(command)):
-            self._unwritten.append(member.link)
+        member.link.send(wire.Order(command))
 
     def _turn(self, timeout_s: float | None) -> None:
-        for link in self._unwritten:
-            link.write()
-        self._unwritten.clear()
         self._loop.run_once(timeout_s)
         for posted in self._loop.take_posted():
             if isinstance(posted, _Call):

@@ -63,21 +63,6 @@ class Link:
             self._say_full(True)
         self._unsent += data
 
-    def keep(self, message: wire.Message) -> bool:
-        """Keep a message until `write`, so that several are written at once; whether it is the first."""
-        if not self.is_open:
-            return False
-        is_first = not self._unsent
-        self._unsent += wire.frame(message)
-        return is_first
-
-    def write(self) -> None:
-        """Write what was kept, without ever waiting."""
-        if self.is_open:
-            self.flush()
-        if not self.is_empty:
-            self._say_full(True)
-
     def close(self) -> None:
         """Close the socket."""
         self.is_open = False

@@ -165,15 +165,7 @@ class HandOver:
             threshold: part of a device's memory that may stay in use, in [0, 1].
             patience_s: how long an entry may wait.
             look_every_s: time between two looks.
-
-        Raises:
-            ValueError: a number that is out of its range.
         """
-        if not 0 <= threshold <= 1 or not patience_s >= 0 or not look_every_s > 0:
-            raise ValueError(
-                f"threshold={threshold}, patience_s={patience_s}, look_every_s={look_every_s}; expected a fraction, "
-                "at least 0, and more than 0."
-            )
         self.next_look: float | None = None
         self._read = read
         self._threshold = threshold
@@ -194,12 +186,7 @@ class HandOver:
         Args:
             key: names the entry in what `look` returns, each time once at most.
             devices: those that no other trial holds a part of. TPU chips among them are clean.
-
-        Raises:
-            ValueError: the key is waiting already.
         """
-        if key in self._entries:
-            raise ValueError(f"{key!r} is being watched already.")
         gpus = _gpus(devices)
         if not gpus or not self._unclean(gpus, self._read(gpus)):
             return True

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from sweep.engines.loop import Loop
 from sweep.engines.processes import ask_for_stacks, descendants
 from sweep.record.proc import stat_of
 
-_TURN_S = 0.05  # for a process to begin to write its stacks: two that wrote at once could not be read
+_TURN_S = 0.1  # for a process to write its stacks: two that wrote at once could not be read
 _TURNS_S = 2.0  # for all of them, one after the other
 _WRITING_S = 1.0  # for the last
 
@@ -74,29 +75,10 @@ class Silences:
         able, stopped = _describe(host, log) if host else ([], [])
         who = f"process {stopped[0]} is stopped (SIGSTOP); " if stopped else ""
         reason = f"no report within report_timeout_s={self.limit_s:g}; {who}what its processes do is in {log.name}"
-        give_up = time.monotonic() + _TURNS_S
-
-        def ask(size: int) -> None:
-            """Have the next process write, once the one before is done; `size`: of the log at the last look."""
-            is_late, now = time.monotonic() > give_up, _size_of(log)
-            if now != size and not is_late:
-                self.loop.alarm(_TURN_S, lambda: ask(now))
-                return
-            for pid in able[:] if is_late else able[:1]:
-                ask_for_stacks(pid)
-                able.remove(pid)
-            if able:
-                self.loop.alarm(_TURN_S, lambda: ask(now))
-            else:
-                self.loop.alarm(_WRITING_S, lambda: self.kill(attempt, reason))
-
-        ask(_size_of(log))
-
-
-def _size_of(file: Path) -> int:
-    with contextlib.suppress(OSError):
-        return file.stat().st_size
-    return 0
+        turn_s = min(_TURN_S, _TURNS_S / max(1, len(able)))
+        for number, pid in enumerate(able):
+            self.loop.alarm(number * turn_s, partial(ask_for_stacks, pid))
+        self.loop.alarm(len(able) * turn_s + _WRITING_S, lambda: self.kill(attempt, reason))
 
 
 def _describe(root: int, log: Path) -> tuple[list[int], list[int]]:

@@ -85,13 +85,6 @@ def test_what_was_in_use_is_read_once_at_the_beginning_and_only_where_there_are_
     assert memory.asked == [["GPU-a", "GPU-b"]]
 
 
-def test_without_anything_to_read_every_device_is_clean_at_once():
-    memory = Memory(a=use(80))
-    memory.is_there = False
-    hand_over = HandOver(memory, devices=[A])
-    assert hand_over.enter(7, [A], 100.0)
-
-
 def test_a_device_without_a_reading_is_clean_at_once():
     hand_over = HandOver(Memory(a=use(80)))
     assert hand_over.enter(7, [at("local", "0"), B], 100.0)
@@ -104,26 +97,6 @@ def test_a_trial_without_a_gpu_costs_no_reading():
     assert hand_over.enter(7, [], 100.0)
     assert hand_over.enter(8, [at("local", "GPU-a", kind="tpu")], 100.0)
     assert memory.asked == []
-
-
-def test_a_key_that_waits_cannot_enter_again():
-    hand_over = waiting(Memory(a=use(80)), A)
-    with pytest.raises(ValueError, match="7 is being watched already"):
-        hand_over.enter(7, [A], 101.0)
-
-
-@pytest.mark.parametrize(
-    "options", [{"threshold": 1.5}, {"threshold": -0.1}, {"patience_s": -1}, {"patience_s": float("nan")}]
-)
-def test_numbers_out_of_range_are_refused(options):
-    with pytest.raises(ValueError, match="expected a fraction"):
-        HandOver(Memory(), **options)
-
-
-@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-def test_looks_without_time_between_them_are_refused(seconds):
-    with pytest.raises(ValueError, match="more than 0"):
-        HandOver(Memory(), look_every_s=seconds)
 
 
 # --- looking ---------------------------------------------------------------------------------------------------------
@@ -186,13 +159,6 @@ def test_memory_that_comes_back_at_the_last_look_is_clean_however_late_that_is()
     assert hand_over.look(1000.0) == [Clear(7)]
 
 
-def test_the_last_look_is_at_the_end_of_the_patience():
-    hand_over = waiting(Memory(a=use(9)), A, patience_s=0.3, look_every_s=0.25)
-    hand_over.look(100.25)
-    assert hand_over.next_look == pytest.approx(100.3)
-    assert isinstance(hand_over.look(100.3)[0], Quarantined)
-
-
 def test_without_patience_the_first_look_decides_and_it_is_due_at_once():
     hand_over = waiting(Memory(a=use(9)), A, patience_s=0)
     assert hand_over.next_look == 100.0
@@ -234,18 +200,6 @@ def test_each_entry_has_a_patience_of_its_own():
     assert [(type(change), change.key) for change in hand_over.look(101.0)] == [(Quarantined, 7), (Waits, 8)]
     assert hand_over.next_look == 101.75
     assert [(type(change), change.key) for change in hand_over.look(101.75)] == [(Quarantined, 8)]
-
-
-def test_a_key_may_come_again_after_its_end():
-    memory = Memory(a=use(9))
-    hand_over = waiting(memory, A)
-    memory.now["GPU-a"] = use(0)
-    hand_over.look(100.25)
-    memory.now["GPU-a"] = use(9)
-    assert not hand_over.enter(7, [A], 200.0)
-    assert hand_over.look(200.25) == [
-        Waits(7, "GPU-a still holds 9GiB of 80GiB, of no process that the driver names"),
-    ]
 
 
 # --- two nodes with devices of the same id ---------------------------------------------------------------------------
