@@ -13,11 +13,9 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from contextlib import asynccontextmanager
 from typing import Any
 
-import psutil
-
 from sweep.errors import ConfigError, ExperimentError
 from sweep.page.build import experiment_json, page
-from sweep.page.model import PageModel, models_of
+from sweep.page.model import models_of
 from sweep.page.subject import Subject
 
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
@@ -29,9 +27,6 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-_IDLE_PERCENT = 40.0  # of the machine's CPUs: then pages may take `_EASE` times as much
-_EASE = 4.0
-_EASE_AT_REST = 20.0  # for a sweep that nobody drives
 _END = object()
 _REST_S = 0.5  # between two looks at the records
 _BEAT_S = 15.0  # between two signs of life to a browser that nothing else is sent to
@@ -40,13 +35,12 @@ _BEAT_S = 15.0  # between two signs of life to a browser that nothing else is se
 class LivePage:
     """The pages of experiments, brought up to date by two threads while somebody looks.
 
-    Nothing is read while nobody does; a figure or a part takes 2% of one CPU at most, more only where those are idle.
+    Nothing is read while nobody does; a figure or a part of a sweep that runs takes 5% of one CPU at most.
     """
 
     def __init__(self, subjects: Sequence[Subject]) -> None:
         self.models = models_of(subjects)
         self.watching: dict[object, list[tuple[int, str]]] = {}  # who looks -> variants of figures that are shown there
-        self._ease = 1.0
 
     def page(self, events: str) -> str:
         """Return the page as of now; figures that were not made before follow by `news`."""
@@ -61,10 +55,9 @@ class LivePage:
 
     def look(self) -> Iterator[None]:
         """Bring what is quick up to date: how far each is, the tables."""
-        self._ease = _EASE if psutil.cpu_times_percent().idle > _IDLE_PERCENT else 1.0
         for model in self.models:
             with contextlib.suppress(ExperimentError):  # it is just being continued, or was removed: tried again
-                model.look(self._ease_of(model))
+                model.look()
         yield
 
     def renew(self) -> Iterator[None]:
@@ -73,10 +66,7 @@ class LivePage:
         for index, model in enumerate(self.models):
             model.wanted = {key for at, key in wanted if at == index}
             with contextlib.suppress(ExperimentError):
-                yield from model.renew(self._ease_of(model))
-
-    def _ease_of(self, model: PageModel) -> float:
-        return self._ease if model.is_running else _EASE_AT_REST
+                yield from model.renew()
 
     def news(self, versions: Sequence[int], wanted: Collection[tuple[int, str]] = ()) -> tuple[list[int], str]:
         """Return the versions now, and as JSON what changed since some, one for each experiment; empty: nothing did.

@@ -20,7 +20,7 @@ from sweep.page.subject import Subject
 from sweep.page.table import TrialTable
 
 _LEAST_S = 1.0  # between two makings of one piece
-_SHARE = 0.02  # of one CPU, for each piece, while a sweep runs that needs the machine
+_SHARE, _SHARE_AT_REST = 0.05, 0.4  # of one CPU, for each piece, while a sweep runs that needs the machine; else
 _MOST_METRICS = 12  # that a figure can be asked for
 _MOST_VARIANTS = 10_000_000  # characters of figures with other metrics or axes that a file holds
 _AXES = {  # figure -> its argument that names the x axis, and what that may be, each with what people call it
@@ -96,7 +96,7 @@ class PageModel:
         Raises:
             ExperimentError: a record is gone or damaged.
         """
-        self.look(math.inf)
+        self._look()
         for piece in self._others:
             self._refresh(piece)
         for name in self.order if with_figures else ():
@@ -110,14 +110,21 @@ class PageModel:
         for name, choice in self.choices.items() if with_figures else ():  # only of what is there
             choice["metrics"] = [one for at, one in enumerate(choice["metrics"]) if not at or (name, one) in made]
 
-    def look(self, ease: float = 1.0) -> None:
+    @property
+    def share(self) -> float:
+        """How much of one CPU a piece may take."""
+        return _SHARE if self.is_running else _SHARE_AT_REST
+
+    def look(self) -> None:
         """Look at the record if that is due, and make what is quick.
 
         Raises:
             ExperimentError: the record is gone or damaged.
         """
-        if not self._looked.is_due(self._clock(), ease * _SHARE) and ease < math.inf:
-            return
+        if self._looked.is_due(self._clock(), self.share):
+            self._look()
+
+    def _look(self) -> None:
         with self.lock:
             began, self._looked.made_at = self._cpu(), self._clock()
             self._state_now = self._state()
@@ -130,10 +137,10 @@ class PageModel:
             self._mark_old()
             self._looked.cost_s = self._cpu() - began
 
-    def renew(self, ease: float = 1.0) -> Iterator[None]:
+    def renew(self) -> Iterator[None]:
         """Make what else is out of date and due, the oldest first; stop after each piece for a moment.
 
-        No piece takes more than `ease` times 2% of one CPU, but its first making, which imports what it needs.
+        No piece takes more than its share of one CPU, but its first making, which imports what it needs.
 
         Raises:
             ExperimentError: a record is gone or damaged.
@@ -141,7 +148,7 @@ class PageModel:
         for group in ("others", "figures"):  # the others say which figures there are
             pieces = self._others if group == "others" else list(self._shown().values())
             for piece in sorted(pieces, key=lambda piece: piece.made_at):
-                if piece.state != self._state_now and piece.is_due(self._clock(), ease * _SHARE):
+                if piece.state != self._state_now and piece.is_due(self._clock(), self.share):
                     self._refresh(piece)
                     yield
         self._mark_old()

@@ -59,8 +59,11 @@ def test_a_new_report_is_news_of_its_row_and_of_what_shows_it_only(made: MadeExp
     assert model.news(0)["columns"] == model.table.columns
 
 
-def test_a_piece_that_is_dear_is_made_seldom_and_holds_up_no_other(made: MadeExperiment) -> None:
+def test_a_piece_that_is_dear_is_made_seldom_and_holds_up_no_other(
+    made: MadeExperiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two seconds of CPU at a share of 2% are made up for in 100 s; what is cheap goes on meanwhile, once a second."""
+    monkeypatch.setattr(ExperimentModel, "share", 0.02)
     clock, cpu = Clock(), Clock()
     model = ExperimentModel(subject(made.root), clock=clock, cpu=cpu)
     made_at: dict[str, list[float]] = {"dear": [], "cheap": [], "quick": []}
@@ -85,8 +88,11 @@ def test_a_piece_that_is_dear_is_made_seldom_and_holds_up_no_other(made: MadeExp
     assert len(made_at["quick"]) == len(made_at["cheap"]) == 500
 
 
-def test_figures_of_a_busy_sweep_are_at_most_five_seconds_old(made: MadeExperiment) -> None:
-    """Eight of them, the first of which has to import for two seconds: on a machine on which no CPU is idle."""
+def test_figures_of_a_sweep_that_runs_are_at_most_five_seconds_old(
+    made: MadeExperiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight of them, the first of which has to import for two seconds."""
+    monkeypatch.setattr(ExperimentModel, "share", model_module._SHARE)
     clock, cpu = Clock(), Clock()
     model = ExperimentModel(subject(made.root), clock=clock, cpu=cpu)
     model._quick = model._others = []
@@ -115,13 +121,14 @@ def test_a_figure_that_is_older_than_the_counts_says_as_of_when(
 ) -> None:
     clock, wall = Clock(), Clock()
     monkeypatch.setattr(model_module.time, "time", wall)
+    monkeypatch.setattr(ExperimentModel, "share", 1e6)
     model = ExperimentModel(subject(made.root), clock=clock)
 
     def go_on(seconds: float) -> None:
         clock.now += seconds
         wall.now += seconds
-        model.look(1e6)
-        for _ in model.renew(1e6):
+        model.look()
+        for _ in model.renew():
             pass
 
     go_on(0.0)
@@ -138,13 +145,13 @@ def test_a_figure_that_is_older_than_the_counts_says_as_of_when(
     assert model.news(version)["old"] == {}
 
 
-def test_at_ease_everything_is_made_at_once(made: MadeExperiment) -> None:
+def test_at_first_everything_is_made_at_once(made: MadeExperiment) -> None:
     model = ExperimentModel(subject(made.root))
-    model.look(1e6)
-    for _ in model.renew(1e6):
+    model.look()
+    for _ in model.renew():
         pass
     model.wanted = set(model.variants)
-    for _ in model.renew(1e6):
+    for _ in model.renew():
         pass
     assert not model.is_running
     whole = ExperimentModel(subject(made.root))
