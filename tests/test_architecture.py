@@ -387,7 +387,7 @@ LAZY_OWN = {
     "sweep.engines.inline": "only one of the engines is used",
     "sweep.engines.local": "only one of the engines is used; multiprocess and psutil",
     "sweep.engines.simulator": "only one of the engines is used",
-    "sweep.display.progress": "rich",
+    "sweep.display.progress": "only where something is shown",
     "sweep.callbacks.loggers": "only what a run asks for",
     "sweep.logs.tensorboard": "tensorboardX",
     "sweep.logs.policies": "only population based training; all schedulers",

@@ -100,7 +100,6 @@ class Progress(Callback):
         self._curves = LiveCurves()
         self._restored: list[Trial] | None = None
         self._is_first_step = True
-        self._is_open = False
         self._now = 0.0
         self._stepped_at = self._drawn_at = self._beat_at = clock()
         self._wake = threading.Event()
@@ -156,15 +155,13 @@ class Progress(Callback):
             self._button = stop_button(self._ending)
         if self.style == "notebook" and plan.metric:
             self._reports = deque(maxlen=_MAX_REPORTS)
-        if not self._has_thread:
-            self._open()
-        else:
+        self._open()
+        if self._has_thread:
             self._thread = threading.Thread(target=self._run, name="sweep-progress", daemon=True)
             try:
                 self._thread.start()
             except RuntimeError:  # no process or thread is free: it is drawn when something happens
                 self._thread, self._draws_at_steps = None, True
-                self._open()
         atexit.register(self.leave)
 
     def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
@@ -208,8 +205,6 @@ class Progress(Callback):
         if view is None:
             return
         self._stop_thread()
-        if not self._is_open:  # it ended before the first frame
-            self._open()
         self.refresh(is_last=True)
         unfinished = sum(not trial.is_ended for trial in trials)
 
@@ -319,10 +314,9 @@ class Progress(Callback):
         self._wake.set()
 
     def _open(self) -> None:
-        """Take the screen; on the display's thread, because importing rich takes longer than starting a trial."""
+        """Take the screen."""
         assert self.style is not None
         assert self._view is not None
-        self._is_open = True
         if self._file is None:  # standard output was closed before the process began
             return
         self._screen = screen_of(self.style, self._file, self._below, self._above)
@@ -347,7 +341,6 @@ class Progress(Callback):
     # --- the thread ---
 
     def _run(self) -> None:
-        self._open()
         if self.is_redrawn:
             self.refresh()  # something is there at once
         while not self._over.is_set():
