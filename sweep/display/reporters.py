@@ -5,19 +5,41 @@ from __future__ import annotations
 import inspect
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from sweep import checks
 from sweep.callbacks.base import Callback
-from sweep.core.trial import Trial
+from sweep.callbacks.observed import ObservedTrial
+from sweep.core.ranking import rankable
+from sweep.core.results import AUTO_FILLED, flatten
+from sweep.core.trial import Status, Trial, shown_status
+from sweep.display.formats import aligned, clean, duration, fit, text, width_of
 from sweep.display.progress import Progress
 from sweep.display.screens import is_in_notebook
 from sweep.display.state import ViewState
-from sweep.display.table import DEFAULT_METRICS, Columns, draw_errors, draw_table
 from sweep.errors import ConfigError, refuse_unknown
 
 _IN_PLACE_S = 0.5  # between two frames of what is redrawn in place
+# Result keys that are shown when they are reported, and how they are called.
+_DEFAULT_METRICS: Mapping[str, str] = {
+    "mean_accuracy": "acc",
+    "mean_loss": "loss",
+    "training_iteration": "iter",
+    "time_total_s": "total time (s)",
+    "timesteps_total": "ts",
+    "episode_reward_mean": "reward",
+}
+_ORDER = [
+    Status.RUNNING,
+    Status.STARTING,
+    Status.STOPPING,
+    Status.PAUSED,
+    Status.PENDING,
+    Status.TERMINATED,
+    Status.ERROR,
+]
 
 
 class ProgressReporter(Callback):
@@ -95,18 +117,15 @@ class CLIReporter(ProgressReporter):
         if mode is not None:
             checks.mode(mode)
         metrics = _labels("metric_columns", metric_columns)
-        self._columns = Columns(
-            metrics=dict(DEFAULT_METRICS) if metrics is None else metrics,
-            parameters=_labels("parameter_columns", parameter_columns),
-            max_rows=checks.whole("max_progress_rows", max_progress_rows, least=1),
-            max_error_rows=checks.whole("max_error_rows", max_error_rows, least=1),
-            max_length=checks.whole("max_column_length", max_column_length, least=1),
-            infer_limit=infer_limit,
-            metric=metric or "",
-            mode=mode or "max",
-            is_sorted=sort_by_metric,
-            is_inferring=metrics is None,
-        )
+        self._metrics = dict(_DEFAULT_METRICS) if metrics is None else metrics
+        self._is_inferring = metrics is None
+        self._parameters = _labels("parameter_columns", parameter_columns)
+        self._max_rows = checks.whole("max_progress_rows", max_progress_rows, least=1)
+        self._max_error_rows = checks.whole("max_error_rows", max_error_rows, least=1)
+        self._max_length = checks.whole("max_column_length", max_column_length, least=1)
+        self._infer_limit = infer_limit
+        self._metric, self._mode = metric or "", mode or "max"
+        self._is_sorted = sort_by_metric
         self._has_metric = metric is not None
         self._every_s = checks.seconds("max_report_frequency", max_report_frequency, is_zero_allowed=True)
         self._has_tables_between = print_intermediate_tables is not False
@@ -123,7 +142,7 @@ class CLIReporter(ProgressReporter):
         Raises:
             ConfigError: it is shown already (a ValueError).
         """
-        _add(self._columns.metrics, metric, representation)
+        _add(self._metrics, metric, representation)
 
     def add_parameter_column(self, parameter: str, representation: str | None = None) -> None:
         """Show one more config key, under the label `representation`; from then on only those that were added.
@@ -131,15 +150,15 @@ class CLIReporter(ProgressReporter):
         Raises:
             ConfigError: it is shown already (a ValueError).
         """
-        self._columns.parameters = self._columns.parameters or {}
-        _add(self._columns.parameters, parameter, representation)
+        self._parameters = self._parameters or {}
+        _add(self._parameters, parameter, representation)
 
     def setup(self, **info: Any) -> None:
         """Begin to show."""
         self._root = str(info.get("experiment_dir", ""))
         plan = info.get("plan")
         if not self._has_metric and plan is not None:
-            self._columns.metric, self._columns.mode = plan.metric, plan.mode
+            self._metric, self._mode = plan.metric, plan.mode
         verbose = info.get("verbose", 1)
         self._display = Progress(
             verbose=1 if verbose is None else verbose,
@@ -186,8 +205,63 @@ class CLIReporter(ProgressReporter):
             self._display.leave()
 
     def _draw(self, view: ViewState) -> list[str]:
-        table = draw_table(self._trials, self._columns, view.varying)
-        return [*table, *draw_errors(self._trials, self._columns, self._root)]
+        return [*self._table(self._trials, view.varying), *self._errors(self._trials)]
+
+    def _table(self, trials: Sequence[Trial | ObservedTrial], varying: Iterable[str]) -> list[str]:
+        """Return heading and rows, aligned; then a line for what is left out. `varying` are the names of the parameters
+        that differ between trials."""
+        if not trials:
+            return []
+        shown, metrics = self._chosen(trials), self._shown_metrics(trials)
+        parameters = self._parameters if self._parameters is not None else {name: name for name in varying}
+        rows = [["trial name", "status", *map(clean, parameters.values()), *map(clean, metrics.values())]]
+        for trial in shown:
+            flat, last = flatten(trial.config), _last(trial)
+            values = [flat.get(name) for name in parameters] + [_metric(last, name) for name in metrics]
+            cells = ["" if value is None else fit(text(value), self._max_length) for value in values]
+            rows.append([_name_of(trial), shown_status(trial.status), *cells])
+        lines = _ruled(rows, range(2, len(rows[0])))
+        if len(trials) > len(shown):
+            kept = {trial.id for trial in shown}
+            counts = Counter(shown_status(trial.status) for trial in trials if trial.id not in kept)
+            which = ", ".join(f"{number} {status}" for status, number in sorted(counts.items()))
+            lines.append(f"... {len(trials) - len(shown)} more trials not shown ({which})")
+        return lines
+
+    def _errors(self, trials: Sequence[Trial | ObservedTrial]) -> list[str]:
+        """Return a table of the trials that failed, with how often and the file that says why."""
+        failed = [trial for trial in trials if trial.status is Status.ERROR or trial.failures]
+        if not failed:
+            return []
+        shown = failed[: self._max_error_rows]
+        rows = [["trial name", "# failures", "error file"]]
+        rows += [[_name_of(one), str(max(1, one.failures)), f"{self._root}/{one.id}/error.txt"] for one in shown]
+        more = [f"... {len(failed) - len(shown)} more"] if len(failed) > len(shown) else []
+        return [f"Number of errored trials: {len(failed)}", *_ruled(rows), *more]
+
+    def _chosen(self, trials: Sequence[Trial | ObservedTrial]) -> list[Trial | ObservedTrial]:
+        """Return the trials to show: those that run first; when sorted the best by their last reports first."""
+        if self._is_sorted and self._metric:
+            ranked = [(rankable(_last(trial).get(self._metric)), trial) for trial in trials]
+            sign = -1 if self._mode == "max" else 1
+            ranked.sort(key=lambda pair: (pair[0] is None, 0 if pair[0] is None else sign * pair[0]))
+            return [trial for _, trial in ranked[: self._max_rows]]
+        return sorted(trials, key=lambda trial: (_ORDER.index(trial.status), trial.number))[: self._max_rows]
+
+    def _shown_metrics(self, trials: Sequence[Trial | ObservedTrial]) -> dict[str, str]:
+        """Return the metric columns that some trial has a value for; without a choice some of the user's own, too."""
+        reported: dict[str, None] = {}
+        for trial in trials[-200:]:
+            for key, value in flatten(_last(trial)).items():
+                if isinstance(value, (int, float, str)):
+                    reported[key] = None
+        found = {name: label for name, label in self._metrics.items() if name in reported}
+        if self._is_inferring:
+            own = [name for name in reported if name not in AUTO_FILLED and name not in found]
+            if self._metric in own:
+                own.insert(0, own.pop(own.index(self._metric)))
+            found |= {name: name for name in own[: self._infer_limit]}
+        return found
 
 
 @refuse_unknown(also=inspect.signature(CLIReporter).parameters)
@@ -224,3 +298,22 @@ def _labels(name: str, given: Sequence[str] | Mapping[str, str] | None) -> dict[
         if not isinstance(key, str) or not isinstance(label, str):
             raise ConfigError(f"{name} has {key!r}: {label!r}; expected texts.")
     return found
+
+
+def _ruled(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Return a table with a rule below its heading."""
+    rule = ["-" * max(map(width_of, column)) for column in zip(*rows, strict=True)]
+    return aligned([rows[0], rule, *rows[1:]], right)
+
+
+def _name_of(trial: Trial | ObservedTrial) -> str:
+    return clean(trial if isinstance(trial, ObservedTrial) else trial.id)
+
+
+def _last(trial: Trial | ObservedTrial) -> Mapping[str, Any]:
+    return {} if trial.last_result is None else trial.last_result
+
+
+def _metric(last: Mapping[str, Any], name: str) -> Any:
+    value = last.get(name)
+    return duration(value) if name == "time_total_s" and isinstance(value, (int, float)) else value

@@ -23,9 +23,9 @@ from sweep.display.ending import Ending
 from sweep.display.formats import width_of
 from sweep.display.progress import Progress
 from sweep.display.renderer import About, draw_block, draw_end, draw_trials, status_line
+from sweep.display.reporters import CLIReporter
 from sweep.display.screens import Notebook, style_of
 from sweep.display.state import ViewState
-from sweep.display.table import Columns, draw_table
 from sweep.errors import ConfigError, MetricError
 
 PLAN = Plan(metric="loss", mode="min", stop={"training_iteration": 27}, num_trials=100)
@@ -1072,6 +1072,5 @@ def test_a_sorted_table_has_the_best_last_report_first_and_infinities_and_nan_at
         for number, loss in enumerate(losses)
     ]
     for mode, wanted in (("max", [2, 4, 0, 1, 3, 5]), ("min", [0, 2, 4, 1, 3, 5])):
-        columns = Columns(metric="loss", mode=mode, is_sorted=True)
-        lines = draw_table(trials, columns, [])
+        lines = CLIReporter(metric="loss", mode=mode, sort_by_metric=True)._table(trials, [])
         assert [int(line.split()[0][2:]) for line in lines[2:]] == wanted
