@@ -8,7 +8,7 @@ import shutil
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
 from sweep.display.formats import fit
@@ -168,6 +168,9 @@ class _Above:
         if end:
             self._put_above(whole + end)
         return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        self.write("".join(lines))
 
     def flush(self) -> None:
         if self._rest:

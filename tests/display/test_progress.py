@@ -693,7 +693,7 @@ def test_what_else_is_printed_stands_above_the_block(monkeypatch: pytest.MonkeyP
     print("before the first frame")
     feed.some()
     print("from a callback")
-    print("a warning", file=sys.stderr)
+    sys.stderr.writelines(["a warning", "\n"])
     assert file.screen()[:3] == ["before the first frame", "from a callback", "a warning"]
     assert len(headers(file)) == 1
     progress.leave()  # as when the interpreter ends without the end of the sweep
