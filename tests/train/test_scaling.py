@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import pickle
 import warnings
@@ -104,17 +103,12 @@ def test_every_example_of_rays_pages_gives_its_bundles(given, resources):
         ({}, Bundle(cpu=1)),
         ({"resources_per_worker": {}}, Bundle(cpu=1)),
         ({"use_gpu": True}, Bundle(gpu=1)),
-        ({"use_gpu": True, "resources_per_worker": {}}, Bundle(gpu=1)),
         ({"use_gpu": True, "resources_per_worker": {"CPU": 4}}, Bundle(cpu=4, gpu=1)),
-        ({"use_gpu": True, "resources_per_worker": {"CPU": 0}}, Bundle(gpu=1)),
         ({"use_gpu": True, "resources_per_worker": {"CPU": 0, "GPU": 0.25}}, Bundle(gpu=0.25)),
-        ({"use_gpu": True, "resources_per_worker": {"GPU": 2.0}}, Bundle(gpu=2)),
         ({"use_tpu": True}, Bundle(tpu=1)),
         ({"use_tpu": True, "accelerator_type": "v6e"}, Bundle(tpu=1, accelerator_type="TPU-V6E")),
         ({"use_tpu": True, "resources_per_worker": {"CPU": 4}}, Bundle(cpu=4, tpu=1)),
-        ({"use_tpu": True, "resources_per_worker": {"TPU": 8}}, Bundle(tpu=8)),
         ({"num_workers": 4, **V6E}, Bundle(cpu=1, tpu=4, accelerator_type="TPU-V6E")),
-        ({"num_workers": 4, **V6E, "resources_per_worker": {}}, Bundle(cpu=1, tpu=4, accelerator_type="TPU-V6E")),
         (
             {"num_workers": 4, **V6E, "resources_per_worker": {"CPU": 8}},
             Bundle(cpu=8, tpu=4, accelerator_type="TPU-V6E"),
@@ -137,7 +131,6 @@ def test_every_example_of_rays_pages_gives_its_bundles(given, resources):
             Bundle(cpu=1, memory=4 * 10**9, custom=(("disk", 0.5), ("licence", 2.0))),
         ),
         ({"resources_per_worker": {"memory": 1024}}, Bundle(memory=1024)),
-        ({"resources_per_worker": {"licence": 1}}, Bundle(custom=(("licence", 1.0),))),
         ({"resources_per_worker": {"CPU": 0.5, "licence": 0, "memory": 0, "GPU": 0, "TPU": 0}}, Bundle(cpu=0.5)),
         ({"resources_per_worker": {"CPU": np.float32(0.5)}}, Bundle(cpu=0.5)),
         ({"resources_per_worker": {"CPU": Fraction(1, 4)}}, Bundle(cpu=0.25)),
@@ -177,7 +170,6 @@ def test_the_request_says_whether_workers_may_share_a_gpu():
         ({"num_workers": 2, **V6E, "topology": "2x4", "chips_per_host": 4}, 2, 1),
         ({"num_workers": 1, **V6E, "topology": "2x4"}, 0, 1),
         ({"num_workers": 1, **V6E, "topology": "1x1"}, 0, 1),
-        ({"num_workers": 2, **V6E, "topology": "1x1"}, 1, 2),
     ],
 )
 def test_workers_fill_whole_slices_except_one_that_is_alone_on_one_host(given, bundles_per_slice, num_slices):
@@ -257,29 +249,19 @@ def test_the_totals_are_those_of_all_workers_and_the_head(given, totals):
         ("4", "num_workers is '4'; expected a whole number of at least 1."),
         (None, "num_workers is None; expected a whole number of at least 1."),
         (True, "num_workers is True; expected a whole number of at least 1."),
-        (False, "num_workers is False; expected a whole number of at least 1."),
         (-1, "num_workers is -1; expected a whole number of at least 1."),
-        (math.nan, "num_workers is nan; expected a whole number of at least 1."),
         (math.inf, "num_workers is inf; expected a whole number of at least 1."),
         (0, "num_workers is 0; expected at least 1: no group runs inside the driver. Use num_workers=1."),
         (
             (1, 2),
             "num_workers is (1, 2); expected one whole number: a group keeps its size, elastic ones are not built.",
         ),
-        ((0, 3), "elastic ones are not built"),
-        ((3, 1), "elastic ones are not built"),
         ([1, 2], "let a search try several with grid_search"),
     ],
 )
 def test_the_number_of_workers_is_one_whole_number(value, words):
     (line,) = problems_of(num_workers=value)
     assert words in line
-
-
-def test_a_whole_number_of_numpy_is_one_too():
-    config = ScalingConfig(np.int64(3))
-    assert config.num_workers == 3
-    assert type(config.num_workers) is int
 
 
 @pytest.mark.parametrize("name", ["use_gpu", "use_tpu"])
@@ -316,7 +298,6 @@ def test_a_flag_is_true_or_false(name, value):
         ),
         ({"use_gpu": True, "use_tpu": True}, "use_gpu and use_tpu are both True; expected one of them."),
         ({"resources_per_worker": {"CPU": 0}}, "resources_per_worker asks for nothing"),
-        ({"resources_per_worker": {"CPU": 0, "GPU": 0, "licence": 0.0}}, "resources_per_worker asks for nothing"),
         ({"resources_per_worker": {"memory": "0G"}}, "resources_per_worker asks for nothing"),
     ],
 )
@@ -330,19 +311,14 @@ def test_flags_and_amounts_agree(given, words):
     ("name", "right"),
     [
         ("cpu", "CPU"),
-        ("Cpu", "CPU"),
         ("cpus", "CPU"),
-        ("CPUS", "CPU"),
         ("num_cpus", "CPU"),
         ("gpu", "GPU"),
-        ("Gpu", "GPU"),
         ("gpus", "GPU"),
         ("num_gpus", "GPU"),
         ("tpu", "TPU"),
-        ("tpus", "TPU"),
         ("num_tpus", "TPU"),
         ("Memory", "memory"),
-        ("MEMORY", "memory"),
         ("mem", "memory"),
     ],
 )
@@ -357,19 +333,14 @@ def test_a_known_name_in_another_spelling_is_refused_with_the_right_one(field, n
     [
         ("CPU", -1, "CPU=-1; expected a number of at least 0."),
         ("CPU", math.nan, "CPU=nan; expected a number of at least 0."),
-        ("CPU", math.inf, "CPU=inf; expected a number of at least 0."),
         ("CPU", True, "CPU=True; expected a number of at least 0."),
         ("CPU", "2", "CPU='2'; expected a number of at least 0."),
         ("CPU", None, "CPU=None; expected a number of at least 0."),
-        ("CPU", [2], "CPU=[2]; expected a number of at least 0."),
         ("licence", -0.5, "licence=-0.5; expected a number of at least 0."),
-        ("licence", "one", "licence='one'; expected a number of at least 0."),
         ("memory", -1, "memory=-1; expected bytes of at least 0, or a text such as '4G' or '512MiB'."),
         ("memory", "lots", "memory='lots'; expected bytes of at least 0"),
         ("memory", True, "memory=True; expected bytes of at least 0"),
-        ("memory", math.nan, "memory=nan; expected bytes of at least 0"),
         ("accelerator_type:A100", 0.001, "expected amounts. Write accelerator_type='A100' beside it, not inside."),
-        ("accelerator_type", "A100", "expected amounts. Write accelerator_type='A100' beside it, not inside."),
         ("custom_resources", {"licence": 1}, "expected amounts. Write its names beside CPU and GPU."),
         (3, 1, "has the name 3; expected a text such as 'CPU'."),
     ],
@@ -395,13 +366,9 @@ def test_resources_are_a_dict(field, value):
             "resources_per_worker has GPU=1.5; expected a whole number, or a share between 0 and 1 of a single GPU.",
         ),
         ({"use_gpu": True, "resources_per_worker": {"GPU": -1}}, "GPU=-1; expected a number of at least 0."),
-        ({"use_gpu": True, "resources_per_worker": {"GPU": math.nan}}, "GPU=nan; expected a number of at least 0."),
-        ({"use_gpu": True, "resources_per_worker": {"GPU": True}}, "GPU=True; expected a number of at least 0."),
         ({"trainer_resources": {"GPU": 2.5}}, "trainer_resources has GPU=2.5; expected a whole number"),
         ({"trainer_resources": {"TPU": 4}}, "trainer_resources has TPU; expected no chips"),
         ({"use_tpu": True, "resources_per_worker": {"TPU": 3}}, "TPU=3; expected 1, 2, 4 or 8"),
-        ({"use_tpu": True, "resources_per_worker": {"TPU": 0.5}}, "TPU=0.5; expected 1, 2, 4 or 8"),
-        ({"use_tpu": True, "resources_per_worker": {"TPU": 16}}, "TPU=16; expected 1, 2, 4 or 8"),
         ({"num_workers": 4, **V6E, "resources_per_worker": {"TPU": 3}}, "TPU=3; expected 1, 2, 4 or 8"),
     ],
 )
@@ -415,9 +382,7 @@ def test_devices_come_whole_or_as_a_share_of_one_gpu(given, words):
     [
         ("pack", "unknown placement_strategy 'pack'. Did you mean 'PACK'? Known: PACK, SPREAD, "),
         ("SPRED", "Did you mean 'SPREAD'?"),
-        ("STRICT-PACK", "Did you mean 'STRICT_PACK'?"),
         ("", "unknown placement_strategy ''. Known: "),
-        (None, "unknown placement_strategy None. "),
         (["PACK"], "unknown placement_strategy ['PACK']. "),
     ],
 )
@@ -467,7 +432,6 @@ def test_label_selectors_are_refused_with_the_reason(value):
         ({"use_tpu": True, "accelerator_type": "A100"}, "unknown TPU type 'A100'. Known: v2, v3, "),
         ({"use_tpu": True, "accelerator_type": "TPU-V6"}, "unknown TPU type 'TPU-V6'. Did you mean 'v6e'?"),
         ({"use_tpu": True, "accelerator_type": "v6e-16"}, "names a whole slice; expected a generation."),
-        ({"use_tpu": True, "accelerator_type": 6}, "accelerator_type is 6; expected a text such as 'A100'"),
     ],
 )
 def test_an_accelerator_type_is_that_of_the_workers_devices(given, words):
@@ -480,10 +444,8 @@ def test_an_accelerator_type_is_that_of_the_workers_devices(given, words):
     [
         ("TPU-V5E", "TPU-V5LITEPOD"),
         ("TPU-V5LITEPOD", "TPU-V5LITEPOD"),
-        ("v5litepod", "TPU-V5LITEPOD"),
         ("tpu-v6e", "TPU-V6E"),
         ("TPU7X", "TPU-V7X"),
-        ("TPU-V7X", "TPU-V7X"),
     ],
 )
 def test_tpu_types_are_taken_in_every_spelling(text, type_):
@@ -510,7 +472,6 @@ def test_tpu_types_are_taken_in_every_spelling(text, type_):
         ),
         ({"use_tpu": True, "topology": "2x2"}, ["topology is '2x2', and there is no accelerator_type;"]),
         ({"topology": "4x4"}, ["topology is '4x4' and use_tpu is False; set use_tpu=True, or leave topology out."]),
-        ({"use_gpu": True, "topology": "4x4"}, ["topology is '4x4' and use_tpu is False"]),
         ({"chips_per_host": 4}, ["chips_per_host is 4 and use_tpu is False"]),
         ({"use_tpu": True, "chips_per_host": 4}, ["chips_per_host is 4, and there is no topology;"]),
     ],
@@ -525,8 +486,6 @@ def test_several_tpu_workers_need_a_slice_and_only_tpu_workers_have_one(given, w
     ("given", "words"),
     [
         ({"num_workers": 1}, "so expected a multiple of 4: 4, 8, 12 ..."),
-        ({}, "num_workers is 1; a v6e slice of 4x4 has 4 hosts of 4 chips"),
-        ({"num_workers": 6}, "num_workers is 6"),
         ({"num_workers": 6, "resources_per_worker": {"TPU": 2}}, "so expected a multiple of 4: 4, 8, 12 ..."),
         ({"num_workers": 4, "resources_per_worker": {"TPU": 8}}, "a worker asks for 8 TPU chips; expected 1, 2 or 4"),
         ({"num_workers": 4, "topology": "3x5"}, "topology '3x5' is no slice of v6e; the nearest ones are 2x8, 4x4"),
@@ -631,8 +590,6 @@ def test_chips_that_stay_unused_are_warned_of_once_where_the_config_is_made():
     ("head", "bundle", "words"),
     [
         ({"CPU": 0}, None, "so that this is the default. Leave it out."),
-        ({}, None, "so that this is the default. Leave it out."),
-        ({"CPU": 0, "GPU": 0.0}, None, "so that this is the default. Leave it out."),
         ({"CPU": 1}, Bundle(cpu=1), "this is held for the group without a worker that uses it."),
         ({"CPU": 4, "GPU": 1}, Bundle(cpu=4, gpu=1), "this is held for the group without a worker that uses it."),
         ({"memory": "1G"}, Bundle(memory=10**9), "this is held for the group without a worker that uses it."),
@@ -649,25 +606,18 @@ def test_trainer_resources_are_deprecated_and_honoured_as_a_head(head, bundle, w
     assert len(config.to_resources().bundles) == 2 + (bundle is not None)
 
 
-def test_without_trainer_resources_there_is_no_head_and_no_warning():
-    assert ScalingConfig(2).head is None
-
-
 @pytest.mark.parametrize(
     "given",
     [
         {"num_workers": grid_search([2, 4])},
-        {"num_workers": {"grid_search": [2, 4]}},
         {"num_workers": choice([2, 4])},
         {"num_workers": randint(1, 4)},
         {"num_workers": sample_from(lambda config: 2)},
         {"use_gpu": choice([True, False])},
-        {"use_tpu": grid_search([True, False])},
         {"use_tpu": True, "accelerator_type": "v6e", "topology": choice(["2x2", "2x4"])},
         {"use_gpu": True, "accelerator_type": grid_search(["A100", "H100"])},
         {"resources_per_worker": {"CPU": choice([1, 2])}},
         {"resources_per_worker": {"CPU": 1, "licence": uniform(0, 1)}},
-        {"resources_per_worker": {"memory": grid_search(["1G", "2G"])}},
         {"resources_per_worker": grid_search([{"CPU": 1}, {"CPU": 2}])},
         {"resources_per_worker": choice([{"CPU": 1}, {"CPU": 2}])},
         {"placement_strategy": grid_search(["PACK", "SPREAD"])},
@@ -676,10 +626,8 @@ def test_without_trainer_resources_there_is_no_head_and_no_warning():
         {"use_gpu": True, "gpu_visibility": grid_search(["share", "isolate"])},
         {"use_gpu": choice([True, False]), "resources_per_worker": {"GPU": 1}},
         {"use_gpu": True, "resources_per_worker": {"GPU": choice([0.5, 1])}},
-        {"use_gpu": choice([True, False]), "resources_per_worker": {"CPU": 0}},
         {**V6E, "num_workers": grid_search([4, 8])},
         {**V6E, "num_workers": 6, "resources_per_worker": {"TPU": choice([2, 4])}},
-        {**V6E, "num_workers": 2, "chips_per_host": choice([8])},
         {"use_tpu": True, "num_workers": 4, "topology": "4x4", "accelerator_type": choice(["v5e", "v6e"])},
     ],
 )
@@ -710,7 +658,6 @@ def test_the_error_of_an_open_config_names_its_open_fields():
         ({"num_workers": grid_search([1, 2]), "placement_strategy": "PAC"}, "unknown placement_strategy 'PAC'"),
         ({"num_workers": grid_search([1, 2]), "resources_per_worker": {"gpu": 1}}, "did you mean 'GPU'?"),
         ({"resources_per_worker": {"CPU": choice([1, 2]), "GPU": 1}}, "resources_per_worker has GPU=1 and use_gpu is"),
-        ({"resources_per_worker": {"cpu": choice([1, 2])}}, "did you mean 'CPU'?"),
         ({"use_gpu": True, "use_tpu": True, "num_workers": choice([1])}, "both True"),
         ({**V6E, "num_workers": choice([4, 8]), "topology": "3x5"}, "topology '3x5' is no slice of v6e"),
         (
@@ -718,7 +665,6 @@ def test_the_error_of_an_open_config_names_its_open_fields():
             "a worker asks for 8 TPU chips; expected 1, 2 or 4",
         ),
         ({"use_tpu": True, "topology": "4x4", "num_workers": choice([4, 8])}, "and there is no accelerator_type"),
-        ({"accelerator_type": "Z999", "use_gpu": True, "num_workers": choice([4])}, "unknown accelerator type"),
     ],
 )
 def test_what_is_decided_is_checked_all_the_same(given, words):
@@ -769,13 +715,6 @@ def test_a_trials_config_holds_only_the_fields_that_were_given(given, fields):
     assert repr(found) == repr(fields)
 
 
-def test_domains_go_into_a_trials_config_as_they_are():
-    workers, cpus = choice([1, 2]), uniform(1, 2)
-    fields = ScalingConfig(workers, resources_per_worker={"CPU": cpus}).to_config()
-    assert fields["num_workers"] is workers
-    assert fields["resources_per_worker"]["CPU"] is cpus
-
-
 def test_a_config_keeps_values_of_its_own():
     amounts = {"CPU": 1}
     config = ScalingConfig(resources_per_worker=amounts)
@@ -807,11 +746,9 @@ def test_a_config_shows_only_what_was_given(given, text):
         ({"num_workers": 1}, {"num_workers": 2}, False),
         ({"resources_per_worker": {"CPU": 1, "x": 2}}, {"resources_per_worker": {"x": 2.0, "CPU": 1.0}}, True),
         ({"resources_per_worker": {"CPU": 1}}, {"resources_per_worker": {"CPU": 2}}, False),
-        ({"resources_per_worker": {"CPU": 1}}, {}, False),
         ({"num_workers": grid_search([1, 2])}, {"num_workers": {"grid_search": [1, 2]}}, True),
         ({"num_workers": grid_search([1, 2])}, {"num_workers": grid_search([2, 1])}, False),
         ({"num_workers": choice([1, 2])}, {"num_workers": choice([1, 2])}, True),
-        ({"num_workers": choice([1, 2])}, {"num_workers": choice([1, 3])}, False),
         ({"num_workers": choice([1, 2])}, {"num_workers": randint(1, 3)}, False),
         (
             {"resources_per_worker": choice([{"CPU": 1}, {"CPU": 2}])},
@@ -832,11 +769,6 @@ def test_a_config_with_an_option_that_cannot_be_hashed_is_a_value_too():
     one, other = (ScalingConfig(resources_per_worker=choice([{"CPU": {1, 2}}])) for _ in range(2))
     assert one == other
     assert hash(one) == hash(other)
-
-
-def test_a_config_is_no_dict():
-    assert ScalingConfig() != {}
-    assert copy.deepcopy(ScalingConfig(2)) == ScalingConfig(2)
 
 
 BASE = {"num_workers": 2, "use_gpu": True, "resources_per_worker": {"CPU": 4, "GPU": 1}}
@@ -869,7 +801,6 @@ def test_overrides_win_field_by_field(overrides, expected):
     ("overrides", "words"),
     [
         ({"num_worker": 8}, "unknown field 'num_worker'. Did you mean 'num_workers'?"),
-        ({"resource_per_worker": {}}, "Did you mean 'resources_per_worker'?"),
         ({3: 1}, "unknown field 3. Known: accelerator_type, "),
         ({"num_workers": 0}, "num_workers is 0"),
         ({"use_gpu": False}, "resources_per_worker has GPU=1 and use_gpu is False"),
@@ -881,13 +812,6 @@ def test_overrides_that_make_no_sense_are_refused(overrides, words):
     with pytest.raises(ResourceError) as error:
         ScalingConfig(**BASE).merged(overrides)
     assert words in str(error.value)
-
-
-def test_a_config_that_was_merged_is_one_like_any_other():
-    merged = ScalingConfig(**BASE).merged({"num_workers": 8})
-    assert pickle.loads(pickle.dumps(merged)) == merged
-    assert merged.to_config() == BASE | {"num_workers": 8}
-    assert repr(merged) == "ScalingConfig(num_workers=8, use_gpu=True, resources_per_worker={'CPU': 4, 'GPU': 1})"
 
 
 def test_merging_warns_only_of_what_is_new():
