@@ -86,18 +86,6 @@ class HostedRanks(ABC):
         return own + self._ranks.own_descriptors()
 
     @abstractmethod
-    def deadline(self) -> float | None:
-        """Return the monotonic time at which `handle` must be called at the latest; None: there is none."""
-
-    @abstractmethod
-    def handle(self, ready: dict[int, int]) -> None:
-        """Take in what is ready, and the time."""
-
-    @abstractmethod
-    def kill(self) -> None:
-        """End every process of it here, and say nothing any more."""
-
-    @abstractmethod
     def _hear_above(self) -> None:
         """Take in what is written above; the end of that stream, too."""
 
@@ -168,10 +156,12 @@ class Group(HostedRanks):
     # --- for the host's loop -----------------------------------------------------------------------------------------
 
     def deadline(self) -> float | None:
+        """Return the monotonic time at which `handle` must be called at the latest; None: there is none."""
         times = [self._retry_at, self._rules.deadline if self._rules is not None else None]
         return min((at for at in times if at is not None), default=None)
 
     def handle(self, ready: dict[int, int]) -> None:
+        """Take in what is ready, and the time."""
         now = time.monotonic()
         self._take_in(ready)
         if self._retry_at is not None and now >= self._retry_at:
@@ -187,6 +177,7 @@ class Group(HostedRanks):
             self._close()
 
     def kill(self) -> None:
+        """End every process of it here, and say nothing any more."""
         for rank, outcome in self._ranks.end():
             if self._rules is not None:
                 self._rules.gone(rank, outcome, time.monotonic())

@@ -24,7 +24,7 @@ from sweep.worker.limits import users_limit
 from sweep.worker.main import become_worker, say_idle_over, serve
 
 if TYPE_CHECKING:
-    from sweep.engines.group import HostedRanks
+    from sweep.engines.group import Group, Part
 
 
 _LOG_CHECK_S = 0.5
@@ -58,8 +58,8 @@ class Host:
         self._pidfd = -1
         self._idle = -1
         self._control: Packets | None = None  # to the worker, which may ask for groups
-        self._groups: list[HostedRanks] = []
-        self._whole: HostedRanks | None = None  # the one that is the attempt itself, or its part on this node
+        self._groups: list[Group | Part] = []
+        self._whole: Group | Part | None = None  # the one that is the attempt itself, or its part on this node
         self._born = 0  # token that the worker, or the whole group, was made for: names it
         self._done = 0  # the last token that ended: a late Kill for it must not hit its successor
         self._logs: tuple[str, ...] = ()
@@ -220,7 +220,7 @@ class Host:
         else:
             self._add_group(descriptors, is_patient=True)
 
-    def _add_group(self, descriptors: Sequence[int], *, is_patient: bool, part_token: int = 0) -> HostedRanks:
+    def _add_group(self, descriptors: Sequence[int], *, is_patient: bool, part_token: int = 0) -> Group | Part:
         # Not at the top: it would take a part of every cold start; the zygote imports it where there will be groups.
         from sweep.engines.group import Group, Part
 
@@ -228,7 +228,7 @@ class Host:
             return (self._spawn if is_spawned else self._fork)(data, kept, -1, -1)
 
         upstream, ports = socket.socket(fileno=descriptors[0]), descriptors[1:]
-        group: HostedRanks
+        group: Group | Part
         if part_token:
             group = Part(upstream, ports, make, part_token)
         else:
@@ -236,7 +236,7 @@ class Host:
         self._groups.append(group)
         return group
 
-    def _on_group_over(self, group: HostedRanks) -> None:
+    def _on_group_over(self, group: Group | Part) -> None:
         """Forget a group; when it was the attempt itself, end what it left, and say that the tree is gone."""
         self._groups.remove(group)
         for log in group.logs:

@@ -128,42 +128,11 @@ _LOOKS = 6  # while something becomes a hang
 _TICKS_PER_S = 100  # what /proc counts in, whatever the kernel's own rate
 
 
-class Hangs:
-    """Find what has been idle for too long. A trial that computes is busy, however late its first report comes.
-
-    Args:
-        after_s: how long something may be idle.
-        processor_s_of: returns the processor time of a process and its descendants.
-    """
-
-    def __init__(
-        self, after_s: float = HANG_S, processor_s_of: Callable[[int], float] = lambda pid: processor_s(pid)
-    ) -> None:
-        self._after_s = after_s
-        self._processor_s_of = processor_s_of
-        self._seen: dict[int, tuple[float, float]] = {}  # token -> processor time, and when it was that
-
-    def look(self, hosts: Mapping[int, int], now: float) -> int | None:
-        """Return the token of something that is idle for too long; None: nothing is.
-
-        Args:
-            hosts: what has not reported yet: token -> pid above its processes.
-        """
-        seen, self._seen = self._seen, {}
-        for token, pid in hosts.items():
-            used = self._processor_s_of(pid)
-            before, since = seen.get(token, (used, now))
-            if abs(used - before) > _IDLE_SHARE * (now - since):
-                before, since = used, now
-            elif now - since >= self._after_s:
-                return token
-            self._seen[token] = before, since
-        return None
-
-
 @dataclass(eq=False)
 class LockWatch:
     """Say once what may be the reason where a trial does nothing: a lock that a thread held when it was forked.
+
+    A trial that computes is busy, however late its first report comes.
 
     Attributes:
         hang_s: how long a trial may do nothing before its first report.
@@ -177,9 +146,7 @@ class LockWatch:
     say: Callable[[str], None]
     _num_threads: int = field(default=0, init=False)
     _modules: Sequence[str] = field(default=(), init=False)
-
-    def __post_init__(self) -> None:
-        self._hangs = Hangs(self.hang_s)
+    _seen: dict[int, tuple[float, float]] = field(default_factory=dict, init=False)  # token -> what was used, and when
 
     def begin(self, num_threads: int, modules: Sequence[str]) -> None:
         """Look from now on, once the imports of `modules` have started threads where workers are forked."""
@@ -194,7 +161,7 @@ class LockWatch:
             if one.link is not None and one.slot is not None and one.slot.pid and not one.has_reported
         }
         hosts = {token: one.slot.pid for token, one in silent.items() if one.slot is not None}
-        token = self._hangs.look(hosts, time.monotonic())
+        token = self.idle({token: processor_s(pid) for token, pid in hosts.items()}, time.monotonic())
         if token is None:
             self.loop.alarm(self.hang_s / _LOOKS, self._look)
             return
@@ -203,6 +170,22 @@ class LockWatch:
             f"importing {', '.join(self._modules)} in advance started threads ({self._num_threads}), whose locks it "
             "may wait for; if it hangs, use start_method='spawn'"
         )
+
+    def idle(self, used_s: Mapping[int, float], now: float) -> int | None:
+        """Return the token of an attempt that has used no processor for too long; None: there is none.
+
+        Args:
+            used_s: the processor time of those that have not reported yet, by token.
+        """
+        seen, self._seen = self._seen, {}
+        for token, used in used_s.items():
+            before, since = seen.get(token, (used, now))
+            if abs(used - before) > _IDLE_SHARE * (now - since):
+                before, since = used, now
+            elif now - since >= self.hang_s:
+                return token
+            self._seen[token] = before, since
+        return None
 
 
 def processor_s(pid: int) -> float:

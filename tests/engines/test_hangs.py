@@ -13,30 +13,32 @@ from conformance.engines import collect, context, has_released, trial
 
 from sweep.core.messages import ExitKind, Kill, Start
 from sweep.engines.local import LocalEngine
-from sweep.engines.watches import Hangs, processor_s
+from sweep.engines.loop import Loop
+from sweep.engines.watches import LockWatch, processor_s
 from sweep.worker.session import report
 
 
 def looks(used: dict[int, list[float]], every_s: float = 10.0) -> list[int | None]:
-    now = [0]
-    hangs = Hangs(60.0, lambda pid: used[pid][now[0]])
-    found = []
-    for now[0] in range(len(next(iter(used.values())))):
-        found.append(hangs.look({pid - 100: pid for pid in used if used[pid][now[0]] >= 0}, every_s * now[0]))
-    return found
+    number = len(next(iter(used.values())))
+    with closing(Loop()) as loop:
+        watch = LockWatch(60.0, loop, {}, print)
+        return [
+            watch.idle({token: of[look] for token, of in used.items() if of[look] >= 0}, every_s * look)
+            for look in range(number)
+        ]
 
 
 def test_a_trial_that_computes_does_not_hang_however_late_it_reports():
-    assert looks({101: [10.0 * look for look in range(20)]}) == [None] * 20
+    assert looks({1: [10.0 * look for look in range(20)]}) == [None] * 20
 
 
 def test_a_trial_that_has_used_no_processor_for_a_minute_hangs():
-    assert looks({101: [3.0] * 7}) == [None] * 6 + [1]
-    assert looks({101: [0.0, 1.0, 2.0, 3.0, *[3.05] * 6]}) == [None] * 9 + [1]  # a thread that looks now and then
+    assert looks({1: [3.0] * 7}) == [None] * 6 + [1]
+    assert looks({1: [0.0, 1.0, 2.0, 3.0, *[3.05] * 6]}) == [None] * 9 + [1]  # a thread that looks now and then
 
 
 def test_what_has_reported_meanwhile_is_forgotten():
-    assert looks({101: [3.0] * 5 + [-1] + [3.0] * 5}) == [None] * 11
+    assert looks({1: [3.0] * 5 + [-1] + [3.0] * 5}) == [None] * 11
 
 
 def test_the_processor_time_is_that_of_the_whole_tree():
