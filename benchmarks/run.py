@@ -91,7 +91,7 @@ def memory_and_resume(directory: Path) -> list[Row]:
             began = time.time()
             sweep.run(lambda c: None, config={"x": sweep.uniform(0, 1)}, num_samples=number, metric="loss", mode="min",
                       verbose=0, storage_path=sys.argv[1], name="many", engine=Simulator(curve, [sweep.Node(cpus=8)]),
-                      callbacks=[Watch()], durability="fast", **more)
+                      callbacks=[Watch()], **more)
             return time.time() - began
         go()
         grown = (at["end"] - at["start"]) / 2**20

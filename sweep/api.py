@@ -99,7 +99,7 @@ def run(
     start_method: str = "zygote",
     preload: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
-    durability: str = "group",
+    durability: str = "normal",
     strict_metric: bool = True,
     import_path: str | None = None,
     **deprecated: Any,
@@ -166,8 +166,8 @@ def run(
         start_method: "zygote" (fast), or "spawn" (for libraries that cannot be forked).
         preload: modules that trials import, imported once beforehand in addition to those found.
         env: environment variables for trials; the experiment keeps their names, and not their values.
-        durability: what a power cut may take: the last tenth of a second ("group"), nothing ("full"), or all since
-            something was deleted or sent ("fast"). A kill takes nothing of what was reported.
+        durability: what a power cut may take: the last second ("normal"), or nothing ("full"). A kill takes nothing of
+            what was reported.
         strict_metric: end the sweep early when no trial reports the metric: after three trials, or ten reports of one;
             and a trial that reports something else than a number under it is in ERROR.
         import_path: `file.py:function` by which the trainable can be found again; found by itself where possible.

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import record_5
 from click.testing import CliRunner
+from sealed import changed
 
 import sweep
 from sweep import ExperimentAnalysis, Tuner
@@ -43,7 +43,7 @@ WAYS = {
     "trial id": "UPDATE {table} SET trial_id = '../victim' WHERE trial_id = '{first}'",
     "absolute trial id": "UPDATE {table} SET trial_id = '{storage}/victim' WHERE trial_id = '{first}'",
     "NUL": "UPDATE {table} SET trial_id = 'a' || char(0) || 'b' WHERE trial_id = '{first}'",
-    "log_to_file": """INSERT OR REPLACE INTO meta VALUES ('log_to_file', '["../../victim/output.log", "x"]')""",
+    "log_to_file": """INSERT OR REPLACE INTO meta VALUES ('log_to_file', '["../../victim/output.log", "x"]', 0)""",
 }
 
 
@@ -51,6 +51,7 @@ WAYS = {
 def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A storage with an experiment, and a neighbour's directory that looks like a trial's."""
     monkeypatch.syspath_prepend(str(GOLDEN))
+    monkeypatch.setenv("GOLDEN_TOKEN", "given again")
     root = tmp_path / "storage"
     shutil.copytree(GOLDEN / "v1" / "function", root / "function")
     victim = root / "victim"
@@ -70,14 +71,11 @@ def everything_in(directory: Path) -> dict[str, Any]:
 
 
 def forge(storage: Path, *statements: str) -> None:
-    database = record_5.connect(storage / "function" / "sweep.db")
-    (first,) = database.execute("SELECT trial_id FROM trial WHERE number = 0").fetchone()
-    for statement in statements:
-        tables = ("trial", "event", "result") if "{table}" in statement else ("",)
-        for table in tables:
-            database.execute(statement.format(table=table, first=first, storage=storage))
-    database.commit()
-    database.close()
+    with changed(storage / "function" / "sweep.db") as database:
+        (first,) = database.execute("SELECT trial_id FROM trial WHERE number = 0").fetchone()
+        for statement in statements:
+            for table in ("trial", "event") if "{table}" in statement else ("",):
+                database.execute(statement.format(table=table, first=first, storage=storage))
 
 
 def resume(storage: Path) -> Any:
@@ -108,11 +106,14 @@ def test_a_command_that_looks_stays_inside(storage: Path, way: str):
         (WAYS["absolute trial id"], "names a trial '/"),
         ("""UPDATE meta SET value = '"../victim"' WHERE key = 'prefix'""", "names a trial '../victim'"),
         (
-            """UPDATE trial SET checkpoint = '["../victim/checkpoint_000003", 3, 3, 0.1]' WHERE number = 3""",
+            "UPDATE trial SET state = json_set(state, '$.checkpoint', json('[\"../victim/checkpoint_000003\", 3]'))"
+            " WHERE number = 3",
             "names a checkpoint '../victim/checkpoint_000003'",
         ),
         (
-            'UPDATE trial SET pending = \'["clone", "a", {{}}, ["../victim/checkpoint_000003", 3]]\' WHERE number = 3',
+            'UPDATE trial SET state = json_set(state, \'$.pending\', json(\'["CloneTrial", {{"trial_id": "a",'
+            ' "source_id": "b", "config": {{}}, "checkpoint": ["../victim/checkpoint_000003", 3]}}]\'))'
+            " WHERE number = 3",
             "names a checkpoint '../victim/checkpoint_000003'",
         ),
     ],
@@ -128,8 +129,8 @@ def test_a_resume_refuses_it_and_leaves_everything_as_it_is(storage: Path, way: 
 def test_checkpoints_that_results_name_outside_are_neither_opened_nor_deleted(storage: Path):
     forge(
         storage,
-        "UPDATE result SET checkpoint = '../victim/checkpoint_000003'"
-        " WHERE checkpoint LIKE '%_00003/checkpoint_000001'",
+        "UPDATE event SET data = json_set(data, '$.checkpoint', '../victim/checkpoint_000003')"
+        " WHERE json_extract(data, '$.checkpoint') LIKE '%_00003/checkpoint_000001'",
     )
     before = everything_in(storage / "victim")
     analysis = ExperimentAnalysis(storage / "function")

@@ -125,10 +125,10 @@ def drive(root: Path, script: Path, num_trials: int, moment, mark: str, durabili
 @pytest.mark.parametrize(
     ("moments", "num_trials", "durability"),
     [
-        pytest.param(SOME, 60, "group", id="seven"),
+        pytest.param(SOME, 60, "normal", id="seven"),
         *[
             pytest.param(MOMENTS, 200, durability, marks=pytest.mark.chaos, id=f"twenty, {durability}")
-            for durability in ("group", "full", "fast")
+            for durability in ("normal", "full")
         ],
     ],
 )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from contextlib import closing
 
 import pytest
-import record_5
 from test_api_bad_input import MIXED, mixed
 
 import sweep
@@ -130,24 +128,6 @@ def test_a_searcher_goes_on_when_trials_never_report_the_metric_or_report_a_text
             raise_on_failed_trial=False,
         )
     assert len(analysis.trials) == 8
-
-
-def test_a_sweep_that_was_recorded_before_metrics_were_required_goes_on_and_is_replayed(tmp_path):
-    def odd(config):
-        sweep.report({"loss": "bad"} if config["x"] < 0.5 else {"loss": config["x"]})
-
-    given = {"config": {"x": sweep.uniform(0, 1)}, "scheduler": "asha", "name": "old", "seed": 1}
-    run(odd, num_samples=4, strict_metric=False, **given)
-    with closing(record_5.connect(tmp_path / "old" / "sweep.db")) as db, db:
-        db.execute(
-            "UPDATE event SET data = json_set(json_remove(data, '$.required'), '$.is_metric_strict', json('true'))"
-            " WHERE kind = 'PlanChanged'"
-        )
-    analysis = run(odd, num_samples=6, resume=True, raise_on_failed_trial=False, **given)
-    bad = [trial for trial in analysis.trials if trial.config["x"] < 0.5]
-    assert {trial.status for trial in bad if trial.number < 4} == {"TERMINATED"}
-    assert {trial.status for trial in bad if trial.number >= 4} <= {"ERROR"}
-    assert sweep.replay(tmp_path / "old").is_same
 
 
 def test_a_resumed_sweep_tells_its_scheduler_again_only_what_it_was_told(tmp_path):

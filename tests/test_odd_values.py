@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import warnings
-from contextlib import closing
 from pathlib import Path
 
 import odd_values
 import pytest
-import record_5
 from click.testing import CliRunner
 
 import sweep
@@ -203,68 +200,6 @@ def test_every_odd_value_in_every_place_harms_no_sweep(scheduler, searcher, tmp_
     assert len(again.trials) == len(EVERY) * len(PLACES) + 1
     assert sweep.replay(tmp_path / "odd").is_same
     check_commands(tmp_path)
-
-
-# --- records of before ---
-
-LONG = "1" + "0" * 400
-# As JSON lay in `result.metrics` when whole numbers and texts of any kind were stored as they came.
-FORMERLY = {
-    "whole": LONG,
-    "nested": f'{{"deep": [{LONG}, -{LONG}]}}',
-    "half": '"\\ud800"',
-    "nul": '"a\\u0000b"',
-    "key": '{"\\udcff": 1}',
-    "endless": '{"$float": "inf"}',
-    "keys": '{"$dict": [[1, 2], [null, 3]]}',
-}
-
-
-def steps(config):
-    for step in range(3):
-        sweep.report(loss=config["x"] + step, **dict.fromkeys(FORMERLY, 123456789))
-
-
-@pytest.mark.parametrize(
-    ("scheduler", "searcher", "is_metric_whole"),
-    [("fifo", "random", True), ("fifo", "tpe", True), ("asha", "tpe", False), ("median", "random", False)],
-)
-def test_a_record_that_holds_such_values_resumes_is_read_and_is_decided_again_alike(
-    scheduler, searcher, is_metric_whole, tmp_path, capfd
-):
-    given = {
-        "config": {"x": sweep.uniform(0, 1)},
-        "metric": "loss",
-        "mode": "min",
-        "name": "odd",
-        "storage_path": str(tmp_path),
-        "engine": "inline",
-        "verbose": 0,
-        "seed": 1,
-    }
-    sweep.run(steps, num_samples=4, scheduler=SCHEDULERS[scheduler](), search_alg=SEARCHERS[searcher](), **given)
-    with closing(record_5.connect(tmp_path / "odd" / "sweep.db")) as db, db:
-        for seq, text in db.execute("SELECT seq, metrics FROM result").fetchall():
-            for key, value in FORMERLY.items():
-                text = text.replace(f'"{key}":123456789', f'"{key}":{value}')
-            if is_metric_whole and seq % 2:
-                text = re.sub(r'"loss":[0-9.e-]+', f'"loss":{LONG}', text)
-            db.execute("UPDATE result SET metrics = ? WHERE seq = ?", (text, seq))
-        db.execute("UPDATE meta SET value = 'false' WHERE key = 'are_log_files_complete'")
-        db.execute("UPDATE event SET data = json_remove(data, '$.numbers') WHERE kind = 'PlanChanged'")
-    for path in (tmp_path / "odd").glob("*/progress.csv"):
-        path.unlink()  # as if the driver had died: the loggers complete their files from the record
-    assert sweep.replay(tmp_path / "odd").is_same
-    analysis = sweep.run(
-        steps, num_samples=6, resume=True, scheduler=SCHEDULERS[scheduler](), search_alg=SEARCHERS[searcher](), **given
-    )
-    assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 6
-    check_files(analysis, tmp_path / "odd")
-    check_commands(tmp_path)
-    first = analysis.trials[0].last_result
-    assert first["whole"] == LONG
-    assert first["nested"]["deep"] == [LONG, f"-{LONG}"]
-    assert (first["half"], first["nul"], first["key"]) == ("\\ud800", "a\\x00b", {"\\udcff": 1})
 
 
 # --- configs ---

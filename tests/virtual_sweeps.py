@@ -42,5 +42,4 @@ def run(root: Path, scheduler: str, curve: Any = curve) -> ExperimentAnalysis:
         storage_path=str(root),
         seed=1,
         verbose=0,
-        durability="fast",
     )

@@ -27,8 +27,8 @@ from sweep.display.progress import Progress
 from sweep.errors import ConfigError
 from sweep.page.build import write_page
 from sweep.page.subject import Subject
+from sweep.record.facts import read_facts
 from sweep.record.reader import ExperimentReader, find_experiment
-from sweep.record.records import decode_event
 from sweep.record.resume import read_trials
 from sweep.record.schema import last_event
 
@@ -209,15 +209,13 @@ def _look(reader: ExperimentReader, before: _Seen | None) -> _Seen:
         if before is not None and last is not None and last[0] == before.seq:
             return before
         found: dict[str, Any] = {}
-        for kind in ("PlanChanged", "NodesChanged"):
-            row = connection.execute(
-                "SELECT data FROM event WHERE kind = ? ORDER BY seq DESC LIMIT 1", (kind,)
-            ).fetchone()
-            found[kind] = None if row is None else decode_event(kind, None, None, row[0], {}, trust=False)
+        for kind in (PlanChanged, NodesChanged):
+            facts = list(read_facts(connection, kinds=(kind,), trust=False))
+            found[kind.__name__] = facts[-1].event if facts else None
         plan, nodes = found["PlanChanged"], found["NodesChanged"]
         if last is None or not isinstance(plan, PlanChanged):
             raise ConfigError(f"{reader.name} has not begun: nothing is recorded of it yet. Try again in a moment.")
-        trials = {trial.id: trial for trial in read_trials(connection, trust=False)}
+        trials = {trial.id: trial for trial in read_trials(connection, reader.layout.database, trust=False)}
     return _Seen(plan.plan, nodes.nodes if isinstance(nodes, NodesChanged) else (), last[0], last[1], trials)
 
 

@@ -165,7 +165,7 @@ def _summary(reader: ExperimentReader, curves: Curves, found: Simulation) -> dic
 
 def _driven(reader: ExperimentReader) -> float:
     with reader.connect() as connection:
-        first, last = connection.execute("SELECT at FROM event WHERE seq = 1").fetchone(), last_event(connection)
+        first, last = connection.execute("SELECT at FROM events WHERE seq = 1").fetchone(), last_event(connection)
     return last[1] - first[0] if first is not None and last is not None else 0.0
 
 

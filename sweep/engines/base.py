@@ -117,11 +117,13 @@ class Engine(ABC):
             hold is not refused, but waits.
         waker: descriptor of which any byte that is written ends the waiting in `next_events`, so that the kernel's
             signal handlers lose none; None: it never waits long.
+        is_in_real_time: a second of its clock is one of the world.
     """
 
     notices: Sequence[str] = ()
     away: Sequence[Node] = ()
     waker: int | None = None
+    is_in_real_time: bool = True
 
     @abstractmethod
     def nodes(self) -> Sequence[Node]:

@@ -75,6 +75,8 @@ class Simulator(Engine):
         start_at: seconds that earlier runs of the driver spent.
     """
 
+    is_in_real_time = False
+
     def __init__(
         self,
         curve: Curve,

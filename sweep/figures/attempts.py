@@ -120,8 +120,9 @@ def _events(reader: ExperimentReader) -> Iterator[tuple[float, str, str | None, 
     with reader.connect() as connection:
         yield from connection.execute(
             "SELECT at, kind, trial_id, attempt, CASE kind WHEN 'Exited' THEN json_array(json_extract(data,"
-            " '$.exit.kind'), substr(json_extract(data, '$.exit.error'), 1, 300)) WHEN 'Waiting' THEN data END,"
-            f" commands FROM event WHERE kind IN ({kinds}) OR (commands IS NOT NULL AND commands LIKE '%[\"Start\",%')"
+            " '$.exit.kind'), substr(json_extract(data, '$.exit.error'), 1, 300)) WHEN 'Waiting' THEN"
+            " json_quote(json_extract(data, '$.reason')) END,"
+            f" commands FROM events WHERE kind IN ({kinds}) OR (commands IS NOT NULL AND commands LIKE '%[\"Start\",%')"
             " ORDER BY seq"
         )
 

@@ -106,7 +106,7 @@ def _improvements(reader: ExperimentReader, metric: str, mode: str) -> list[tupl
     value_of = dict(scores(reader, metric, mode, "last"))
     with reader.connect() as connection:
         times = connection.execute(
-            "SELECT t.trial_id, r.at FROM trial t JOIN result r ON r.seq = t.last_result ORDER BY r.at"
+            "SELECT t.trial_id, r.at FROM trials t JOIN result r ON r.seq = t.last_result ORDER BY r.at"
         ).fetchall()
     found: list[tuple[int, float, float]] = []
     for count, (trial_id, at) in enumerate(times, 1):

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sweep import checks
-from sweep.core.results import TrialResult
 from sweep.core.values import as_float
 from sweep.errors import MetricError
 from sweep.figures.style import (
@@ -23,8 +22,7 @@ from sweep.figures.style import (
     whole_ticks,
 )
 from sweep.figures.trials import Field, Lines, by_fate
-from sweep.record.columns import reports_of
-from sweep.record.encoding import decode_metrics
+from sweep.record.facts import read_reports
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 
@@ -59,31 +57,11 @@ def curves_of(reader: ExperimentReader, rows: Sequence[TrialRow], metric: str, x
 def _pairs(
     reader: ExperimentReader, trial_ids: list[str], metric: str, x: str
 ) -> Iterator[tuple[str, int, float | None, float | None]]:
+    in_all = len(trial_ids) == len(reader.trials())
     with reader.connect() as connection:
-        reports = reports_of(connection)
-        values = reports.number(x), reports.number(metric)
-        has_paths = None not in values
-        columns = f"{values[0]}, {values[1]}" if has_paths else f"{reports.metrics}, NULL"
-        in_all = len(trial_ids) == len(reader.trials())
-        for start in range(0, len(trial_ids), 30_000):  # SQLite takes so many parameters and more
-            part = trial_ids[start : start + 30_000]
-            # The plus keeps SQLite from looking up each report's trial once for each of these.
-            which = "" if in_all else f" WHERE +{reports.trial_id} IN ({', '.join('?' * len(part))})"
-            query = f"SELECT {reports.trial_id}, r.attempt, {columns} FROM {reports.all}{which} ORDER BY r.seq"
-            for trial_id, attempt, one, other in connection.execute(query, () if in_all else part):
-                if has_paths:
-                    yield trial_id, attempt, _number(one), _number(other)
-                else:
-                    report = TrialResult(decode_metrics(one))
-                    yield trial_id, attempt, as_float(report.get(x)), as_float(report.get(metric))
-            if in_all:
-                return
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, str):
-        return _FLOATS.get(value)
-    return as_float(value)
+        for report in read_reports(connection, trial_ids=None if in_all else trial_ids):
+            attempt = report.data["attempt"]
+            yield report.trial_id, attempt, as_float(report.get(x)), as_float(report.get(metric))
 
 
 def draw_curves(field: Field, x: str, trials: Sequence[Any] | None, most: int) -> go.Figure:

@@ -77,7 +77,7 @@ def times_of_last(field: Field) -> dict[int, float]:
     """Return when the last report of each trial was committed, in seconds of driving, by number."""
     with field.reader.connect() as connection:
         return dict(
-            connection.execute("SELECT t.number, r.at FROM trial t JOIN result r ON r.seq = t.last_result").fetchall()
+            connection.execute("SELECT t.number, r.at FROM trials t JOIN result r ON r.seq = t.last_result").fetchall()
         )
 
 

@@ -105,11 +105,12 @@ def _configs(reader: ExperimentReader) -> dict[str, dict[int, dict[str, Any]]]:
     found: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
     with reader.connect() as connection:
         for trial_id, text in connection.execute(
-            "SELECT trial_id, data FROM event WHERE kind = 'Suggested' AND data LIKE '{\"config\"%' ORDER BY seq"
+            "SELECT trial_id, data FROM events WHERE kind = 'Suggested' AND json_type(data, '$.config') = 'object'"
+            " ORDER BY seq"
         ):
             found[trial_id].setdefault(1, flatten(decode(text).get("config", {})))
         for (text,) in connection.execute(
-            "SELECT commands FROM event WHERE commands IS NOT NULL AND commands LIKE '%[\"Start\",%' ORDER BY seq"
+            "SELECT commands FROM events WHERE commands IS NOT NULL AND commands LIKE '%[\"Start\",%' ORDER BY seq"
         ):
             for row in decode(text):
                 if isinstance(row, list) and len(row) > 4 and row[0] == "Start" and isinstance(row[4], Mapping):

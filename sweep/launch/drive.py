@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from sweep.core.messages import (
     Reported,
     Suggest,
     Suggested,
+    Tick,
     Verdict,
 )
 from sweep.core.resources import Resources
@@ -77,6 +79,7 @@ def drive(
     request_of: RequestOf,
     judge: Judge | None = None,
     complete: Complete | None = None,
+    attend: Callable[[], float] = lambda: math.inf,
 ) -> None:
     """Run a sweep to its end.
 
@@ -84,6 +87,7 @@ def drive(
         request_of: the resources of a config; the user's code.
         judge: the verdict of the user's stop functions on a result.
         complete: what the scheduler makes of a config and the id of the trial that gets it.
+        attend: does what is due from time to time, and returns in how many seconds that is again.
 
     Raises:
         SweepError: what the sweep failed with; everything that happened is committed.
@@ -93,7 +97,12 @@ def drive(
         inbox.append(ClaimsChanged(others))
     name = f"the searcher {type(searcher).__name__}"
     while inbox or not sweep.done:
-        arrived = list(inbox) or engine.next_events(sweep.deadline)
+        due_s, deadline = attend(), sweep.deadline
+        attend_at = engine.now() + due_s if engine.is_in_real_time else math.inf
+        is_early = attend_at < (math.inf if deadline is None else deadline)
+        arrived = list(inbox) or engine.next_events(attend_at if is_early else deadline)
+        if is_early and list(arrived) == [Tick()]:  # nothing has happened
+            arrived = ()
         inbox.clear()
         now = engine.now()
         events: list[Event] = []
@@ -110,7 +119,8 @@ def drive(
             events.append(event)
             commands.append(sweep.handle(event, now))
         changes = sweep.take_changes()
-        store.commit(events, commands, changes, now)  # nothing below happens before this is durable
+        if events:
+            store.commit(events, commands, changes, now)  # nothing below happens before this is durable
         if broken is not None:
             raise broken
         notifications: list[Notify] = []

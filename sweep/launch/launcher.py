@@ -37,9 +37,8 @@ from sweep.logs.follower import LogJob
 from sweep.logs.writer import LogWriter
 from sweep.record.checkpoints import discard_in
 from sweep.record.encoding import is_same
-from sweep.record.flusher import flush_log
 from sweep.record.guard import DirectoryGuard, make_writable, refusing_full_disk
-from sweep.record.journal import Journal
+from sweep.record.journal import Journal, flush_log
 from sweep.record.layout import checked_trial_id
 from sweep.record.lock import DriverLock, mark_of_dead_driver
 from sweep.record.manifest import first_free
@@ -203,6 +202,7 @@ class Launch:
             # last of all: the record is closed by then
             stack.callback(finish_sending, sender, lambda: guard.problem or journal.problem)
         stack.callback(journal.close)
+        journal.adopt(loaded.trials)
         journal.set_meta(meta)
         with refusing_full_disk(self.layout):
             engine = engine_of(
@@ -241,8 +241,7 @@ class Launch:
         writer.start()
         try:
             dispatcher.start(lambda: engine.post(Tick()))
-            guard.start(lambda: engine.post(Tick()))  # wakes the loop, whose next commit is refused
-            journal.start(lambda: engine.post(Tick()))  # likewise
+            guard.start()
             if self.shared is not None:
                 with self.shared.working():
                     self.shared.sync()  # so that other machines see the sweep from its first trial on
@@ -315,4 +314,14 @@ class Launch:
 
         request_of, judge = self.built.request_of, self.built.judge
         searcher = self.policies.searcher
-        drive(sweep, engine, searcher, dispatcher, journal, request_of=request_of, judge=judge, complete=complete)
+        drive(
+            sweep,
+            engine,
+            searcher,
+            dispatcher,
+            journal,
+            request_of=request_of,
+            judge=judge,
+            complete=complete,
+            attend=journal.attend,
+        )

@@ -161,7 +161,7 @@ class RunSpec:
     start_method: str = "zygote"
     preload: Sequence[str] = ()
     env: Mapping[str, str] | None = None
-    durability: str = "group"
+    durability: str = "normal"
     strict_metric: bool = True
     import_path: str | None = None
     trainable_name: str | None = None
@@ -189,7 +189,7 @@ class RunSpec:
         if self.config is not None and not isinstance(self.config, Mapping):
             checks.refuse("config", self.config, "a dict such as {'lr': sweep.loguniform(1e-4, 1e-1)}")
         checks.one_of("on_interrupt", self.on_interrupt, ("raise", "return"))
-        checks.one_of("durability", self.durability, ("group", "full", "fast"))
+        checks.one_of("durability", self.durability, ("normal", "full"))
         if isinstance(self.callbacks, str) or not isinstance(self.callbacks, (Sequence, NoneType)):
             checks.refuse("callbacks", self.callbacks, "a list of objects, such as [WandbLoggerCallback()]")
         for index, one in enumerate(self.callbacks or ()):

@@ -16,11 +16,10 @@ from sweep.core.results import TrialResult
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.logs.files import Files
 from sweep.logs.text import csv_columns, csv_line, csv_row, json_line, params_text, to_json, widened_csv
-from sweep.record.access import open_for_following
+from sweep.record.access import Reading, open_for_following
 from sweep.record.derived_fields import date_str
 from sweep.record.facts import read_facts
 from sweep.record.layout import ERROR_FILE
-from sweep.record.opening import Reading
 from sweep.record.space import lacks_space
 
 if TYPE_CHECKING:
@@ -178,7 +177,8 @@ class Follower:
                     known = self._known(trial_id)
                     known.attempt, known.source = attempt, None
                     if later:
-                        known.take(later[0])
+                        if later[0] is not None:  # another one than before
+                            known.take(later[0])
                         known.source = CheckpointRef.parse(later[2])
                 case ["Notify", hook, trial_id, *why]:
                     self._notified(Hook(hook), trial_id, fact, *why)

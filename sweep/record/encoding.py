@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweep.core.values import is_held, mended, printed, shown, shown_int, sound_text
+from sweep.core.values import printed, shown, sound_text
 from sweep.record.importing import unpickle
 
 _MOST_BITS = 14_000  # of a whole number that is written in digits: Python prints 4,300 of them
@@ -142,9 +142,13 @@ def decode(text: str, *, trust: bool = False, with_arrays: bool = False) -> Any:
             come back as `Opaque`, which prints like the value.
         with_arrays: load arrays of numpy, whose pickles run no code, and nothing else.
     """
-    if '"$' not in text:
-        return json.loads(text)
-    return _untag(json.loads(text), unpickle if trust else _array if with_arrays else None)
+    value = json.loads(text)
+    return untag(value, trust=trust, with_arrays=with_arrays) if '"$' in text else value
+
+
+def untag(value: Any, *, trust: bool = False, with_arrays: bool = False) -> Any:
+    """Return what a value of JSON stands for; arguments as of `decode`."""
+    return _untag(value, unpickle if trust else _array if with_arrays else None)
 
 
 class _ArrayUnpickler(pickle.Unpickler):
@@ -156,27 +160,6 @@ class _ArrayUnpickler(pickle.Unpickler):
 
 def _array(data: bytes) -> Any:
     return _ArrayUnpickler(io.BytesIO(data)).load()
-
-
-def decode_metrics(text: str, *, trust: bool = False) -> Any:
-    """Return the metrics of a report, as `decode` does, and what older versions stored as it would be stored now.
-
-    Whole numbers that no float holds are texts, and texts have no NUL and no halves of surrogate pairs.
-    """
-    loaded = _json_long.decode(text) if len(text) > _MOST_DIGITS else json.loads(text)
-    values = _untag(loaded, unpickle if trust else None) if '"$' in text else loaded
-    return mended(values) if "\\u" in text else values
-
-
-def _whole(digits: str) -> int | str:
-    """Return a whole number of JSON; as text if no float holds it."""
-    if len(digits) > _MOST_DIGITS and not is_held(number := int(digits)):
-        return shown_int(number)
-    return int(digits)
-
-
-_MOST_DIGITS = 308
-_json_long = json.JSONDecoder(parse_int=_whole)
 
 
 def _untag(value: Any, load: Callable[[bytes], Any] | None) -> Any:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from sweep.core.history import Fact
-from sweep.core.messages import Event
+from sweep.core.messages import Event, PlanChanged, Reported
+from sweep.core.plan import Plan
+from sweep.core.results import TrialResult
 from sweep.record.access import open_for_reading, understood
-from sweep.record.encoding import decode, decode_metrics
-from sweep.record.records import decode_event
-from sweep.record.schema import SEALED, version_of
+from sweep.record.codec import event_of, metrics_of
+from sweep.record.encoding import untag
 
 END = 2**63 - 1  # no event has this number
+_REPORTS = '{"kind":"Reported"*'  # how the texts of reports begin
 
 
 def read_facts(
@@ -62,22 +66,64 @@ def read_facts(
     if trial_id is not None:
         where, values = f"{where} AND trial_id = ?", [*values, trial_id]
     if kinds is not None:
-        where, values = f"{where} AND kind IN ({', '.join('?' * len(kinds))})", [*values, *_names(kinds)]
-    table, metrics = "event", "metrics" if with_results else "NULL"
+        begin = [f'{{"kind":"{kind.__name__}"*' for kind in kinds]
+        where, values = f"{where} AND ({' OR '.join(['data GLOB ?'] * len(begin))})", [*values, *begin]
     if not with_results:
-        where += " AND (kind != 'Reported' OR commands IS NOT NULL)"
-    elif version_of(source) < SEALED:
-        table = "(SELECT * FROM event LEFT JOIN (SELECT seq, metrics FROM result) USING (seq))"
-    for seq, at, wall, kind, owner, attempt, data, commands, text in source.execute(
-        f"SELECT seq, at, wall, kind, trial_id, attempt, data, commands, {metrics} FROM {table}"
-        f" WHERE {where} ORDER BY seq",
-        values,
-    ):
-        found = None if text is None else decode_metrics(text)
-        event = decode_event(kind, owner, attempt, data, found or {}, trust=trust, with_arrays=with_arrays)
-        caused = None if commands is None else decode(commands, trust=trust, with_arrays=with_arrays)
-        yield Fact(seq, at, wall, event, caused, found)
+        where, values = f"{where} AND (data NOT GLOB ? OR data GLOB ?)", [*values, _REPORTS, '*"commands":*']
+    for seq, owner, text in source.execute(f"SELECT seq, trial_id, data FROM event WHERE {where} ORDER BY seq", values):
+        data = json.loads(text)
+        commands = data.pop("commands", None)
+        if not with_results and commands is None and data["kind"] == Reported.__name__:
+            continue
+        metrics = metrics_of(data, owner) if with_results else None
+        event = event_of(data, owner, metrics or {}, trust=trust, with_arrays=with_arrays)
+        caused = None if commands is None else untag(commands, trust=trust, with_arrays=with_arrays)
+        yield Fact(seq, data["at"], data["wall"], event, caused, metrics)
 
 
-def _names(kinds: Collection[type[Event]]) -> list[str]:
-    return [kind.__name__ for kind in kinds]
+def last_plan(db: sqlite3.Connection) -> Plan | None:
+    """Return what was asked of the sweep, as of its last start; None: nothing was recorded yet."""
+    row = db.execute(
+        "SELECT data FROM event WHERE data GLOB ? ORDER BY seq DESC LIMIT 1", ('{"kind":"PlanChanged"*',)
+    ).fetchone()
+    event = None if row is None else event_of(json.loads(row[0]), None)
+    return event.plan if isinstance(event, PlanChanged) else None
+
+
+class Report(NamedTuple):
+    """A report as it is recorded; its metrics are read when they are asked for."""
+
+    seq: int
+    trial_id: str
+    data: Mapping[str, Any]
+
+    def metrics(self) -> dict[str, Any]:
+        """Return them as filled in, without the config."""
+        return metrics_of(self.data, self.trial_id) or {}
+
+    def result(self) -> TrialResult:
+        """Return it as schedulers and searchers see it."""
+        return TrialResult(self.metrics(), self.seq)
+
+    def get(self, metric: str) -> Any:
+        """Return the value of a metric, a key or a path such as `eval/acc`; None: it has none."""
+        value = self.data["metrics"].get(metric)
+        return value if type(value) in (float, int) else TrialResult(self.metrics()).get(metric)
+
+
+def read_reports(
+    db: sqlite3.Connection, *, trial_ids: Collection[str] | None = None, after: int = 0, before: int = END
+) -> Iterator[Report]:
+    """Yield the results of a record, in order; the caller has them checked.
+
+    Args:
+        trial_ids: only of these. after, before: numbers of events.
+    """
+    where, values = "", list(trial_ids or ())
+    if trial_ids is not None:
+        where = f" AND trial_id IN ({', '.join('?' * len(values))})"
+    query = f"SELECT seq, trial_id, data FROM event WHERE data GLOB ? AND seq > ? AND seq < ?{where} ORDER BY seq"
+    for seq, trial_id, text in db.execute(query, (_REPORTS, after, before, *values)):
+        data = json.loads(text)
+        if "metrics" in data:
+            yield Report(seq, trial_id, data)

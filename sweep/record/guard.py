@@ -6,8 +6,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from sweep.errors import ExperimentError, RecordError
@@ -16,7 +16,6 @@ from sweep.record.layout import ExperimentLayout
 from sweep.record.manifest import sync_directory
 from sweep.record.space import lacks_space
 
-_LOOK_S = 0.4
 _CERTAIN_S = 0.2  # whoever deletes a directory deletes what is in it first: which of the two it is shows after a moment
 _DELETED = " (deleted)"  # what Linux adds to the path of an open file
 
@@ -81,8 +80,8 @@ def refusing_full_disk(layout: ExperimentLayout) -> Iterator[None]:
 class DirectoryGuard:
     """Find out within a second that an experiment's directory, record, lock or code was deleted, moved or replaced.
 
-    SQLite goes on writing into a deleted file, and so would a sweep, to its end; without the lock two would. A thread
-    looks at these paths a few times a second, which costs some ten microseconds each time.
+    SQLite goes on writing into a deleted file, and so would a sweep, to its end; without the lock two would. The loop
+    looks at these paths once a second and before it records more than reports, which costs some ten microseconds.
 
     Args:
         layout: of the experiment; its directory exists.
@@ -102,28 +101,18 @@ class DirectoryGuard:
         # The file is not opened: closing it here would drop the locks that SQLite holds on it in this process.
         self._database: os.stat_result | None = None
         self._others: dict[Path, tuple[os.stat_result, str]] = {}  # lock and code, if they are there
-        self._wake: Callable[[], None] = lambda: None
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
 
-    def start(self, wake: Callable[[], None]) -> None:
-        """Begin to look.
-
-        Args:
-            wake: called on another thread when something is gone, so that whoever waits asks `check`.
-        """
+    def start(self) -> None:
+        """Take note of what is there."""
         self._database = os.stat(self._paths[1])
         others = (self._layout.lock, self._layout.code)
         self._others = {path: (path.stat(), said) for path in others if (said := _said_by(path))}
-        self._wake = wake
-        self._thread = threading.Thread(target=self._watch, name="sweep-guard", daemon=True)
-        self._thread.start()
 
     def check(self, *, anew: bool = True) -> None:
         """Refuse to go on when something is gone.
 
         Args:
-            anew: look again, so that what trials make of it is not recorded; False: what the thread has seen.
+            anew: look again, so that what trials make of it is not recorded; False: what was seen last.
 
         Raises:
             RecordError: says what is gone and what to do.
@@ -135,26 +124,15 @@ class DirectoryGuard:
 
     def close(self) -> None:
         """Stop looking."""
-        self._over.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-    def _watch(self) -> None:
-        while not self._over.wait(_LOOK_S):
-            self._look()
-            if self.problem:
-                self._wake()
-                return
 
     def _look(self) -> None:
         if not self.problem and (
             not (self._is_root_there() and self._is_database_there()) or self._other_gone() is not None
         ):
-            self._over.wait(_CERTAIN_S)
+            time.sleep(_CERTAIN_S)
             self.problem = self._what_happened()
 
     def _is_root_there(self) -> bool:

@@ -1,28 +1,28 @@
-"""The writer of `sweep.db`: events, commands, trials and results of a batch in one transaction."""
+"""The writer of `sweep.db`: events, what they caused and the trials of a batch, in one transaction."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from sweep.core.messages import Changes, Command, Event, Reported
+from sweep.core.messages import Changes, Command, Event, Reported, Start, Suggested
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.errors import CheckpointError, ExperimentError, RecordError
-from sweep.record.batches import SET_TALLY, Batch, Batches, Tally
+from sweep.record.access import connect_for_reading
+from sweep.record.codec import command_rows, encode_event, pack_trial
 from sweep.record.encoding import decode, encode
 from sweep.record.files import write_atomically
-from sweep.record.flusher import DURABILITIES, Flusher, Folded
 from sweep.record.manifest import sync_directory
 from sweep.record.mark import MarkFile, check_mark, mark_of
-from sweep.record.opening import connect_for_reading
-from sweep.record.schema import APPLICATION_ID, SCHEMA, UPGRADES, VERSION, check_version
-from sweep.record.seals import seal_all, seal_of, total
+from sweep.record.schema import APPLICATION_ID, SCHEMA, VERSION, check_version
+from sweep.record.seals import Tally, crc_of, linked, total
 
 _RETRY_S = 1.0
 _DISK_GRACE_S = 600.0
@@ -30,9 +30,29 @@ _SAY_S = 60.0  # how often it is said again that the disk is full
 _LOOK_S = 0.1  # how soon a wait for the disk ends after Ctrl-C
 _STALL_S = 0.1  # a commit that takes longer is counted
 _LONG_STALL_S = 5.0  # and one that takes so long is said
+_EVERY_S = 1.0  # how often the loop has what was committed flushed
+_MANY = 1000  # commits after which the log is put into the database
 _FAILED_FLUSHES = ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC")
 
-_PROGRESS_S = 1.0  # how often what running trials report is added to their rows
+SYNCHRONOUS = {"normal": "NORMAL", "full": "FULL"}  # by durability, as SQLite calls it
+_flush = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+
+
+def flush_log(database: Path) -> None:
+    """Flush what the driver before committed and perhaps did not flush; nothing where it has left no log.
+
+    The log has no locks, so it may be opened here beside SQLite; `sweep.db` and `sweep.db-shm` have: closing any
+    descriptor of theirs would drop those that SQLite holds in this process.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        descriptor = os.open(f"{database}-wal", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _flush(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def create(database: Path) -> None:
@@ -42,11 +62,8 @@ def create(database: Path) -> None:
         OSError: it cannot be written.
     """
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
-        tally = ", ".join(map(str, Tally().row()))
-        made.executescript(
-            f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION};"
-            f"BEGIN; {SCHEMA} INSERT INTO tally VALUES ({tally}); COMMIT;"
-        )
+        made.executescript(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; {SCHEMA}")
+        Tally().write(made)
         whole = bytearray(made.serialize())
     whole[18:20] = b"\x02\x02"  # by SQLite's file format: it has a write-ahead log, which needs no rewriting to begin
     for end in ("-wal", "-shm"):  # of a record that somebody deleted: SQLite would take them for this one's
@@ -54,29 +71,143 @@ def create(database: Path) -> None:
     write_atomically(database, bytes(whole), is_durable=True)
 
 
+# --- what a commit writes --------------------------------------------------------------------------------------------
+
+Row = tuple[Any, ...]
+
+
+@dataclass
+class Batch:
+    """The rows that a commit writes, and what the record says of itself then."""
+
+    tally: Tally
+    events: list[Row] = field(default_factory=list)
+    trials: list[Row] = field(default_factory=list)
+
+    def write(self, db: sqlite3.Connection) -> None:
+        """Write it; within a transaction."""
+        db.executemany("INSERT INTO event (seq, trial_id, data, crc) VALUES (?, ?, ?, ?)", self.events)
+        db.executemany("INSERT OR REPLACE INTO trial VALUES (?, ?, ?, ?, ?, ?)", self.trials)
+        self.tally.write(db)
+
+
+class Batches:
+    """Make the batches of one record, in order.
+
+    Args:
+        db: the record; with its tables.
+        name_of: returns the name that the user gives to a trial, or an empty text; None: nobody gives any.
+
+    Attributes:
+        tally: as it is recorded.
+    """
+
+    def __init__(self, db: sqlite3.Connection, name_of: Callable[[Trial], str] | None) -> None:
+        self._name_of = name_of
+        self.tally = Tally(*(db.execute("SELECT last, chain, checksum FROM tally").fetchone() or ()))
+        self._crcs: dict[int, int] = {}  # by the number of a trial: of its row
+        self._places: dict[str, tuple[int | None, Any]] = {}  # by trial: the event that has its config, and that config
+        self._configs: dict[str, Mapping[str, Any]] = {}  # as `command_rows` keeps them
+        self._names: dict[str, str] = {}
+        for number, trial_id, config, state, crc in db.execute(
+            "SELECT number, trial_id, config, state, crc FROM trial"
+        ):
+            self._crcs[number], self._places[trial_id] = crc, (config, None)
+            if '"name"' in state:
+                self._names[trial_id] = decode(state).get("name", "")
+
+    @property
+    def seq(self) -> int:
+        """Number of the last event."""
+        return self.tally.last
+
+    def adopt(self, trials: Iterable[Trial]) -> None:
+        """Take note of the trials that the record had: their configs need not be stored again."""
+        for trial in trials:
+            seq, _ = self._places.get(trial.id, (None, None))
+            if seq is not None:
+                self._places[trial.id] = seq, trial.config
+                if not trial.is_ended:
+                    self._configs[trial.id] = trial.config
+
+    def make(
+        self,
+        events: Sequence[Event],
+        commands: Sequence[Sequence[Command]],
+        changes: Changes,
+        now: float,
+        wall: float,
+    ) -> Batch:
+        """Return what a batch of events writes.
+
+        Args:
+            now: seconds of driving. wall: UTC epoch seconds.
+        """
+        seq, chain, checksum = self.tally
+        rows: list[Row] = []
+        results = {result[0]: result[-1] for result in changes.results}
+        for event, caused in zip(events, commands, strict=True):
+            seq += 1
+            said = command_rows(event, caused, self._configs)
+            self._note_configs(seq, event, caused, said or ())
+            metrics = results.get(seq) if type(event) is Reported else None
+            trial_id = getattr(event, "trial_id", None)
+            data = encode_event(event, now, wall, said, metrics)
+            chain = linked(seq, trial_id, data, chain)
+            rows.append((seq, trial_id, data, chain))
+        trials = [self._row(trial) for trial in changes.trials.values()]
+        gone = (self._crcs.get(row[0], 0) for row in trials)
+        return Batch(Tally(seq, chain, total((row[-1] for row in trials), gone, checksum)), rows, trials)
+
+    def _note_configs(self, seq: int, event: Event, commands: Sequence[Command], rows: Sequence[Sequence[Any]]) -> None:
+        """Take note of the configs that an event gives to trials."""
+        if type(event) is Suggested:
+            self._places[event.trial_id] = seq, event.config
+        given = {row[1] for row in rows if row[0] == "Start" and len(row) > 4 and row[4] is not None}
+        for command in commands if given else ():
+            if type(command) is Start and command.trial.id in given:
+                self._places[command.trial.id] = seq, command.trial.config
+
+    def _row(self, trial: Trial) -> Row:
+        """Return the row of a trial."""
+        number, state = trial.number, pack_trial(trial)
+        place, config = self._places.get(trial.id, (None, None))
+        if config is not trial.config:  # another trial's, with which it is not started yet
+            place, state["config"] = None, dict(trial.config)
+        if number not in self._crcs and self._name_of is not None:
+            self._names[trial.id] = self._name_of(trial)
+        if name := self._names.get(trial.id):
+            state["name"] = name
+        row = number, trial.id, trial.status.value, place, encode(state)
+        return *row, crc_of(row)
+
+    def written(self, batch: Batch) -> None:
+        """Take note that a batch is in the record."""
+        self.tally = batch.tally
+        self._crcs |= {row[0]: row[-1] for row in batch.trials}
+
+
 class Journal:
     """The only writer of one experiment's record.
 
-    Every `commit` is one transaction that survives a kill of every process when it returns. What a power cut cannot
-    take back either was flushed: by a thread soon after (`durability="group"`), by the commit itself ("full"), or when
-    somebody waits for it ("fast", for benchmarks). `flush` waits for it, and a checkpoint is deleted after it. When the
-    disk is full the driver waits, everything already committed is intact, and nothing is acted on until the write
-    succeeds.
-
-    SQLite would fold its log into the database within a commit, and flush both for that, every few hundred commits: the
-    flusher does it instead, on this same connection, when the driver is idle or the log has grown long.
+    Every `commit` is one transaction that survives a kill of every process when it returns, and with
+    `durability="full"` a power cut. What is committed is also flushed once a second, by `attend`, and whenever somebody
+    calls `flush`; a checkpoint is deleted only after that. When the disk is full the driver waits, everything already
+    committed is intact, and nothing is acted on until the write succeeds. A flush that fails is never tried again: the
+    kernel may have dropped what it could not write, and would say that all is well.
 
     Args:
         database: path of `sweep.db`; created with its tables when it does not exist.
-        durability: "group", "full" or "fast".
-        discard: deletes a checkpoint, given its path relative to the experiment; on another thread.
+        durability: a key of `SYNCHRONOUS`.
+        discard: deletes a checkpoint, given its path relative to the experiment.
         notice: called with one line when the disk does not take what is written.
         is_interrupted: whether the user wants to wait for the disk no longer.
         check: raises when the record is not where it was any more; nothing is written then. Called with True to look
             anew, with False when what was seen a moment ago will do: for reports alone.
-        name_of: returns the name that the user gives to a trial, or an empty text; recorded in the table `label`.
+        name_of: returns the name that the user gives to a trial, or an empty text; recorded with the trial.
 
     Attributes:
+        problem: what a flush that failed means for the user; empty as long as none did.
         num_stalls: commits that took longer than 0.1 s. longest_s: the longest of all.
     """
 
@@ -84,14 +215,15 @@ class Journal:
         self,
         database: Path,
         *,
-        durability: str = "group",
-        discard: Callable[[str], None] | None = None,
+        durability: str = "normal",
+        discard: Callable[[str], None] = lambda path: None,
         notice: Callable[[str], None] | None = None,
         is_interrupted: Callable[[], bool] = lambda: False,
         check: Callable[[bool], None] = lambda anew: None,
         name_of: Callable[[Trial], str] | None = None,
     ) -> None:
         self.database = database
+        self.problem = ""
         self.num_commits = 0
         self.commit_s = 0.0  # time spent in commits so far
         self.num_stalls = 0
@@ -107,41 +239,38 @@ class Journal:
         try:
             if is_new:
                 create(database)
-            # used by one thread at a time: the one that commits, the flusher, the one that closes
+            # used by one thread at a time: the one that commits, and the one that closes
             self._db = sqlite3.connect(database, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA busy_timeout=5000")
-            self._upgrade(check_version(self._db, database))
+            check_version(self._db, database)
             self._db.execute("PRAGMA journal_mode=WAL")
-            # NORMAL flushes the log when it is folded, and its header when it begins anew
-            self._db.execute(f"PRAGMA synchronous={'FULL' if DURABILITIES[durability] is None else 'NORMAL'}")
-            self._db.execute("PRAGMA wal_autocheckpoint=0")
+            self._db.execute(f"PRAGMA synchronous={SYNCHRONOUS[durability]}")
+            self._db.execute("PRAGMA wal_autocheckpoint=0")  # errors of its flushes would not be heard
             self._db.execute("PRAGMA trusted_schema=OFF")
             self._batches = Batches(self._db, name_of)
             check_mark(mark, self.seq, database)
             self._mark = MarkFile(database)
-            self._is_flushed_at_once = DURABILITIES[durability] is None
+            self._is_flushed_at_once = durability == "full"
             sync_directory(str(database.parent))  # the names of the record and of its log
-            self._flusher = Flusher(database, durability, fold=self._fold, seq=lambda: self.seq, flushed=self._flushed)
+            self._log = os.open(f"{database}-wal", os.O_RDONLY | os.O_CLOEXEC)
         except (sqlite3.Error, OSError) as error:
             raise ExperimentError(
                 f"{database} cannot be written: {error}. Check the directory and its disk."
             ) from error
-        self._lock = threading.Lock()  # of the connection
-        self._progress_at = 0.0  # on the monotonic clock: the rows of all trials were up to date
-
-    def _upgrade(self, version: int) -> None:
-        """Bring a file of an older version up to this one, in one transaction."""
-        if version == VERSION:
-            return
-        steps = " ".join(UPGRADES[n] for n in range(version, VERSION))
-        self._db.executescript(f"BEGIN IMMEDIATE; {steps} PRAGMA user_version={VERSION};")
-        seal_all(self._db)
-        self._db.execute("COMMIT")
+        self._flushing = threading.Lock()
+        self._num_committed, self._num_flushed = 1, 0  # transactions: all before this run, and those of it
+        self._num_folded = 0  # transactions that are in the database
+        self._attended_at = time.monotonic()
+        self._doomed: list[str] = []  # checkpoints that are deleted after the next flush
 
     @property
     def seq(self) -> int:
         """Number of the last event that is committed."""
         return self._batches.seq
+
+    def adopt(self, trials: Iterable[Trial]) -> None:
+        """Take note of the trials that the record had: their configs need not be stored again."""
+        self._batches.adopt(trials)
 
     def meta(self) -> dict[str, Any]:
         """Return everything that is recorded about the experiment as such."""
@@ -156,12 +285,12 @@ class Journal:
         rows = [(key, encode(value)) for key, value in values.items()]
         try:
             with self._transaction() as db:
-                before = [seal for (seal,) in db.execute("SELECT seal FROM meta")]
-                db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", [(*row, seal_of(row)) for row in rows])
-                seals = (seal for (seal,) in db.execute("SELECT seal FROM meta"))
+                before = [crc for (crc,) in db.execute("SELECT crc FROM meta")]
+                db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", [(*row, crc_of(row)) for row in rows])
+                after = [crc for (crc,) in db.execute("SELECT crc FROM meta")]
                 tally = self._batches.tally
-                tally = tally._replace(checksum=total(seals, before, tally.checksum))
-                db.execute(SET_TALLY, tally.row())
+                tally = tally._replace(checksum=total(after, before, tally.checksum))
+                tally.write(db)
             self._batches.tally = tally
         except sqlite3.Error as error:
             raise RecordError(
@@ -176,19 +305,35 @@ class Journal:
             RecordError: a flush failed, now or before.
             sqlite3.Error: it was not taken.
         """
-        with self._lock:
-            try:
-                self._db.execute("BEGIN IMMEDIATE")
-                yield self._db
-                self._db.execute("COMMIT")
-            except sqlite3.Error as error:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                if getattr(error, "sqlite_errorname", "") in _FAILED_FLUSHES:
-                    self._flusher.fail(error)
-                    self._flusher.check()
-                raise
-            self._flusher.committed()
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield self._db
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            self._note_failed_flush(error)
+            raise
+        self._num_committed += 1
+        if self._is_flushed_at_once:
+            self._num_flushed = self._num_committed
+
+    def _note_failed_flush(self, error: sqlite3.Error) -> None:
+        """Raise RecordError if it was a flush that failed."""
+        if getattr(error, "sqlite_errorname", "") in _FAILED_FLUSHES:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> NoReturn:
+        self.problem = self.problem or (
+            f"{self.database} could not be flushed to its disk ({error}). The sweep was stopped and its trials were "
+            "ended: what was reported in the last moments may be lost, also where it can still be read. Look at the "
+            "disk (dmesg), then resume: what is missing is run again."
+        )
+        raise RecordError(self.problem) from error
+
+    def _check_sound(self) -> None:
+        if self.problem:
+            raise RecordError(self.problem)
 
     def commit(
         self, events: Sequence[Event], commands: Sequence[Sequence[Command]], changes: Changes, now: float
@@ -200,12 +345,9 @@ class Journal:
                 failed; or the record is gone.
         """
         began = time.monotonic()
-        is_due = began - self._progress_at > _PROGRESS_S
-        batch = self._batches.make(events, commands, changes, now, time.time(), with_progress=is_due)
+        batch = self._batches.make(events, commands, changes, now, time.time())
         self._check(any(type(event) is not Reported for event in events))
         self._write(batch)
-        if is_due:
-            self._progress_at = began
         self.num_commits += 1
         self._took(time.monotonic() - began)
 
@@ -225,7 +367,7 @@ class Journal:
         began: float | None = None  # of a wait for the disk
         said_at = 0.0
         while True:
-            self._flusher.check()
+            self._check_sound()
             try:
                 self._write_out(batch)
                 break
@@ -247,14 +389,15 @@ class Journal:
                     )
                 self._await_retry(error)
                 self._fold()  # a log that is begun anew needs no more room
-        self._mark.write(batch.seq, batch.seq if self._is_flushed_at_once else None)
+        seq = batch.tally.last
+        self._mark.write(seq, seq if self._is_flushed_at_once else None)
         if began is not None:
             self._notice(f"{self.database} can be written again: the sweep goes on.")
 
     def _write_out(self, batch: Batch) -> None:
         """Commit a batch, and only then remember it."""
         with self._transaction() as db:
-            batch.write(db, self._batches.tally)
+            batch.write(db)
         self._batches.written(batch)
 
     def _await_retry(self, error: sqlite3.OperationalError) -> None:
@@ -272,25 +415,26 @@ class Journal:
                 return
             time.sleep(min(_LOOK_S, left_s))
 
-    def _flushed(self, seq: int) -> None:
-        """Take note that a power cut cannot take back what is committed up to this event; on any thread."""
-        self._mark.write(seq, seq)
+    # --- flushing ----------------------------------------------------------------------------------------------------
 
-    def start(self, wake: Callable[[], None]) -> None:
-        """Begin to flush what is committed; before that only `flush` and `close` do.
-
-        Args:
-            wake: called on another thread when a flush has failed: the next commit says so.
+    def attend(self) -> float:
+        """Do what is due once a second; return in how many seconds that is again.
 
         Raises:
-            RuntimeError: no thread is free.
+            RecordError: a flush failed, or the record is gone.
         """
-        self._flusher.start(wake)
-
-    @property
-    def problem(self) -> str:
-        """What a flush that failed means for the user; empty as long as none did."""
-        return self._flusher.problem
+        left_s = self._attended_at + _EVERY_S - time.monotonic()
+        if left_s > 0:
+            return left_s
+        self._check(True)
+        if self._num_committed - self._num_folded > _MANY:
+            self.flush()
+            self._fold()
+        if self._num_flushed < self._num_committed or self._doomed:
+            self.flush()
+            self._delete_doomed()
+        self._attended_at = time.monotonic()
+        return _EVERY_S
 
     def flush(self) -> None:
         """Return when everything that is committed now survives a power cut; from any thread, also after `close`.
@@ -298,34 +442,41 @@ class Journal:
         Raises:
             RecordError: a flush failed.
         """
-        self._flusher.wait()
+        with self._flushing:
+            self._check_sound()
+            target, seq = self._num_committed, self.seq
+            if self._num_flushed >= target:
+                return
+            try:
+                _flush(self._log)
+            except OSError as error:
+                self._fail(error)
+            self._num_flushed = target
+            self._mark.write(seq, seq)
 
     def discard(self, checkpoint: CheckpointRef) -> None:
         """Delete a checkpoint that nothing refers to: when a power cut cannot bring back a record that does."""
-        if self._discard is not None:
-            self._flusher.do_when_flushed(partial(self._delete, self._discard, checkpoint.path))
+        self._doomed.append(checkpoint.path)
 
-    def _delete(self, discard: Callable[[str], None], path: str) -> None:
-        try:
-            discard(path)
-        except (OSError, CheckpointError) as error:  # what is left of it is found when the sweep is resumed
-            self._notice(f"{path} is not deleted: {error}")
+    def _delete_doomed(self) -> None:
+        doomed, self._doomed = self._doomed, []
+        for path in doomed:
+            try:
+                self._discard(path)
+            except (OSError, CheckpointError) as error:  # what is left of it is found when the sweep is resumed
+                self._notice(f"{path} is not deleted: {error}")
 
-    def _fold(self) -> Folded | None:
-        """Copy what is in the log into the database, as far as readers allow; None: the disk has no room.
+    def _fold(self) -> None:
+        """Copy what is in the log into the database, as far as readers and the room on the disk allow.
 
         Raises:
             RecordError: a flush failed.
         """
-        with self._lock:
-            try:
-                _, frames, copied = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            except sqlite3.OperationalError as error:
-                if getattr(error, "sqlite_errorname", "") in _FAILED_FLUSHES:
-                    self._flusher.fail(error)
-                    self._flusher.check()
-                return None
-        return Folded(frames, frames == copied)
+        try:
+            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            self._num_folded = self._num_committed
+        except sqlite3.OperationalError as error:
+            self._note_failed_flush(error)
 
     def close(self) -> None:
         """Flush, do what waited for that, fold the write-ahead log into the one file, and close.
@@ -334,10 +485,9 @@ class Journal:
             RecordError: a flush failed only now.
         """
         had_failed = bool(self.problem)
-        if not had_failed and (rest := self._batches.catch_up()) is not None:
-            with contextlib.suppress(sqlite3.Error, RecordError):  # whoever reads adds it
-                self._write_out(rest)
-        self._flusher.close()
+        with contextlib.suppress(RecordError):
+            self.flush()
+            self._delete_doomed()
         keep: sqlite3.Connection | None = None
         try:
             if self.problem:  # SQLite would fold the log when the last connection is closed, though pages may be lost
@@ -351,7 +501,7 @@ class Journal:
         self._db.close()
         if keep is not None:
             keep.close()
-        self._flusher.close_log()
+        os.close(self._log)
         self._mark.close()
         if not had_failed:
-            self._flusher.check()
+            self._check_sound()

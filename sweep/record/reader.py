@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import json
 import os
 import re
 import shlex
@@ -13,25 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from searchers.errors import nearest
+from sweep.core.messages import Exited, ExitKind, Saved, Started, Suggested
 from sweep.core.ranking import Objectives, objectives_of
 from sweep.core.results import AUTO_FILLED, TrialResult, flatten
 from sweep.core.trial import CheckpointRef, Status, shown_status
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.record.access import understood
-from sweep.record.columns import reports_of
 from sweep.record.driver import Driver, find_driver
-from sweep.record.encoding import decode, decode_metrics
+from sweep.record.encoding import decode
+from sweep.record.facts import Report, last_plan, read_facts, read_reports
 from sweep.record.layout import ExperimentLayout
 from sweep.record.rows import ResultRow, Snapshot, Timeline, TrialRow, last_exit, trainable_name
-from sweep.record.schema import last_event, last_seq, version_of
-from sweep.record.seals import check_last, check_state
+from sweep.record.schema import last_event, last_seq
+from sweep.record.seals import check_state, checked_events
 from sweep.storage.fetch import has_checkpoint, open_all_for_reading, open_storage_for_reading
 from sweep.storage.location import parse_storage
 from sweep.storage.shared import open_record
 
 _TUNE_STATE = re.compile(r"experiment_state-.*\.json")
-_REPORT = "seq, trial_id, attempt, at, wall, checkpoint, metrics"
-_NUMBERS = {f'{{"$float":"{name}"}}': float(name) for name in ("nan", "inf", "-inf")}  # as they are recorded
 
 
 class ExperimentReader:
@@ -139,27 +138,26 @@ class ExperimentReader:
             known = self._snapshot
             if known is not None and known.seq == seq:
                 return known
-            version = version_of(connection)
-            check_state(connection, self.layout.database)
-            check_last(connection, self.layout.database)
+            database = self.layout.database
+            check_state(connection, database)
             meta = {key: decode(value) for key, value in connection.execute("SELECT key, value FROM meta")}
-            has_names = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'label'").fetchone() is not None
-            names = dict(connection.execute("SELECT trial_id, name FROM label")) if has_names else {}
-            failure = "t.failure" if version > 2 else "''"
-            grown = "t.grown" if version > 3 else "NULL"
-            node_losses = "t.node_losses" if version > 4 else "0"
-            reports = reports_of(connection)
-            rows = connection.execute(
-                "SELECT t.trial_id, t.number, t.status, t.reason, t.attempt, t.failures, t.losses, t.count,"
-                f" t.last_result, t.best_result, t.config, t.resources, t.placement, t.checkpoint, {reports.metrics},"
-                f" r.checkpoint, r.wall, {failure}, {grown}, {node_losses}"
-                f" FROM trial t LEFT JOIN {reports.last} ORDER BY t.number"
-            )
+            rows = connection.execute("SELECT trial_id, number, status, config, state FROM trial ORDER BY number")
+            found = [(*row, json.loads(text)) for *row, text in rows]
+            seqs = (seq for *_, config, state in found for seq in (config, state.get("last_result")))
+            events = checked_events(connection, database, filter(None, seqs))
             shown = {status.value: shown_status(status) for status in Status}
-            is_trusted = self.trust or self.is_own
             trials = tuple(
-                TrialRow(*(*row[:2], shown.get(row[2], row[2]), *row[3:], names.get(row[0], ""), is_trusted, meta))
-                for row in rows
+                TrialRow(
+                    trial_id,
+                    number,
+                    shown.get(status, status),
+                    state,
+                    json.dumps({"config": state.get("config")}) if config is None else events[config][1],
+                    events[state["last_result"]][1] if "last_result" in state else None,
+                    self.trust or self.is_own,
+                    meta,
+                )
+                for trial_id, number, status, config, state in found
             )
         self._snapshot = Snapshot(seq, meta, trials)
         return self._snapshot
@@ -176,9 +174,9 @@ class ExperimentReader:
 
     def plan(self) -> Mapping[str, Any]:
         """Return what was asked of the sweep, as of its last start: fields of `sweep.core.plan.Plan`."""
-        (found,) = self._one("SELECT data FROM event WHERE kind = 'PlanChanged' ORDER BY seq DESC LIMIT 1") or (None,)
-        plan = None if found is None else decode(found)
-        return plan if isinstance(plan, Mapping) else {}
+        with self.connect() as connection:
+            plan = last_plan(connection)
+        return {} if plan is None else plan.to_json()
 
     def driver(self) -> Driver | None:
         """Return the driver that runs the sweep, or ran it last; None when it is not known."""
@@ -243,32 +241,23 @@ class ExperimentReader:
 
     def timelines(self, trial_id: str | None = None) -> dict[str, Timeline]:
         """Return when each trial, or only the named one, was created, started and left, by trial id."""
-        which, values = ("trial_id IS NOT NULL", ()) if trial_id is None else ("trial_id = ?", (trial_id,))
         found: dict[str, dict[str, Any]] = {}
         with self.connect() as connection:
-            for kind, owner, wall, pid in connection.execute(
-                "SELECT kind, trial_id, wall, CASE kind WHEN 'Started' THEN data END"
-                f" FROM event WHERE kind IN ('Suggested', 'Started') AND {which} ORDER BY seq",
-                values,
-            ):
-                times = found.setdefault(owner, {})
-                if kind == "Suggested":
-                    times["created"] = wall
-                else:
-                    times.setdefault("started", wall)
-                    times["pid"] = int(pid) if pid and pid.isdigit() else 0
-            for owner, wall, peak, kind, error, class_name, signal in connection.execute(
-                "SELECT trial_id, wall, json_extract(data, '$.exit.peak_rss_bytes'), json_extract(data, '$.exit.kind'),"
-                " json_extract(data, '$.exit.error'), json_extract(data, '$.exit.class_name'),"
-                " json_extract(data, '$.exit.signal')"
-                f" FROM event WHERE kind = 'Exited' AND {which} ORDER BY seq",
-                values,
-            ):
-                times = found.setdefault(owner, {})
-                times["peak_rss_bytes"] = max(times.get("peak_rss_bytes", 0), peak or 0)
-                is_back = kind == "NEEDS_MORE"  # to the queue: what became of that is in the trial's reason
-                times |= {"exited": wall, "exit_kind": kind or "", "error": "" if is_back else error or ""}
-                times |= {"class_name": class_name or "", "signal": signal or 0}
+            kinds = (Suggested, Started, Exited)
+            for fact in read_facts(connection, trial_id=trial_id, kinds=kinds, trust=False):
+                times = found.setdefault(getattr(fact.event, "trial_id", ""), {})
+                match fact.event:
+                    case Suggested():
+                        times["created"] = fact.wall
+                    case Started(_, _, pid):
+                        times.setdefault("started", fact.wall)
+                        times["pid"] = pid
+                    case Exited(_, _, exit_):
+                        is_back = exit_.kind is ExitKind.NEEDS_MORE  # to the queue: the trial's reason says why
+                        times["peak_rss_bytes"] = max(times.get("peak_rss_bytes", 0), exit_.peak_rss_bytes)
+                        times |= {"exited": fact.wall, "exit_kind": exit_.kind.value}
+                        times |= {"error": "" if is_back else exit_.error}
+                        times |= {"class_name": exit_.class_name, "signal": exit_.signal}
         return {owner: Timeline(**times) for owner, times in found.items()}
 
     def last_exit(self, trial_id: str) -> dict[str, Any]:
@@ -279,36 +268,29 @@ class ExperimentReader:
     def damage(self) -> dict[str, str]:
         """Return by trial what was wrong with the last checkpoint that it could not be started from."""
         with self.connect() as connection:
-            return dict(
-                connection.execute(
-                    "SELECT trial_id, json_extract(data, '$.exit.error') FROM event WHERE kind = 'Exited'"
-                    """ AND data LIKE '%"DAMAGED"%' AND json_extract(data, '$.exit.kind') = 'DAMAGED' ORDER BY seq"""
-                )
-            )
+            exits = [fact.event for fact in read_facts(connection, kinds=[Exited], trust=False)]
+        return {
+            event.trial_id: event.exit.error
+            for event in exits
+            if isinstance(event, Exited) and event.exit.kind is ExitKind.DAMAGED
+        }
 
     def pickled_error(self, trial_id: str) -> bytes:
         """Return the exception that ended the trial's last attempt as it was pickled; empty when it was not kept."""
-        found = self._one(
-            "SELECT json_extract(data, '$.exit.pickled') FROM event"
-            " WHERE kind = 'Exited' AND trial_id = ? ORDER BY seq DESC LIMIT 1",
-            trial_id,
-        )
-        return base64.b64decode(found[0]) if found and found[0] else b""
+        found = self.last_exit(trial_id).get("pickled")
+        return found if isinstance(found, bytes) else b""
 
     def results(self, trial_id: str | None = None) -> Iterator[ResultRow]:
         """Give the reports of one trial, or of all, in the order in which they were committed."""
-        where, values = ("", ()) if trial_id is None else (" WHERE trial_id = ?", (trial_id,))
         with self.connect() as connection:
-            yield from map(_report, connection.execute(f"SELECT {_REPORT} FROM result{where} ORDER BY seq", values))
+            yield from map(_row, read_reports(connection, trial_ids=None if trial_id is None else {trial_id}))
 
     def reports_at(self, seqs: Mapping[str, int]) -> dict[str, ResultRow]:
         """Return one chosen report per trial: `seqs` maps trial id to `result.seq`."""
-        with self.connect() as connection:
-            rows = (
-                connection.execute(f"SELECT {_REPORT} FROM result WHERE seq = ?", (seq,)).fetchone()
-                for seq in seqs.values()
-            )
-            return {row[1]: _report(row) for row in rows if row is not None}
+        with self.connect(with_events=False) as connection:
+            found = checked_events(connection, self.layout.database, seqs.values())
+        reports = (Report(seq, trial_id or "", json.loads(data)) for seq, (trial_id, data) in found.items())
+        return {report.trial_id: _row(report) for report in reports}
 
     def metrics_at(self, seqs: Mapping[str, int]) -> dict[str, dict[str, Any]]:
         """Return the metrics of `reports_at`."""
@@ -330,24 +312,17 @@ class ExperimentReader:
             trial_id: only of this one, or of these.
             since: only with a `result.seq` above.
         """
-        names = () if trial_id is None else (trial_id,) if isinstance(trial_id, str) else tuple(trial_id)
-        with self.connect(with_events=not last_only) as connection:
-            if last_only:
-                check_last(connection, self.layout.database)
-            reports = reports_of(connection)
-            value = reports.number(metric)
-            which = "" if trial_id is None else f" AND {reports.trial_id} IN ({', '.join('?' * len(names))})"
-            source, order = (f"trial t JOIN {reports.last}", "t.number") if last_only else (reports.all, "r.seq")
-            for owner, seq, found in connection.execute(
-                f"SELECT {reports.trial_id}, r.seq, {value or reports.metrics} FROM {source}"
-                f" WHERE r.seq > ?{which} ORDER BY {order}",
-                (since, *names),
-            ):
-                number = found if value is not None else TrialResult(decode_metrics(found)).get(metric)
-                if isinstance(number, str):
-                    number = _NUMBERS.get(number)
-                if isinstance(number, (int, float)):
-                    yield owner, seq, number
+        names = None if trial_id is None else {trial_id} if isinstance(trial_id, str) else set(trial_id)
+        if last_only:
+            for row in self.trials():
+                number = TrialResult(row.last_metrics or {}).get(metric)
+                if (names is None or row.trial_id in names) and (row.last_seq or 0) > since and _is_number(number):
+                    yield row.trial_id, row.last_seq or 0, +number
+            return
+        with self.connect() as connection:
+            for report in read_reports(connection, trial_ids=names, after=since):
+                if _is_number(number := report.get(metric)):
+                    yield report.trial_id, report.seq, +number  # of booleans 0 and 1
 
     def metric_names(self) -> list[str]:
         """Return the names of the numbers in the trials' last reports, for error messages."""
@@ -360,12 +335,11 @@ class ExperimentReader:
 
     def checkpoints(self, trial_id: str) -> list[tuple[CheckpointRef, dict[str, Any]]]:
         """Return the checkpoints of a trial that still exist, oldest first, each with the metrics it was taken at."""
+        marks: list[tuple[int, CheckpointRef | None, dict[str, Any] | None]] = []
         with self.connect() as connection:
-            saved = connection.execute(
-                "SELECT seq, json_extract(data, '$[1]') FROM event WHERE kind = 'Saved' AND trial_id = ?", (trial_id,)
-            ).fetchall()
-        marks: list[tuple[int, CheckpointRef | None, dict[str, Any] | None]]
-        marks = [(seq, CheckpointRef.parse(path), None) for seq, path in saved]
+            for fact in read_facts(connection, trial_id=trial_id, kinds=[Saved], trust=False):
+                if isinstance(fact.event, Saved):
+                    marks.append((fact.seq, CheckpointRef.parse(fact.event.checkpoint), None))
         marks += [(row.seq, row.checkpoint, row.metrics) for row in self.results(trial_id)]
         marks.sort(key=lambda mark: mark[0])
         latest = self.snapshot().by_id[trial_id].checkpoint
@@ -380,15 +354,15 @@ class ExperimentReader:
             found.setdefault(latest.path, (latest, metrics))
         return [pair for path, pair in found.items() if has_checkpoint(self.root, path)]
 
-    def _one(self, query: str, *values: Any) -> tuple[Any, ...] | None:
-        with self.connect() as connection:
-            row: tuple[Any, ...] | None = connection.execute(query, values).fetchone()
-        return row
+
+def _row(report: Report) -> ResultRow:
+    data = report.data
+    ref = CheckpointRef.parse(data.get("checkpoint"))
+    return ResultRow(report.seq, report.trial_id, data["attempt"], data["at"], data["wall"], ref, report.metrics())
 
 
-def _report(row: tuple[Any, ...]) -> ResultRow:
-    seq, trial_id, attempt, at, wall, checkpoint, metrics = row
-    return ResultRow(seq, trial_id, attempt, at, wall, CheckpointRef.parse(checkpoint), decode_metrics(metrics))
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))
 
 
 def _first(value: Any) -> str | None:

@@ -19,30 +19,27 @@ from sweep.core.expected import fault
 from sweep.core.history import History
 from sweep.core.messages import (
     CloneTrial,
-    Decision,
     Hook,
     NodesChanged,
-    PlanChanged,
     Reported,
     Started,
     Suggested,
     Verdict,
 )
 from sweep.core.plan import Plan
-from sweep.core.resources import Placement, Resources
 from sweep.core.results import TrialResult, score
 from sweep.core.retention import Kept, without
 from sweep.core.stoppers import reached
 from sweep.core.trial import CheckpointRef, Status, Trial, evolve
 from sweep.core.values import as_float
 from sweep.record.access import open_for_reading, understood
-from sweep.record.encoding import decode, decode_metrics
-from sweep.record.facts import END, read_facts
+from sweep.record.codec import config_of, metrics_of, unpack_trial
+from sweep.record.encoding import decode, untag
+from sweep.record.facts import END, Report, last_plan, read_facts, read_reports
 from sweep.record.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
-from sweep.record.records import decode_event, decode_grown, decode_pending
-from sweep.record.schema import last_event, version_of
-from sweep.record.seals import check_state, check_structure
-from sweep.record.stored import StoredCheckpoints, strangers_of
+from sweep.record.schema import last_event
+from sweep.record.seals import check_state, check_structure, checked_events
+from sweep.record.stored import StoredCheckpoints, saved_before, strangers_of, trial_of
 
 if TYPE_CHECKING:
     from sweep.schedulers.base import Scheduler
@@ -96,18 +93,13 @@ def load(database: Path, *, root: Path | None = None, trust: bool = True) -> Loa
         check_state(db, database)
         loaded = Loaded(meta={key: decode(value) for key, value in db.execute("SELECT key, value FROM meta")})
         loaded.seq, loaded.at, _ = last_event(db) or (0, 0.0, 0.0)
-        row = db.execute("SELECT data FROM event WHERE kind = 'PlanChanged' ORDER BY seq DESC LIMIT 1").fetchone()
-        if row is not None:
-            event = decode_event("PlanChanged", None, None, row[0], {}, trust=False)
-            assert isinstance(event, PlanChanged)
-            loaded.plan = event.plan
-        loaded.trials = list(read_trials(db, trust=trust))
-        saved = {row[0] for row in db.execute("SELECT DISTINCT trial_id FROM result WHERE checkpoint IS NOT NULL")}
-        saved |= {row[0] for row in db.execute("SELECT DISTINCT trial_id FROM event WHERE kind = 'Saved'")}
-        # an ended trial that never saved has nothing to look for
-        existing = _existing(root, [t.id for t in loaded.trials if t.id in saved or not t.is_ended or t.checkpoint])
+        loaded.plan = last_plan(db)
+        loaded.trials = list(read_trials(db, database, trust=trust))
         stored = StoredCheckpoints()
         stored.follow(db)
+        saved = {trial_of(path) for path in stored.named}
+        # an ended trial that never saved has nothing to look for
+        existing = _existing(root, [t.id for t in loaded.trials if t.id in saved or not t.is_ended or t.checkpoint])
         loaded.kept = _kept(db, loaded.plan, existing & stored.kept)  # what was discarded, and not deleted yet, is over
         loaded.lost = tuple(sorted(stored.kept - existing))
         wanted = {item.ref.path for items in loaded.kept.values() for item in items}
@@ -124,75 +116,24 @@ def load(database: Path, *, root: Path | None = None, trust: bool = True) -> Loa
         return loaded
 
 
-def read_trials(db: sqlite3.Connection, *, trust: bool) -> Iterator[Trial]:
+def read_trials(db: sqlite3.Connection, database: Path, *, trust: bool) -> Iterator[Trial]:
     """Give the trials of a record as the core has them, ordered by number; see `load`."""
-    results = {
-        seq: TrialResult(decode_metrics(metrics), seq)
-        for seq, metrics in db.execute(
-            "SELECT seq, metrics FROM result WHERE seq IN (SELECT last_result FROM trial UNION SELECT best_result "
-            "FROM trial)"
-        )
-    }
-    requests: dict[str, Resources] = {}
-    version = version_of(db)
-    ticket = "ticket" if version > 1 else "0"  # of older records nothing is known but the order of the trials
-    times = "failure, ran_s, running_since" if version > 2 else "'', 0.0, NULL"
-    grown = "grown" if version > 3 else "NULL"
-    node_losses = "node_losses" if version > 4 else "0"
-    query = (
-        "SELECT trial_id, config, resources, status, next_status, pending, attempt, placement, checkpoint, "
-        "started_from,"
-        f" count, judged_to, last_result, best_result, failures, losses, is_saved, is_by_person, reason, {ticket},"
-        f" {times}, {grown}, {node_losses} FROM trial ORDER BY number"
-    )
-    for row in db.execute(query):
-        trial_id, config, resources, status, next_status, pending, attempt, placement, checkpoint, started_from = row[
-            :10
-        ]
-        count, judged_to, last, best, failures, losses, is_saved, is_by_person, reason = row[10:19]
-        ticket, failure, ran_s, running_since, grown, node_losses = row[19:]
-        if resources not in requests:
-            requests[resources] = Resources.from_json(json.loads(resources))
-        yield Trial(
-            checked_trial_id(trial_id),
-            decode(config, trust=trust),
-            requests[resources],
-            Status(status),
-            Status(next_status) if next_status else None,
-            _checked(decode_pending(trial_id, pending, trust=trust)),
-            attempt,
-            Placement.from_json(json.loads(placement)) if placement else None,
-            _ref(checkpoint),
-            _ref(started_from),
-            count,
-            judged_to,
-            results.get(last),
-            results.get(best),
-            failures,
-            losses,
-            bool(is_saved),
-            bool(is_by_person),
-            reason,
-            ticket,
-            failure,
-            ran_s,
-            running_since,
-            decode_grown(grown),
-            node_losses,
-        )
-
-
-def _ref(text: str | None) -> CheckpointRef | None:
-    ref = CheckpointRef.parse(text)
-    if ref is not None:
-        checked_checkpoint(ref.path)
-    return ref
-
-
-def _checked(pending: Decision | None) -> Decision | None:
-    if isinstance(pending, CloneTrial) and pending.checkpoint is not None:
-        checked_checkpoint(pending.checkpoint.path)
-    return pending
+    rows = db.execute("SELECT trial_id, status, config, state FROM trial ORDER BY number").fetchall()
+    states = [(*row, json.loads(text)) for *row, text in rows]
+    seqs = (seq for *_, place, state in states for seq in (place, state.get("last_result"), state.get("best_result")))
+    events = checked_events(db, database, filter(None, seqs))
+    for trial_id, status, place, state in states:
+        config = state.pop("config", None) if place is None else config_of(json.loads(events[place][1]), trial_id)
+        fields = unpack_trial(untag(state, trust=trust))
+        for name in ("last_result", "best_result"):
+            if (seq := fields.get(name)) is not None:
+                fields[name] = TrialResult(metrics_of(json.loads(events[seq][1]), trial_id) or {}, seq)
+        trial = Trial(checked_trial_id(trial_id), untag(config, trust=trust), status=Status(status), **fields)
+        pending = trial.pending.checkpoint if isinstance(trial.pending, CloneTrial) else None
+        for ref in (trial.checkpoint, trial.started_from, pending):
+            if ref is not None:
+                checked_checkpoint(ref.path)
+        yield trial
 
 
 def _existing(root: Path, trial_ids: list[str]) -> set[str]:
@@ -219,24 +160,12 @@ def _kept(
     db: sqlite3.Connection, plan: Plan | None, existing: set[str], before: int | None = None
 ) -> dict[str, list[Kept]]:
     """Return per trial the committed checkpoints that still exist, with their scores."""
-    limit = END if before is None else before
     key, mode = (plan.checkpoint_score, plan.checkpoint_mode) if plan is not None else ("", "max")
-    rows: list[tuple[int, str, str, str]] = list(
-        db.execute(
-            "SELECT seq, trial_id, checkpoint, metrics FROM result WHERE checkpoint IS NOT NULL AND seq < ?", (limit,)
-        )
-    )
-    query = "SELECT seq, trial_id, data FROM event WHERE kind = 'Saved' AND seq < ?"
-    for seq, trial_id, data in db.execute(query, (limit,)).fetchall():
-        latest = db.execute(
-            "SELECT metrics FROM result WHERE trial_id = ? AND seq < ? ORDER BY seq DESC LIMIT 1", (trial_id, seq)
-        ).fetchone()
-        rows.append((seq, trial_id, decode(data)[1], latest[0] if latest else "{}"))
     kept: dict[str, list[Kept]] = {}
-    for _, trial_id, path, metrics in sorted(rows):
+    for trial_id, path, metrics in saved_before(db, END if before is None else before):
         if path not in existing:
             continue
-        result = TrialResult(decode_metrics(metrics))
+        result = TrialResult(metrics)
         worth = score(result.get(key), mode) if key else 0.0
         match = re.search(r"checkpoint_(\d+)", path)
         iteration, total = as_float(result.get("training_iteration")), as_float(result.get("time_total_s"))
@@ -301,10 +230,8 @@ def retell(
 
 def _last_results(database: Path, before: int | None) -> dict[str, TrialResult]:
     with closing(open_for_reading(database)) as db, understood(database):
-        if before is None:
-            query = "SELECT t.trial_id, r.metrics, r.seq FROM trial t JOIN result r ON r.seq = t.last_result"
-            rows = db.execute(query)
-        else:
-            query = "SELECT trial_id, metrics, max(seq) FROM result WHERE seq < ? GROUP BY trial_id"
-            rows = db.execute(query, (before,))
-        return {trial_id: TrialResult(decode_metrics(metrics), seq) for trial_id, metrics, seq in rows}
+        if before is not None:
+            return {report.trial_id: report.result() for report in read_reports(db, before=before)}
+        seqs = [seq for (seq,) in db.execute("SELECT json_extract(state, '$.last_result') FROM trial") if seq]
+        events = checked_events(db, database, seqs)
+        return {name: Report(seq, name, json.loads(text)).result() for seq, (name, text) in events.items() if name}

@@ -7,29 +7,28 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+from sweep.core.messages import Exit, Exited
 from sweep.core.naming import experiment_tag
 from sweep.core.resources import Placement, Resources
 from sweep.core.trial import CheckpointRef, Grown, shown_state
-from sweep.record.encoding import decode, decode_metrics
-from sweep.record.records import decode_grown
+from sweep.record.codec import config_of, metrics_of, request_of, unpack_trial
+from sweep.record.encoding import untag
+from sweep.record.facts import read_facts
 
 _ENDED = ("TERMINATED", "ERROR")
 
 
 @dataclass(frozen=True)
 class TrialRow:
-    """One row of the trial table with its last result; JSON is decoded when it is asked for.
+    """One trial as it is recorded, with its last result; JSON is decoded when it is asked for.
 
     Attributes:
         status: as users see it: PENDING, RUNNING, PAUSED, TERMINATED or ERROR.
-        reason: why it waits, or why it ended.
-        failure: which kind of failure its last attempt was, one of `sweep.core.failures.CLASSES`; empty: none.
-        count: reports so far.
-        last_seq, best_seq: keys of its last and best result; None before the first.
+        recorded: what else is recorded of it, as `sweep.record.codec.pack_trial` has it.
         last_wall: when its last report was committed, in UTC epoch seconds.
-        name: what `trial_name_creator` called it; empty: nothing.
         is_trusted: whether `fresh_config` and `fresh_metrics` load what was stored as a pickle.
         meta: of the experiment, shared by all its rows.
     """
@@ -37,26 +36,61 @@ class TrialRow:
     trial_id: str
     number: int
     status: str
-    reason: str
-    attempt: int
-    failures: int
-    losses: int
-    count: int
-    last_seq: int | None
-    best_seq: int | None
-    config_text: str = field(repr=False)
-    resources_text: str = field(repr=False)
-    placement_text: str | None = field(repr=False)
-    checkpoint_text: str | None = field(repr=False)
-    last_text: str | None = field(repr=False)
-    last_checkpoint_text: str | None = field(default=None, repr=False)
-    last_wall: float | None = field(default=None, repr=False)
-    failure: str = ""
-    grown_text: str | None = field(default=None, repr=False)
-    node_losses: int = 0
-    name: str = ""
+    recorded: Mapping[str, Any] = field(repr=False)
+    config_event: str = field(repr=False)
+    last_event: str | None = field(default=None, repr=False)
     is_trusted: bool = field(default=False, repr=False, compare=False)
     meta: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def reason(self) -> str:
+        """Why it waits, or why it ended."""
+        return str(self.recorded.get("reason", ""))
+
+    @property
+    def attempt(self) -> int:
+        """Starts so far."""
+        return int(self.recorded.get("attempt", 0))
+
+    @property
+    def failures(self) -> int:
+        """Faults of its own."""
+        return int(self.recorded.get("failures", 0))
+
+    @property
+    def losses(self) -> int:
+        """Faults of the infrastructure."""
+        return int(self.recorded.get("losses", 0))
+
+    @property
+    def node_losses(self) -> int:
+        """How often in a row its node was gone."""
+        return int(self.recorded.get("node_losses", 0))
+
+    @property
+    def count(self) -> int:
+        """Reports so far."""
+        return int(self.recorded.get("count", 0))
+
+    @property
+    def failure(self) -> str:
+        """Which kind of failure its last attempt was, one of `sweep.core.failures.CLASSES`; empty: none."""
+        return str(self.recorded.get("failure", ""))
+
+    @property
+    def name(self) -> str:
+        """What `trial_name_creator` called it; empty: nothing."""
+        return str(self.recorded.get("name", ""))
+
+    @property
+    def last_seq(self) -> int | None:
+        """Number of its last result; None before the first."""
+        return self.recorded.get("last_result")
+
+    @property
+    def best_seq(self) -> int | None:
+        """Number of its best result; None before the first."""
+        return self.recorded.get("best_result")
 
     @property
     def id(self) -> str:
@@ -64,15 +98,33 @@ class TrialRow:
         return self.trial_id
 
     @cached_property
+    def _config(self) -> Any:
+        return config_of(json.loads(self.config_event), self.trial_id)
+
+    @cached_property
+    def _last(self) -> dict[str, Any]:
+        return {} if self.last_event is None else json.loads(self.last_event)
+
+    @property
+    def config_text(self) -> str:
+        """The decided config as JSON text."""
+        return json.dumps(self._config, separators=(",", ":"), ensure_ascii=False)
+
+    @cached_property
     def config(self) -> dict[str, Any]:
         """The decided config, shared by all callers: for reading only. What was stored as a pickle is not loaded."""
-        return _a_dict(decode(self.config_text))
+        return _a_dict(untag(self._config))
 
     @cached_property
     def last_metrics(self) -> dict[str, Any] | None:
         """The last report as filled in, without the config; None before the first. Shared: for reading only. What was
         stored as a pickle is not loaded."""
-        return None if self.last_text is None else decode_metrics(self.last_text)
+        return metrics_of(self._last, self.trial_id)
+
+    @property
+    def last_wall(self) -> float | None:
+        """When its last report was committed, in UTC epoch seconds; None before the first."""
+        return self._last.get("wall")
 
     def fresh_config(self) -> dict[str, Any]:
         """Return the config as an object of its own, for users to change.
@@ -80,43 +132,49 @@ class TrialRow:
         What was stored as a pickle is loaded when the reader trusts the experiment; otherwise, and where its code is
         gone, something stands for it that prints like the value.
         """
-        return _a_dict(self._decoded(self.config_text))
+        return _a_dict(self._fresh(lambda trust: untag(self._config, trust=trust)))
 
     def fresh_metrics(self) -> dict[str, Any] | None:
         """Return `last_metrics` as an object of its own, pickles treated as by `fresh_config`."""
-        return None if self.last_text is None else self._decoded(self.last_text, decode_metrics)
+        found: dict[str, Any] | None = self._fresh(lambda trust: metrics_of(self._last, self.trial_id, trust=trust))
+        return found
 
-    def _decoded(self, text: str, by: Callable[..., Any] = decode) -> Any:
+    def _fresh(self, read: Callable[[bool], Any]) -> Any:
         try:
-            return by(text, trust=self.is_trusted)
+            return read(self.is_trusted)
         except Exception:  # the user's own class: renamed, moved, or of a file that is gone
-            return by(text)
+            return read(False)
 
     @cached_property
     def resources(self) -> Resources:
         """What the trial asks for."""
-        return Resources.from_json(json.loads(self.resources_text))
+        return request_of(json.dumps(self.recorded["resources"]))
 
     @cached_property
     def grown(self) -> Grown | None:
         """How it came to ask for more than it was given; None: it asks for that."""
-        return decode_grown(self.grown_text)
+        found: Grown | None = self._field("grown")
+        return found
 
     @cached_property
     def placement(self) -> Placement | None:
         """What the trial holds now, or None."""
-        data = None if self.placement_text is None else json.loads(self.placement_text)
-        return None if data is None else Placement.from_json(data)
+        found: Placement | None = self._field("placement")
+        return found
 
     @cached_property
     def checkpoint(self) -> CheckpointRef | None:
         """Its latest checkpoint, or None."""
-        return CheckpointRef.parse(self.checkpoint_text)
+        found: CheckpointRef | None = self._field("checkpoint")
+        return found
+
+    def _field(self, name: str) -> Any:
+        return unpack_trial({name: self.recorded[name]})[name] if name in self.recorded else None
 
     @cached_property
     def last_checkpoint(self) -> CheckpointRef | None:
         """The checkpoint that came with its last report, or None."""
-        return CheckpointRef.parse(self.last_checkpoint_text)
+        return CheckpointRef.parse(self._last.get("checkpoint"))
 
     @cached_property
     def experiment_tag(self) -> str:
@@ -196,15 +254,13 @@ class Snapshot:
         return {trial.trial_id: trial for trial in self.trials}
 
 
-def last_exit(connection: sqlite3.Connection, trial_id: str) -> dict[str, Any]:
-    """Return how the trial's last attempt ended (kind, error, traceback, class_name, signal); {} if none did, or if its
-    `fit()` needed more: what became of that is in the trial's reason."""
-    row = connection.execute(
-        "SELECT json_remove(json_extract(data, '$.exit'), '$.pickled') FROM event"
-        " WHERE kind = 'Exited' AND trial_id = ? ORDER BY seq DESC LIMIT 1",
-        (trial_id,),
-    ).fetchone()
-    ended = dict(json.loads(row[0])) if row is not None and row[0] is not None else {}
+def last_exit(source: Path | sqlite3.Connection, trial_id: str) -> dict[str, Any]:
+    """Return how the trial's last attempt ended (kind, error, traceback, class_name, signal ...); {} if none did, or if
+    its `fit()` needed more: what became of that is in the trial's reason."""
+    ended: dict[str, Any] = {}
+    for fact in read_facts(source, trial_id=trial_id, kinds=[Exited], trust=False):
+        if isinstance(fact.event, Exited):
+            ended = {name: getattr(fact.event.exit, name) for name in Exit.__dataclass_fields__}
     return {} if ended.get("kind") == "NEEDS_MORE" else ended
 
 

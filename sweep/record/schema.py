@@ -1,9 +1,8 @@
-"""The tables of `sweep.db`, version by version, and how to open it for reading.
+"""The tables of `sweep.db`: what is stored of a sweep, and which records this version reads.
 
 Events are the truth: append-only, numbered 1, 2, 3 ... without a gap, one row per fact, with the commands that it
-caused. A report is a row of `report`, every other event one of `fact`; whoever opens the file reads both as `event`,
-and the reports with all that was filled in as `result`. `trial` is what readers want and what a resume loads. `at` is
-seconds of driving, `wall` UTC epoch seconds. JSON texts are those of `sweep.record.encoding`.
+caused. `trial` has the latest state of each trial: what readers want and what a resume loads. JSON texts are those of
+`sweep.record.codec`; `crc` is a checksum: see `sweep.record.seals`.
 
     meta    key -> JSON: name, prefix, created, version, python, trainable {name, kind}, import_path (`file.py:function`
             where it can be found again), metric, mode (metrics, modes: of several objectives), space (for people),
@@ -11,226 +10,128 @@ seconds of driving, `wall` UTC epoch seconds. JSON texts are those of `sweep.rec
             it may be), num_samples, num_repeats, num_trials, resources_per_trial, seed, storage_path, resume_command,
             are_log_files_complete, log_to_file, space_keys, variables (flattened config paths that vary; null:
             unknown), command, machine {host, system, cpu}, versions (of imports)
-    fact    kind is the class name of a message of `sweep.core.messages` (Suggested, Started, Exited ...); `data` its
-            other fields
-    report  number: of the attempt's reports; trial: its number; metrics: what the trial reported. What was filled in
-            stands in columns (`time_this_iter_s` and `time_total_s` as JSON has them) and in `host`; where it does not
-            follow the usual form, `metrics` has all of it and `this_s` is null. effect: what it did to its trial, bits:
-            1 it was judged, 2 it is the best so far
-    trial   one row per trial, its latest state; last_result and best_result are numbers of reports; those that wait
-            come in the order of their tickets (since version 2); failure: class of the failure that its last attempt
-            was; ran_s, running_since: seconds of driving (since version 3); grown: [what the trial itself asked for,
-            whether `resources` are what another one needed], null where it holds what it asked for (since version 4);
-            node_losses: how often in a row its node was gone (since version 5). as_of: number of the event up to which
-            the row holds; reports of a running trial that came later are added by whoever reads (`sweep.record.tail`)
-    label   the names that trial_name_creator gave
-    tally   one row. checksum: over the rows of meta, label, host and trial, whatever page they are on; last: number of
-            the last event when this row was written; progress: up to which event the reports are in all rows of `trial`
+    event   trial_id: null where it concerns no single trial
+    trial   config: number of the event that gave the trial its config; null where none did yet: `state` has it
+    tally   one row: number and checksum of the last event, and a checksum over all rows of `meta` and `trial`
 
-Since version 6 events are stored once, and each row has a checksum: see `sweep.record.seals`. Before, reports were rows
-of both tables `event` and `result`. Since version 7 `tally` has the checksum; before, it counted rows.
+Whoever opens the file with SQLite reads what happened as `events`, reports with all that was filled in as `result`, and
+trials with their configs as `trials`.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 
 from sweep.errors import ExperimentError
 
 APPLICATION_ID = 0x53575031  # "SWP1"
-VERSION = 7
-SEALED = 6  # since this version events are stored once, and rows have checksums
+VERSION = 1
 
-_TRIAL = """
-CREATE TABLE trial (
-    trial_id TEXT PRIMARY KEY,
-    number INTEGER NOT NULL UNIQUE,
-    status TEXT NOT NULL,
-    reason TEXT NOT NULL,
-    config TEXT NOT NULL,
-    resources TEXT NOT NULL,
-    attempt INTEGER NOT NULL,
-    failures INTEGER NOT NULL,
-    losses INTEGER NOT NULL,
-    next_status TEXT,
-    pending TEXT,
-    placement TEXT,
-    checkpoint TEXT,
-    started_from TEXT,
-    count INTEGER NOT NULL,
-    judged_to INTEGER NOT NULL,
-    is_saved INTEGER NOT NULL,
-    is_by_person INTEGER NOT NULL,
-    last_result INTEGER,
-    best_result INTEGER,
-    ticket INTEGER NOT NULL,
-    failure TEXT NOT NULL,
-    ran_s REAL NOT NULL,
-    running_since REAL,
-    grown TEXT,
-    node_losses INTEGER NOT NULL,
-    as_of INTEGER NOT NULL,
-    seal INTEGER NOT NULL
-) WITHOUT ROWID;
-"""
-
-_EVENTS = """
-CREATE TABLE fact (
+SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE event (
     seq INTEGER PRIMARY KEY,
-    at REAL NOT NULL,
-    wall REAL NOT NULL,
-    kind TEXT NOT NULL,
     trial_id TEXT,
-    attempt INTEGER,
-    data TEXT,
-    commands TEXT,
-    chain INTEGER NOT NULL
+    data TEXT NOT NULL,
+    crc INTEGER NOT NULL
 );
-CREATE TABLE host (id INTEGER PRIMARY KEY, hostname TEXT NOT NULL, node_ip TEXT, seal INTEGER NOT NULL);
-CREATE TABLE report (
-    seq INTEGER PRIMARY KEY,
-    trial INTEGER NOT NULL,
-    attempt INTEGER NOT NULL,
-    number INTEGER NOT NULL,
-    at REAL NOT NULL,
-    wall REAL NOT NULL,
-    metrics TEXT NOT NULL,
-    checkpoint TEXT,
-    verdict TEXT,
-    commands TEXT,
-    iteration INTEGER,
-    timestamp INTEGER,
-    pid INTEGER,
-    host INTEGER,
-    this_s TEXT,
-    total_s TEXT,
-    since_s TEXT,
-    done INTEGER,
-    effect INTEGER NOT NULL,
-    chain INTEGER NOT NULL
+CREATE TABLE trial (
+    number INTEGER PRIMARY KEY,
+    trial_id TEXT NOT NULL,
+    status TEXT NOT NULL,
+    config INTEGER,
+    state TEXT NOT NULL,
+    crc INTEGER NOT NULL
 );
-"""
-
-# The metrics of a report with all that was filled in, in its order: r is of `report`, t of `trial`, h of `host`.
-FILLED = """CASE WHEN r.this_s IS NULL THEN r.metrics ELSE
-    substr(r.metrics, 1, length(r.metrics) - 1) || CASE r.metrics WHEN '{}' THEN '' ELSE ',' END
-    || '"timestamp":' || r.timestamp || ',"time_this_iter_s":' || r.this_s || ',"pid":' || r.pid
-    || ',"hostname":' || json_quote(h.hostname)
-    || CASE WHEN h.node_ip IS NULL THEN '' ELSE ',"node_ip":' || json_quote(h.node_ip) END
-    || ',"training_iteration":' || r.iteration || ',"time_total_s":' || r.total_s
-    || ',"trial_id":"' || t.trial_id || '","time_since_restore":' || coalesce(r.since_s, r.total_s)
-    || ',"iterations_since_restore":' || r.number
-    || CASE WHEN r.done IS NULL THEN '' ELSE ',"done":false' END || '}' END"""
-
-_VIEWS = f"""
-CREATE VIEW result AS
-    SELECT r.seq, t.trial_id, r.attempt, r.at, r.wall, r.checkpoint, {FILLED} AS metrics
-    FROM report r JOIN trial t ON t.number = r.trial LEFT JOIN host h ON h.id = r.host;
-CREATE VIEW event AS
-    SELECT seq, at, wall, kind, trial_id, attempt, data, commands, NULL AS metrics FROM fact
-    UNION ALL
-    SELECT r.seq, r.at, r.wall, 'Reported', t.trial_id, r.attempt,
-        CASE WHEN r.checkpoint IS NULL AND r.verdict IS NULL THEN CAST(r.number AS TEXT)
-        ELSE json_array(r.number, r.checkpoint, coalesce(r.verdict, '')) END,
-        r.commands, {FILLED}
-    FROM report r JOIN trial t ON t.number = r.trial LEFT JOIN host h ON h.id = r.host;
-"""
-
-_OTHERS = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, seal INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE label (trial_id TEXT PRIMARY KEY, name TEXT NOT NULL, seal INTEGER NOT NULL) WITHOUT ROWID;
-"""
-_TALLY = """
 CREATE TABLE tally (
     id INTEGER PRIMARY KEY,
-    checksum INTEGER NOT NULL,
     last INTEGER NOT NULL,
-    progress INTEGER NOT NULL,
-    seal INTEGER NOT NULL
+    chain INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    crc INTEGER NOT NULL
 );
+CREATE VIEW events AS
+    SELECT seq, trial_id, json_extract(data, '$.kind') AS kind, json_extract(data, '$.at') AS at,
+        json_extract(data, '$.wall') AS wall, json_extract(data, '$.attempt') AS attempt,
+        json_extract(data, '$.commands') AS commands, data
+    FROM event;
+CREATE VIEW result AS
+    SELECT seq, trial_id, attempt, at, wall, json_extract(data, '$.checkpoint') AS checkpoint,
+        CASE WHEN json_type(data, '$.filled') IS NULL THEN json_extract(data, '$.metrics')
+        ELSE json_patch(json_extract(data, '$.metrics'), json_object(
+            'timestamp', coalesce(json_extract(data, '$.filled[0]'), CAST(wall AS INTEGER)),
+            'time_this_iter_s', json_extract(data, '$.filled[1]'),
+            'pid', json_extract(data, '$.filled[2]'),
+            'hostname', json_extract(data, '$.filled[3]'),
+            'node_ip', json_extract(data, '$.filled[8]'),
+            'training_iteration', json_extract(data, '$.filled[4]'),
+            'time_total_s', json_extract(data, '$.filled[5]'),
+            'trial_id', trial_id,
+            'time_since_restore', coalesce(json_extract(data, '$.filled[6]'), json_extract(data, '$.filled[5]')),
+            'iterations_since_restore', coalesce(json_extract(data, '$.filled[7]'), json_extract(data, '$.seq')),
+            'done', json('false')
+        )) END AS metrics
+    FROM events WHERE kind = 'Reported' AND json_type(data, '$.metrics') IS NOT NULL;
+CREATE VIEW trials AS
+    SELECT t.number, t.trial_id, t.status, coalesce(json_extract(t.state, '$.reason'), '') AS reason,
+        coalesce(json_extract(e.data, '$.config'), json_extract(t.state, '$.config'), (
+            SELECT json_extract(value, '$[4]') FROM json_each(e.data, '$.commands')
+            WHERE json_extract(value, '$[0]') = 'Start' AND json_extract(value, '$[1]') = t.trial_id
+        )) AS config,
+        json_extract(t.state, '$.resources') AS resources,
+        coalesce(json_extract(t.state, '$.attempt'), 0) AS attempt,
+        coalesce(json_extract(t.state, '$.failures'), 0) AS failures,
+        coalesce(json_extract(t.state, '$.count'), 0) AS count,
+        json_extract(t.state, '$.checkpoint[0]') AS checkpoint,
+        json_extract(t.state, '$.last_result') AS last_result,
+        json_extract(t.state, '$.best_result') AS best_result
+    FROM trial t LEFT JOIN event e ON e.seq = t.config;
 """
-
-SCHEMA = _OTHERS + _TALLY + _TRIAL + _EVENTS + _VIEWS
-
-# What brings a file of version n to version n + 1; the first run that continues such an experiment does it, and then
-# gives all rows their checksums.
-UPGRADES = {
-    1: "ALTER TABLE trial ADD COLUMN ticket INTEGER NOT NULL DEFAULT 0;",
-    2: "ALTER TABLE trial ADD COLUMN failure TEXT NOT NULL DEFAULT '';"
-    " ALTER TABLE trial ADD COLUMN ran_s REAL NOT NULL DEFAULT 0;"
-    " ALTER TABLE trial ADD COLUMN running_since REAL;",
-    3: "ALTER TABLE trial ADD COLUMN grown TEXT;",
-    4: "ALTER TABLE trial ADD COLUMN node_losses INTEGER NOT NULL DEFAULT 0;",
-    5: f"""
-CREATE TABLE IF NOT EXISTS label (trial_id TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID;
-ALTER TABLE event RENAME TO old_event;
-ALTER TABLE result RENAME TO old_result;
-ALTER TABLE trial RENAME TO old_trial;
-ALTER TABLE meta RENAME TO old_meta;
-ALTER TABLE label RENAME TO old_label;
-{SCHEMA}
-INSERT INTO meta SELECT key, value, 0 FROM old_meta;
-INSERT INTO label SELECT trial_id, name, 0 FROM old_label;
-INSERT INTO trial SELECT trial_id, number, status, reason, config, resources, attempt, failures, losses, next_status,
-    pending, placement, checkpoint, started_from, count, judged_to, is_saved, is_by_person, last_result, best_result,
-    ticket, failure, ran_s, running_since, grown, node_losses,
-    (SELECT coalesce(max(seq), 0) FROM old_event), 0 FROM old_trial;
-INSERT INTO report SELECT r.seq, t.number, r.attempt,
-    CASE json_type(e.data) WHEN 'array' THEN json_extract(e.data, '$[0]') ELSE coalesce(CAST(e.data AS INTEGER), 0) END,
-    e.at, e.wall, r.metrics, r.checkpoint,
-    CASE json_type(e.data) WHEN 'array' THEN nullif(json_extract(e.data, '$[2]'), '') END, e.commands,
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0
-    FROM old_result r JOIN old_event e ON e.seq = r.seq JOIN old_trial t ON t.trial_id = r.trial_id ORDER BY r.seq;
-INSERT INTO fact SELECT seq, at, wall, kind, trial_id, attempt, data, commands, 0 FROM old_event
-    WHERE seq NOT IN (SELECT seq FROM report) ORDER BY seq;
-DROP TABLE old_event;
-DROP TABLE old_result;
-DROP TABLE old_trial;
-DROP TABLE old_meta;
-DROP TABLE old_label;
-""",
-    6: f"DROP TABLE tally; {_TALLY}",
-}
-
-
-def version_of(connection: sqlite3.Connection) -> int:
-    """Return the version of a record's format."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return int(version)
 
 
 def last_seq(connection: sqlite3.Connection) -> int:
     """Return the number of the last event; 0 before the first."""
-    tables = ("fact", "report") if version_of(connection) >= SEALED else ("event",)
-    found = (connection.execute(f"SELECT max(seq) FROM {table}").fetchone()[0] for table in tables)
-    return max((seq or 0 for seq in found), default=0)
+    (seq,) = connection.execute("SELECT max(seq) FROM event").fetchone()
+    return seq or 0
 
 
 def last_event(connection: sqlite3.Connection) -> tuple[int, float, float] | None:
     """Return number, `at` and `wall` of the last event; None before the first."""
-    found: tuple[int, float, float] | None = connection.execute(
-        "SELECT seq, at, wall FROM event WHERE seq = ?", (last_seq(connection),)
-    ).fetchone()
-    return found
+    row = connection.execute("SELECT seq, data FROM event ORDER BY seq DESC LIMIT 1").fetchone()
+    if row is None:
+        return None
+    data = json.loads(row[1])
+    return row[0], data["at"], data["wall"]
 
 
-def check_version(connection: sqlite3.Connection, database: Path) -> int:
-    """Return the version of a file; refuse one that is no `sweep.db`, is damaged, or is of a newer version."""
+def check_version(connection: sqlite3.Connection, database: Path) -> None:
+    """Refuse a file that is no `sweep.db`, is damaged, or is of another version.
+
+    Raises:
+        ExperimentError: says so.
+    """
     try:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
-        version = version_of(connection)
-        (num_columns,) = connection.execute("SELECT count(*) FROM pragma_table_info('tally')").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        is_former = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'report' OR sql LIKE ?", (_FORMER,))
+        has_former_tables = is_former.fetchone() is not None
     except sqlite3.DatabaseError as error:
         raise ExperimentError(
             f"{database} cannot be read: {error}. Restore it from a copy; nothing was changed."
         ) from error
     if application != APPLICATION_ID:
         raise ExperimentError(f"{database} is not a sweep.db (application id {application:#x}).")
-    if version > VERSION:
+    if has_former_tables:
+        raise ExperimentError(
+            f"{database} was written by a development version of sweep and cannot be read; run the sweep again, or "
+            "read it with the version that wrote it."
+        )
+    if version != VERSION:
         raise ExperimentError(
             f"{database} has format {version}; this version of sweep knows {VERSION}. Install a newer sweep-engine."
         )
-    if num_columns != (0 if version < SEALED else 7 if version == SEALED else 5):
-        raise ExperimentError(f"{database} is damaged: it says that it has format {version}, and it has not.")
-    return version
+
+
+_FORMER = "CREATE TABLE event%kind TEXT NOT NULL%"  # before events were one text each

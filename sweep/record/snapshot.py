@@ -75,7 +75,7 @@ def compare(theirs: Path, ours: Path) -> Comparison:
     """Compare two records, the events of which are checked."""
     with contextlib.closing(open_for_reading(theirs)) as one, contextlib.closing(open_for_reading(ours)) as two:
         seqs = last_seq(one), last_seq(two)
-        same = "SELECT at, wall, kind, trial_id, attempt FROM event WHERE seq = ?"
+        same = "SELECT crc FROM event WHERE seq = ?"  # it continues those of all events before
         of = "SELECT key, value FROM meta WHERE key IN ('created', 'prefix') ORDER BY key"
         is_same = one.execute(same, (min(seqs),)).fetchone() == two.execute(same, (min(seqs),)).fetchone()
         return Comparison(*seqs, is_same, one.execute(of).fetchall() != two.execute(of).fetchall())

@@ -5,29 +5,28 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from sweep.record.encoding import decode
+from sweep.record.codec import metrics_of
 
 _REFERENCE = re.compile(r'"([A-Za-z0-9][A-Za-z0-9_-]*/checkpoint_\d{6,}[^"/\\]*)"')
-_FACTS = """
-SELECT seq, checkpoint, NULL FROM result WHERE checkpoint IS NOT NULL AND seq > :seq
-UNION ALL SELECT seq, json_extract(data, '$[1]'), NULL FROM event WHERE kind = 'Saved' AND seq > :seq
-UNION ALL SELECT seq, NULL, commands FROM event WHERE commands LIKE '%"Discard"%' AND seq > :seq
-ORDER BY 1, 2 DESC
-"""
+_STORING = ("""'*"checkpoint":*'""", """'*"Discard"*'""")
 
 
 class StoredCheckpoints:
     """The checkpoints that a record names, by their paths in the experiment; `follow` reads on from the last event.
 
     Attributes:
+        named: all that were stored.
         kept: stored, and not discarded since.
         discarded: that were kept once.
         reused: stored under the name of one that was discarded.
     """
 
     def __init__(self) -> None:
+        self.named: set[str] = set()
         self.kept: set[str] = set()
         self.discarded: set[str] = set()
         self.reused: set[str] = set()
@@ -36,28 +35,45 @@ class StoredCheckpoints:
     def follow(self, db: sqlite3.Connection) -> set[str]:
         """Take in the events since the last call, and return what they stored."""
         new = set()
-        for seq, path, commands in db.execute(_FACTS, {"seq": self._seq}):
-            self._seq = seq
+        wanted = " OR ".join(f"data GLOB {pattern}" for pattern in _STORING)
+        query = f"SELECT seq, data FROM event WHERE seq > ? AND ({wanted}) ORDER BY seq"
+        for seq, text in db.execute(query, (self._seq,)):
+            self._seq, data = seq, json.loads(text)
+            path = data.get("checkpoint") if data["kind"] == "Saved" or "metrics" in data else None
             if path is not None:
                 new.add(path)
                 self.kept.add(path)
+                self.named.add(path)
                 if path in self.discarded:
                     self.reused.add(path)
-                continue
-            for row in decode(commands):
+            for row in data.get("commands", ()):
                 if row[0] == "Discard" and row[1] in self.kept:
                     self.kept.remove(row[1])
                     self.discarded.add(row[1])
         return new
 
 
+def saved_before(db: sqlite3.Connection, before: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield (trial id, path, metrics) of each checkpoint that was stored before an event, oldest first, with what the
+    trial had reported last."""
+    latest = "SELECT data FROM event WHERE seq < ? AND trial_id = ? AND data GLOB ? ORDER BY seq DESC LIMIT 1"
+    rows = db.execute(
+        f"SELECT seq, trial_id, data FROM event WHERE seq < ? AND data GLOB {_STORING[0]} ORDER BY seq", (before,)
+    )
+    for seq, trial_id, text in rows.fetchall():
+        data = json.loads(text)
+        path = data.get("checkpoint")
+        if data["kind"] == "Saved":
+            (text,) = db.execute(latest, (seq, trial_id, '*"metrics":*')).fetchone() or ("{}",)
+            yield trial_id, path, metrics_of(json.loads(text), trial_id) or {}
+        elif path is not None and "metrics" in data:
+            yield trial_id, path, metrics_of(data, trial_id) or {}
+
+
 def references(db: sqlite3.Connection) -> dict[str, set[str]]:
     """Return by trial the checkpoints that it continues from or will; trials without any are left out."""
-    rows = db.execute(
-        "SELECT trial_id, checkpoint, started_from, pending FROM trial"
-        " WHERE checkpoint IS NOT NULL OR started_from IS NOT NULL OR pending IS NOT NULL"
-    )
-    found = {row[0]: {path for text in row[1:] if text for path in _REFERENCE.findall(text)} for row in rows}
+    rows = db.execute("SELECT trial_id, state FROM trial WHERE state GLOB '*/checkpoint_*'")
+    found = {trial_id: set(_REFERENCE.findall(state)) for trial_id, state in rows}
     return {trial_id: paths for trial_id, paths in found.items() if paths}
 
 

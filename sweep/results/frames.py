@@ -141,7 +141,7 @@ def _own_columns(trials: Sequence[TrialRow], filled: Mapping[str, list[Any]]) ->
 def _booked_columns(reader: ExperimentReader, trials: Sequence[TrialRow], times: Sequence[Timeline]) -> dict[str, Any]:
     """Return the columns of `_BOOKED`: what happened to each trial, and where its files lie."""
     directory = f"{reader.root}{os.sep}"
-    totals = {text: trial.resources.total for text, trial in {t.resources_text: t for t in trials}.items()}
+    totals = {request: request.total for request in {trial.resources for trial in trials}}
     failed = [trial.status == "ERROR" for trial in trials]
     return {
         "status": _texts(trial.status for trial in trials),
@@ -149,8 +149,8 @@ def _booked_columns(reader: ExperimentReader, trials: Sequence[TrialRow], times:
         "end_time": _times(time.exited if trial.is_ended else None for trial, time in zip(trials, times, strict=True)),
         "wait_s": _floats(_difference(time.created, time.started) for time in times),
         "attempt": _ints(trial.attempt for trial in trials),
-        "cpus": _floats(totals[trial.resources_text].cpu for trial in trials),
-        "gpus": _floats(totals[trial.resources_text].gpu for trial in trials),
+        "cpus": _floats(totals[trial.resources].cpu for trial in trials),
+        "gpus": _floats(totals[trial.resources].gpu for trial in trials),
         "peak_rss_mb": _floats(time.peak_rss_bytes / 1e6 if time.peak_rss_bytes else None for time in times),
         "error_class": _texts(
             (time.class_name or time.exit_kind or None) if bad else None
@@ -282,8 +282,9 @@ def event_frame(reader: ExperimentReader) -> pd.DataFrame:
     (JSON text) and `commands`, what the sweep did about it (JSON text)."""
     with reader.connect() as connection:
         rows = connection.execute(
-            "SELECT seq, at, wall, kind, trial_id, attempt, CASE kind WHEN 'Exited' THEN"
-            " json_remove(data, '$.exit.pickled') ELSE data END, commands FROM event ORDER BY seq"
+            "SELECT seq, at, wall, kind, trial_id, attempt, nullif(json_remove(data, '$.kind', '$.at', '$.wall',"
+            " '$.attempt', '$.commands', '$.metrics', '$.filled', '$.exit.pickled'), '{}'), commands"
+            " FROM events ORDER BY seq"
         ).fetchall()
     seq, at, wall, kind, trial_id, attempt, data, commands = zip(*rows, strict=True) if rows else [()] * 8
     frame = {

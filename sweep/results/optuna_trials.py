@@ -170,7 +170,7 @@ class RecordedTrials:
             return
         with self._reader.connect() as connection:
             for kind, trial_id, wall, data in connection.execute(
-                "SELECT kind, trial_id, wall, CASE kind WHEN 'Suggested' THEN data END FROM event WHERE seq > ?"
+                "SELECT kind, trial_id, wall, CASE kind WHEN 'Suggested' THEN data END FROM events WHERE seq > ?"
                 " AND seq <= ? AND kind IN ('Suggested', 'Started', 'Exited') AND trial_id IS NOT NULL ORDER BY seq",
                 (self._seq, last),
             ):

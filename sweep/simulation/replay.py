@@ -42,11 +42,11 @@ from sweep.launch.drive import ask, drive, tell
 from sweep.launch.policies import Policies, build_policies
 from sweep.launch.spec import RunSpec
 from sweep.launch.stop_rules import StopRules
+from sweep.record.codec import command_rows
 from sweep.record.encoding import decode, encode, is_same
 from sweep.record.facts import read_facts
 from sweep.record.layout import ExperimentLayout
 from sweep.record.reader import ExperimentReader
-from sweep.record.records import command_texts
 from sweep.record.resume import kept_before, retell
 from sweep.record.saved_spec import read_saved_spec, recorded_points, space_keys
 from sweep.worker.trainable import prepare
@@ -234,20 +234,21 @@ class _Record:
             raise ExperimentError(f"{self.layout.root} holds no events yet: nothing was decided.")
         self._given = {name: value for name, value in given.items() if value is not None}
         self.found = Replay()
+        self.configs: dict[str, Mapping[str, Any]] = {}  # by trial, as `command_rows` keeps them
 
     def policies(self) -> tuple[Policies, StopRules]:
         """Build the searcher and the scheduler anew; returns them, and what `stop=` meant."""
         return _own_policies(self.layout, self._given)
 
-    def compare(self, fact: Fact, commands: Sequence[Command]) -> None:
-        """Compare what followed from a fact with what followed then."""
+    def compare(self, fact: Fact, event: Event, commands: Sequence[Command]) -> None:
+        """Compare what followed from a fact, which is this event now, with what followed then."""
         found = self.found
         found.num_events += 1
         found.num_commands += len(commands)
         found.seconds = fact.at - self.facts[0].at
-        text = command_texts(fact.event, commands)
-        now = decode(text, trust=True) if text is not None else None
-        if not is_same(_as_before(now, fact.caused), fact.caused):
+        rows = command_rows(event, commands, self.configs)
+        now = None if rows is None else decode(encode(rows), trust=True)
+        if not is_same(now, fact.caused):
             found.add(Difference(fact.seq, _what_of(fact.event), fact.caused, now))
 
     def compare_answer(self, fact: Fact, then: Suggested, now: Suggested) -> None:
@@ -269,13 +270,6 @@ def _plain(answer: Suggested) -> Any:
             return error
         case config:
             return decode(encode(dict(config)), trust=True)
-
-
-def _as_before(now: list[list[Any]] | None, then: list[list[Any]] | None) -> list[list[Any]] | None:
-    """Return what an event causes now as a former version would have written it, whose rows said less."""
-    if now is None or then is None or len(now) != len(then):
-        return now
-    return [row[: len(old)] if row[0] in ("Start", "Notify") else row for row, old in zip(now, then, strict=True)]
 
 
 def _what_of(event: Event) -> str:
@@ -338,7 +332,7 @@ class _Replayer:
             self._tell_late()
         commands = self.sweep.handle(event, fact.at)
         self.sweep.take_changes()
-        self.record.compare(fact, commands)
+        self.record.compare(fact, event, commands)
         self._follow_checkpoints(event, commands)
         self.late.extend(command for command in commands if isinstance(command, Notify))
         if not isinstance(event, Suggested):
@@ -370,6 +364,8 @@ class _Loop(Engine):
 
     As long as all commands are those of then, so is what they bring about: it is handed out in its order, at its time.
     """
+
+    is_in_real_time = False
 
     driver_is_in: tuple[str, float] | None = None
 
@@ -434,7 +430,7 @@ class _Loop(Engine):
                 self._differ(Difference(fact.seq, "what happened", _what_of(then), _what_of(event)))
             if isinstance(then, Suggested) and isinstance(event, Suggested):
                 self._record.compare_answer(fact, then, event)
-            self._record.compare(fact, caused)
+            self._record.compare(fact, event, caused)
             if not self._record.found.is_same:
                 raise _Differs
 

@@ -21,9 +21,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from sweep.errors import CheckpointError, ExperimentError
-from sweep.record.access import open_for_reading
+from sweep.record.access import Reading, open_for_reading
 from sweep.record.layout import CACHE_VARIABLE, DATABASE, MIRROR_STATE, RECORD_MARK, cache_root, tidy_name
-from sweep.record.opening import Reading
 from sweep.record.snapshot import close_log, compare, copy_record, has_trials
 from sweep.storage.disks import Disk, disk_of, is_shared
 from sweep.storage.filesystems import RemoteDirectory, explained, local_filesystem

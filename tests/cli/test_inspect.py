@@ -16,7 +16,6 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 from made_experiment import MadeExperiment
-from record_5 import LABELS_5 as LABELS
 
 from sweep.cli import tables
 from sweep.cli.main import sweep
@@ -270,8 +269,7 @@ def test_empty_columns_are_left_out_of_a_table_and_named(tmp_path: Path) -> None
 def test_names_given_to_trials_are_a_column(tmp_path: Path) -> None:
     made = MadeExperiment(tmp_path, "named")
     trial = made.trial({"lr": 0.1})
-    made.db.execute(LABELS)
-    made.db.execute("INSERT INTO label VALUES (?, 'fine one')", (trial,))
+    made.set(trial, name="fine one")
     made.close()
     assert json.loads(call(tmp_path, "trials", "named", "-f", "json").stdout)[0]["name"] == "fine one"
     assert call(tmp_path, "trials", "named", "--filter", "name = 'fine one'").stdout.startswith("trial  name")

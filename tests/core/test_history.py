@@ -18,10 +18,10 @@ from sweep.core.sweep import Sweep
 from sweep.core.trial import ENDED, Status
 from sweep.errors import SweepError
 from sweep.launch.drive import drive
-from sweep.record.encoding import decode
+from sweep.record.codec import command_rows
+from sweep.record.encoding import decode, encode
 from sweep.record.facts import read_facts
 from sweep.record.journal import Journal
-from sweep.record.records import command_texts
 
 
 def _fuzz():
@@ -57,14 +57,15 @@ class Follower(fuzz.Checker):
         self.silent = _SILENT if history is None else _SILENT | ENDED
         self.kill_at, self.journal = kill_at, journal
         self.compared = Counter()
+        self.configs = {}
 
     def commit(self, events, commands, changes, now):
         super().commit(events, commands, changes, now)
         metrics = {result[0]: dict(result[-1]) for result in changes.results}
         for event, caused in zip(events, commands, strict=True):
             seq = self.history.seq + 1
-            text = command_texts(event, caused)
-            rows = None if text is None else decode(text)
+            rows = command_rows(event, caused, self.configs)
+            rows = None if rows is None else decode(encode(rows))
             self.history.add(Fact(seq, now, 0.0, event, rows, metrics.get(seq)))
         if self.journal is not None:
             self.journal.commit(events, commands, changes, now)
@@ -133,6 +134,7 @@ def going_on(before, seed):
     sweep = Sweep(before.sweep.plan, fuzz.WildScheduler(rng), packer, trials, seq=before.sweep.seq)
     searcher = fuzz.WildSearcher(rng, 3)
     follower = Follower(sweep, packer, before.history)
+    follower.configs = before.configs
     with suppress(SweepError):  # three bad suggestions in a row
         drive(sweep, engine, searcher, follower, follower, request_of=lambda config: rng.choice(fuzz.REQUESTS))
     return sum(attempt.is_lost for attempt in before.history.attempts)

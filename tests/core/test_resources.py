@@ -30,7 +30,7 @@ from sweep.core.resources import (
     parse_resources,
 )
 from sweep.errors import ConfigError, ResourceError
-from sweep.record.records import decode_event, encode_event
+from sweep.record.codec import encode_event, event_of
 from sweep.train import ScalingConfig
 
 
@@ -448,21 +448,8 @@ def test_the_nodes_of_an_inventory_survive_the_record():
         Node("b", 8.5, devices=(Device("tpu0", "tpu", visible="0", vendor="google"), Device("g")), slice="s"),
         Node("c", address="10.0.0.5"),
     )
-    kind, trial_id, attempt, data = encode_event(NodesChanged(nodes))
-    assert decode_event(kind, trial_id, attempt, data, {}, trust=False) == NodesChanged(nodes)
-    assert json.loads(data or "")[0]["id"] == "a"  # as before there were any that are away
-    assert [one.get("address") for one in json.loads(data or "")] == [None, None, "10.0.0.5"]
-    without = NodesChanged(nodes[:1], nodes[1:])
-    assert decode_event(*encode_event(without), {}, trust=False) == without
-    assert decode_event(*encode_event(NodesChanged((), nodes)), {}, trust=False) == NodesChanged((), nodes)
-
-
-def test_the_nodes_of_an_older_record_are_read():
-    devices = [["GPU-1", "gpu", "NVIDIA L4", 2**34, "0"], ["tpu0", "tpu", "", 0, ""]]
-    data = json.dumps([{"id": "n", "cpus": 4.0, "memory": 2**30, "devices": devices, "custom": {"x": 1.0}}])
-    found = decode_event("NodesChanged", None, None, data, {}, trust=False)
-    gpu, chip = Device("GPU-1", "gpu", "NVIDIA L4", 2**34, "0"), Device("tpu0", "tpu")
-    assert found == NodesChanged((Node("n", 4.0, 2**30, (gpu, chip), {"x": 1.0}),))
+    for event in (NodesChanged(nodes), NodesChanged(nodes[:1], nodes[1:]), NodesChanged((), nodes)):
+        assert event_of(json.loads(encode_event(event, 0.0, 0.0, None)), None) == event
 
 
 # --- what is declared ----------------------------------------------------------------------------------------------

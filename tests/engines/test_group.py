@@ -53,9 +53,7 @@ def run(tmp_path):
             run_config=RunConfig(failure_config=FailureConfig(hang_timeout_s=hang_timeout_s)),
         )
         arguments = {"nodes": [sweep.Node(cpus=4)], "raise_on_failed_trial": False, **arguments}
-        return sweep.run(
-            trainer, storage_path=tmp_path, name="groups", verbose=0, durability="fast", env={MARK: mark}, **arguments
-        )
+        return sweep.run(trainer, storage_path=tmp_path, name="groups", verbose=0, env={MARK: mark}, **arguments)
 
     yield start
     assert wait_until_gone(mark) == {}
@@ -409,7 +407,7 @@ def loop():
 
 sweep.run(
     DataParallelTrainer(loop, scaling_config=ScalingConfig(num_workers=2)), storage_path=sys.argv[1], name="groups",
-    verbose=0, nodes=[sweep.Node(cpus=4)], num_samples=2, start_method=sys.argv[2], durability="fast",
+    verbose=0, nodes=[sweep.Node(cpus=4)], num_samples=2, start_method=sys.argv[2],
 )
 """
 

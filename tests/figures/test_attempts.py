@@ -64,7 +64,7 @@ def test_a_retry_waits_and_the_failure_says_why(tmp_path: Path) -> None:
     )
     made.event("Released", trial_id, at=6.0)
     start(made, trial_id, 8.0, 2)
-    made.db.execute("UPDATE event SET attempt = 2 WHERE seq = (SELECT max(seq) FROM event)")
+    made.change(made.seq, attempt=2)
     made.event("Tick", at=12.0)
     made.set(trial_id, status="RUNNING", attempt=2)
     reader = ExperimentReader(made.close())

@@ -11,7 +11,7 @@ from typing import Any
 import sweep
 from sweep import CheckpointConfig, FailureConfig, RunConfig, TuneConfig, Tuner
 from sweep.schedulers import ASHAScheduler
-from sweep.train import DataParallelTrainer, ScalingConfig, TuneReportCallback
+from sweep.train import DataParallelTrainer, ScalingConfig
 
 KILL = "GOLDEN_DRIVER"  # its process id: trial 3 kills it at its third step
 STEPS = 4
@@ -78,16 +78,6 @@ def train_in_group(config: dict[str, Any]) -> None:
         with sweep.checkpoint_dir() as directory:
             Path(directory, "step" if is_first else "other").write_text(str(step))
         sweep.report(metrics, started_at=start, hostname="golden", pid=1)
-
-
-def train_with_a_group(config: dict[str, Any]) -> None:
-    """Run the same group inside a trial that has not asked for its workers."""
-    DataParallelTrainer(
-        train_in_group,
-        train_loop_config=config,
-        scaling_config=ScalingConfig(num_workers=2),
-        run_config=RunConfig(callbacks=[TuneReportCallback()]),
-    ).fit()
 
 
 class Train(sweep.Trainable):
@@ -162,4 +152,4 @@ def first(name: str, storage: str) -> None:
 def trainable(name: str) -> Any:
     if name == "trainer":
         return DataParallelTrainer(train_in_group, scaling_config=ScalingConfig(num_workers=2))
-    return {"function": train, "class": Train, "nested": train_with_a_group}[name]
+    return {"function": train, "class": Train}[name]

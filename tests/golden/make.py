@@ -1,8 +1,8 @@
-"""Make golden experiments of this version: `python tests/golden/make.py v2 class` writes `tests/golden/v2/class/`.
+"""Make golden experiments of this format: `python tests/golden/make.py v1 class` writes `tests/golden/v1/class/`.
 
 Each is an experiment as its killed driver left it, with one trial that finished, one that was stopped early, one in
 ERROR, one that was running and one that had not begun; `function/` of a function, `class/` of a class, `trainer/` of a
-training group of two workers, `nested/` of a function with such a group inside. They are made once for a format of the
+training group of two workers. They are made once for a format of the
 files, committed, and never made again: `tests/test_golden.py` proves that whatever this package becomes, it reads,
 resumes and replays them. Make a new one, beside the old, when what is written changes.
 
@@ -21,16 +21,23 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent)]
+
+from sealed import changed  # noqa: E402
+
+from sweep.record.layout import MARK  # noqa: E402
+
 PLACE = "/golden"  # stands for where they were made
 
 
 def main(version: str, *names: str) -> None:
     target = HERE / version
     missing = [
-        name for name in names or ("function", "class", "trainer", "nested") if not (target / name).exists()
+        name for name in names or ("function", "class", "trainer") if not (target / name).exists()
     ]  # none is made again
     with tempfile.TemporaryDirectory() as place:
         shutil.copy(HERE / "golden_work.py", place)
@@ -61,17 +68,13 @@ def _neutral(root: Path, place: str) -> None:
     def neutral(text: str | None) -> str | None:
         return None if text is None else pattern.sub(lambda found: words[found[0]], text)
 
-    database = sqlite3.connect(root / "sweep.db", isolation_level=None)
-    database.create_function("neutral", 1, neutral)
-    for table, column in (
-        ("meta", "value"), ("event", "data"), ("event", "commands"), ("result", "metrics"), ("trial", "reason"),
-        ("trial", "placement"),
-    ):  # fmt: skip
-        database.execute(f"UPDATE {table} SET {column} = neutral({column})")
-    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    database.execute("PRAGMA journal_mode=DELETE")
-    database.execute("VACUUM")
-    database.close()
+    with changed(root / "sweep.db") as database:
+        database.create_function("neutral", 1, neutral)
+        for table, column in (("meta", "value"), ("event", "data"), ("trial", "state")):
+            database.execute(f"UPDATE {table} SET {column} = neutral({column})")
+    with closing(sqlite3.connect(root / "sweep.db", isolation_level=None)) as database:
+        database.execute("VACUUM")
+    (root / "sweep.db").with_suffix(MARK).unlink(missing_ok=True)
     for path in sorted(root.rglob("*")):
         if path.is_symlink() or not path.is_file() or path.name == "sweep.db" or path.suffix == ".pkl":
             continue

@@ -48,9 +48,7 @@ class Coming(Simulator):
 
 def run(tmp_path: Path, cpus: float, **given: Any) -> sweep.ExperimentAnalysis:
     options: dict[str, Any] = {"config": {"x": 1}, "resources_per_trial": {"cpu": cpus}, "engine": Coming()}
-    return sweep.run(
-        lambda config: None, **(options | given), name="made", storage_path=tmp_path, verbose=0, durability="fast"
-    )
+    return sweep.run(lambda config: None, **(options | given), name="made", storage_path=tmp_path, verbose=0)
 
 
 def test_what_only_a_node_that_is_not_there_can_hold_waits_until_it_comes(tmp_path: Path) -> None:

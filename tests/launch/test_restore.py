@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import shutil
 import signal
@@ -13,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import record_5
 
 import sweep
 from sweep import ResultGrid, RunConfig, TuneConfig, Tuner
@@ -241,21 +238,3 @@ def test_a_saved_spec_comes_back_part_by_part(tmp_path: Path) -> None:
     assert arguments["config"]["f"]() == 3
     assert lost == ["callbacks"]
     assert os.listdir(tmp_path) == ["tuner.pkl"]
-
-
-def test_a_resumed_experiment_of_an_earlier_release_is_not_said_to_have_changed(tmp_path, capfd):
-    def train(config: dict[str, Any]) -> None:
-        sweep.report(loss=1.0)
-
-    def run(num_samples: int, **how: Any) -> str:
-        sweep.run(train, num_samples=num_samples, name="old", storage_path=tmp_path, verbose=1, engine="inline", **how)
-        return capfd.readouterr().err
-
-    run(1)
-    with contextlib.closing(record_5.connect(tmp_path / "old" / "sweep.db")) as connection, connection:
-        (plan,) = connection.execute("SELECT data FROM event WHERE kind = 'PlanChanged'").fetchone()
-        older = {key: value for key, value in json.loads(plan).items() if key != "is_unasked"}  # format 3 had none
-        assert len(older) == len(json.loads(plan)) - 1
-        connection.execute("UPDATE event SET data = ? WHERE kind = 'PlanChanged'", (json.dumps(older),))
-    said = run(2, resume=True)
-    assert "1 of 1 trials have ended; changed: num_trials 1 -> 2\n" in said

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from made_experiment import MadeExperiment
-from record_5 import LABELS_5 as LABELS
 from shown_experiment import SCRIPT, shown_experiment, subject
 
 from sweep.core.trial import STATES
@@ -112,8 +111,7 @@ def test_names_given_to_trials_are_a_column(tmp_path: Path) -> None:
     made = MadeExperiment(tmp_path)
     trial = made.trial({"lr": 0.1})
     made.trial({"lr": 0.2})
-    made.db.execute(LABELS)
-    made.db.execute("INSERT INTO label VALUES (?, '<b>fine</b>')", (trial,))
+    made.set(trial, name="<b>fine</b>")
     table, _ = updated(made.commit())
     assert [name for name, _ in table.columns[:4]] == ["trial", "name", "state", "step"]
     assert column(table, "name") == ["<b>fine</b>", "trial_abcde_00001"]

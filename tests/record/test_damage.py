@@ -24,7 +24,7 @@ from sweep.record import seals
 from sweep.record.mark import Mark, mark_of
 from sweep.record.reader import ExperimentReader
 from sweep.record.resume import load
-from sweep.record.schema import VERSION
+from sweep.record.schema import APPLICATION_ID
 from sweep.record.snapshot import copy_record
 
 PAGE = 4096
@@ -218,8 +218,7 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
     def take() -> None:
         found.append(storage / f"{len(found)}.db")
-        with closing(sqlite3.connect(storage / "made" / "sweep.db")) as source:
-            copy_record(source, found[-1])
+        copy_record(storage / "made" / "sweep.db", found[-1])
 
     class Take(sweep.Callback):
         def on_trial_complete(self, trial: object, **info: object) -> None:
@@ -289,14 +288,20 @@ def test_no_page_of_any_older_copy_gives_a_wrong_value(copies: list[Path], tmp_p
     assert refused > 20 * same
 
 
-def test_a_record_that_says_it_is_of_another_format_is_refused(finished: Path, tmp_path: Path) -> None:
-    data = bytearray((finished / "sweep.db").read_bytes())
-    for version in range(VERSION):
-        data[60:64] = version.to_bytes(4, "big")  # where SQLite keeps `user_version`
-        (tmp_path / "sweep.db").write_bytes(data)
-        for read in (ExperimentReader, lambda place: load(place / "sweep.db"), lambda place: again(place)):
-            with pytest.raises(ExperimentError, match=f"it says that it has format {version}, and it has not"):
-                read(tmp_path)
+FORMER = (
+    "CREATE TABLE event (seq INTEGER PRIMARY KEY, at REAL NOT NULL, wall REAL NOT NULL, kind TEXT NOT NULL, data TEXT)",
+    "CREATE TABLE report (seq INTEGER PRIMARY KEY, trial INTEGER NOT NULL)",
+)
+
+
+@pytest.mark.parametrize("version", [1, 5, 7])
+@pytest.mark.parametrize("table", FORMER)
+def test_a_record_of_a_development_version_is_refused_in_one_sentence(tmp_path: Path, version: int, table: str) -> None:
+    with closing(sqlite3.connect(tmp_path / "sweep.db")) as db:
+        db.executescript(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={version}; {table}")
+    for read in (ExperimentReader, lambda place: load(place / "sweep.db"), lambda place: again(place)):
+        with pytest.raises(ExperimentError, match=r"was written by a development version of sweep and cannot"):
+            read(tmp_path)
 
 
 @pytest.mark.parametrize("what", ["gone", "empty", "without its index"])

@@ -5,20 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from sweep.errors import ExperimentError, RecordError
-from sweep.record import guard as guard_module
 from sweep.record.guard import DirectoryGuard, make_writable, refusing_full_disk
 from sweep.record.layout import ExperimentLayout
 
 
 class Guarded:
-    """A directory with a record, and whoever waits for news of it."""
+    """A directory with a record."""
 
     def __init__(self, root: Path) -> None:
         root.mkdir(parents=True)
@@ -26,9 +24,8 @@ class Guarded:
         self.layout.database.write_text("the record")
         self.layout.lock.write_text("pid 1")
         self.layout.code.mkdir()
-        self.woken = threading.Event()
         self.guard = DirectoryGuard(self.layout)
-        self.guard.start(self.woken.set)
+        self.guard.start()
 
 
 @pytest.fixture
@@ -80,39 +77,23 @@ def replace_lock(root: Path) -> None:
         *("lock deleted", "lock of another driver", "code deleted"),
     ],
 )
-def test_what_is_gone_is_noticed_and_who_waits_is_woken(
-    guarded: Guarded, act: Callable[[Path], object], said: str
-) -> None:
+def test_what_is_gone_is_noticed(guarded: Guarded, act: Callable[[Path], object], said: str) -> None:
     guarded.guard.check()
     act(guarded.layout.root)
-    assert guarded.woken.wait(10)
+    guarded.guard.check(anew=False)
     with pytest.raises(RecordError, match=said):
         guarded.guard.check()
 
 
-def test_what_runs_in_the_directory_is_no_harm(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard_module, "_LOOK_S", 0.0)
-    looked = threading.Event()
-    count = 0
-    root, real = guarded.layout.root, os.stat
-
-    def counted(path, *arguments, **named):
-        nonlocal count
-        count += path == str(root)
-        if count == 3:
-            looked.set()
-        return real(path, *arguments, **named)
-
+def test_what_runs_in_the_directory_is_no_harm(guarded: Guarded) -> None:
+    root = guarded.layout.root
     (root / "trial").mkdir()
     guarded.layout.database.write_text("more of the record")
     (root / "sweep.db-wal").write_text("a log")
     os.utime(root)
     (root / "lock").write_text("pid 1")  # numbered anew, as some file systems do
     (root / "lock").replace(root / "driver.lock")
-    monkeypatch.setattr(os, "stat", counted)
-    assert looked.wait(10)
     guarded.guard.check()
-    assert not guarded.woken.is_set()
 
 
 def test_a_file_system_that_does_not_answer_or_numbers_anew_is_no_proof(

@@ -11,20 +11,18 @@ import sys
 from contextlib import closing
 
 import pytest
-import record_5
 
 from sweep.core.messages import Ask, Asked, Continue, Hook, Notify, Reported
-from sweep.core.resources import Bundle, Resources
+from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
 from sweep.core.sweep import Changes
-from sweep.core.trial import Grown, Status, Trial, evolve
+from sweep.core.trial import Status, Trial, evolve
 from sweep.errors import ExperimentError, NoExperimentError, RecordError
 from sweep.record import journal as journal_module
 from sweep.record.facts import read_facts
 from sweep.record.journal import Journal, create
 from sweep.record.reader import ExperimentReader
 from sweep.record.resume import load
-from sweep.record.schema import VERSION
 
 
 class Failing:
@@ -210,36 +208,6 @@ def test_a_repeated_report_that_saves_is_told_from_one_that_observers_heard_of(t
     assert row.caused == [["Continue", trial.id, 1]]
 
 
-def test_what_running_trials_report_is_added_to_their_rows_once_a_second_and_by_readers_until_then(
-    tmp_path, journal, monkeypatch
-):
-    monkeypatch.setattr(journal_module, "_PROGRESS_S", float("inf"))
-    trial = Trial("abcde_00000", {"x": 1}, Resources(), status=Status.RUNNING, attempt=1, losses=2)
-    journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: trial}), 0.0)
-    for count in (1, 2, 3):
-        event, metrics = report(0, 1.0 / count)
-        result = TrialResult(metrics, count + 1)
-        trial = evolve(trial, count=count, judged_to=count, losses=0, last_result=result)
-        trial = evolve(trial, best_result=result) if count < 3 else trial
-        changes = Changes({trial.id: trial}, [(count + 1, trial.id, 1, None, metrics)])
-        journal.commit([event], [[Notify(Hook.RESULT, trial), Continue(trial.id, 1, count)]], changes, 2.0)
-
-    def row():
-        with closing(sqlite3.connect(tmp_path / "sweep.db")) as db:
-            return db.execute("SELECT count, last_result, as_of FROM trial").fetchone()
-
-    assert row() == (0, None, 1)
-    (read,) = ExperimentReader(tmp_path).trials()
-    assert (read.count, read.losses, read.last_seq, read.best_seq) == (3, 0, 4, 3)
-    (loaded,) = load(tmp_path / "sweep.db").trials
-    assert (loaded.count, loaded.judged_to, loaded.losses) == (3, 3, 0)
-    assert (loaded.last_result.seq, loaded.best_result.seq) == (4, 3)
-    monkeypatch.setattr(journal_module, "_PROGRESS_S", 0.0)
-    journal.commit([Asked(Ask.DRAIN)], [[]], Changes(), 3.0)
-    assert row() == (3, 4, 5)
-    assert ExperimentReader(tmp_path).trials()[0].count == 3
-
-
 def test_a_file_of_a_newer_version_or_of_somebody_else_is_refused(tmp_path):
     Journal(tmp_path / "new.db").close()
     connection = sqlite3.connect(tmp_path / "new.db")
@@ -252,46 +220,6 @@ def test_a_file_of_a_newer_version_or_of_somebody_else_is_refused(tmp_path):
     connection.close()
     with pytest.raises(ExperimentError, match=r"is not a sweep\.db"):
         Journal(tmp_path / "other.db")
-
-
-_COLUMNS = ["ticket", "failure", "ran_s", "running_since", "grown", "node_losses"]
-_ADDED = {1: _COLUMNS, 2: _COLUMNS[1:], 3: _COLUMNS[4:], 4: _COLUMNS[5:], 5: [], 6: []}
-_TALLY_6 = (
-    "DROP TABLE tally; CREATE TABLE tally (id INTEGER PRIMARY KEY, metas INTEGER NOT NULL, labels INTEGER NOT NULL,"
-    " hosts INTEGER NOT NULL, trials INTEGER NOT NULL, progress INTEGER NOT NULL, seal INTEGER NOT NULL);"
-    " INSERT INTO tally VALUES (1, 0, 0, 0, 1, 1, 0); PRAGMA user_version=6"
-)
-
-
-@pytest.mark.parametrize("version", _ADDED)
-def test_a_file_of_an_older_version_is_read_as_it_is_and_upgraded_when_it_is_continued(tmp_path, version):
-    path = tmp_path / "sweep.db"
-    journal = Journal(path)
-    trial = Trial("00000_00000", {"x": 1}, Resources())
-    journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: trial}), 0.0)
-    journal.close()
-    connection = sqlite3.connect(path) if version == 6 else record_5.connect(path)
-    connection.executescript(_TALLY_6 if version == 6 else "DROP TABLE label")
-    for column in _ADDED[version]:
-        connection.execute(f"ALTER TABLE trial DROP COLUMN {column}")
-    connection.execute(f"PRAGMA user_version={version}")
-    connection.commit()
-    connection.close()
-
-    def read():
-        (loaded,) = load(path).trials
-        return loaded.ticket, loaded.failure, loaded.ran_s, loaded.running_since, loaded.grown, loaded.node_losses
-
-    assert read() == (0, "", 0.0, None, None, 0)
-    assert [(row.failure, row.node_losses) for row in ExperimentReader(tmp_path).trials()] == [("", 0)]
-    grown = Grown(Resources((Bundle(cpu=0.5),)), is_guess=True)
-    later = evolve(trial, ticket=7, failure="killed", ran_s=2.5, running_since=3.5, grown=grown, node_losses=4)
-    journal = Journal(path)
-    journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: later}), 1.0)
-    journal.close()
-    assert read() == (7, "killed", 2.5, 3.5, grown, 4)
-    assert [(row.failure, row.node_losses) for row in ExperimentReader(tmp_path).trials()] == [("killed", 4)]
-    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (VERSION,)
 
 
 def test_a_report_resets_the_node_losses_of_a_row_that_changes_in_nothing_else(tmp_path, journal):

@@ -198,7 +198,7 @@ def test_the_plan_is_that_of_the_last_start(tmp_path: Path) -> None:
     assert ExperimentReader(made.commit()).plan() == {}
     made.event("PlanChanged", data={"max_failures": 1})
     made.event("PlanChanged", data={"max_failures": 2})
-    assert ExperimentReader(made.close()).plan() == {"max_failures": 2}
+    assert ExperimentReader(made.close()).plan()["max_failures"] == 2
 
 
 def test_a_list_of_many_trials_reads_the_record_a_few_times_only(
@@ -216,4 +216,4 @@ def test_a_list_of_many_trials_reads_the_record_a_few_times_only(
     for read in (lambda: analysis.results, lambda: analysis.trials, analysis.dataframe, analysis._repr_html_):
         opened.clear()
         read()
-        assert 0 < len(opened) < 20
+        assert 0 < len(opened) < 30

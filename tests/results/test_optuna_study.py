@@ -146,7 +146,8 @@ def test_objects_go_by_how_they_print_also_when_the_run_that_goes_on_prints_them
     later = first.replace(" at 0x", " at 0xa")
     assert later != first
     for text in (first, later):
-        experiment.db.execute("UPDATE meta SET value = ? WHERE key = 'domains'", (text,))
+        experiment.meta["domains"] = json.loads(text)
+        experiment.commit()
         study = study_of(experiment, tmp_path / "journal.log")
         names = [f"<class '{__name__}.Relu'>", "<function one_function>", "3"]
         assert [trial.params["act"] for trial in study_of(experiment).trials] == names
@@ -320,7 +321,9 @@ def test_constraints_of_the_searcher_are_constraints_of_the_study(tmp_path):
 def test_a_config_that_was_changed_on_the_way_is_the_last_one_and_the_first_is_told(tmp_path):
     experiment = made(tmp_path)
     trial = finished(experiment, {"x": 0.75, "fixed": 1}, 2.0)
-    experiment.event("Suggested", trial, {"config": {"x": 0.25, "fixed": 1}})
+    first = experiment.trials[trial]["place"]
+    experiment.set(trial, place=experiment.event("Suggested", trial, {"config": {"x": 0.75, "fixed": 1}}))
+    experiment.change(first, config={"x": 0.25, "fixed": 1})
     (shown_trial,) = study_of(experiment).trials
     assert shown_trial.params["x"] == 0.75
     assert shown_trial.user_attrs["config_at_start/x"] == 0.25

@@ -13,7 +13,6 @@ from typing import Any
 import cloudpickle
 import pytest
 from made_experiment import T0, MadeExperiment
-from record_5 import LABELS_5 as LABELS
 
 import sweep as tune
 from sweep.core.resources import Resources
@@ -160,8 +159,7 @@ def test_a_trials_errors_are_texts_unless_the_experiment_is_trusted(grid: Result
 
 
 def test_a_given_name_is_the_trials_name(made: MadeExperiment) -> None:
-    made.db.execute(LABELS)
-    made.db.execute("INSERT INTO label VALUES ('abcde_00001', 'wide net')")
+    made.set("abcde_00001", name="wide net")
     trials = ExperimentAnalysis(made.close()).trials
     assert [str(trial) for trial in trials] == ["train_abcde_00000", "wide net", "train_abcde_00002"]
     assert trials[1].custom_trial_name == "wide net"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-import record_5
 from click.testing import CliRunner
 from every_policy import SCHEDULERS, SEARCHERS, world_of
+from sealed import changed
 
 import sweep
 from searchers import BOHBSearch, ConcurrencyLimiter
@@ -205,27 +204,15 @@ def test_what_somebody_asked_for_is_asked_again(tmp_path: Path) -> None:
     assert found.seconds == 3.0
 
 
-def changed(root: Path, change: Callable[[sqlite3.Connection], None]) -> None:
-    db = record_5.connect(root / "sweep.db")
-    change(db)
-    db.commit()
-    db.close()
-
-
 def test_what_comes_out_differently_is_named(tmp_path: Path) -> None:
     root = run(tmp_path, scheduler="asha")
-
-    def lie(db: sqlite3.Connection) -> None:
-        seq, commands = db.execute("SELECT seq, commands FROM event WHERE commands LIKE '%\"Stop\"%'").fetchone()
+    with changed(root / "sweep.db") as db:
+        seq, commands = db.execute("SELECT seq, commands FROM events WHERE commands LIKE '%\"Stop\"%'").fetchone()
         rows = [row for row in json.loads(commands) if row[0] != "Stop"]
-        db.execute("UPDATE event SET commands = ? WHERE seq = ?", (json.dumps(rows), seq))
-        (trial,) = db.execute("SELECT trial_id FROM event WHERE kind = 'Suggested' LIMIT 1").fetchone()
-        db.execute(
-            "UPDATE event SET data = replace(data, '\"x\"', '\"y\"') WHERE kind = 'Suggested' AND trial_id = ?",
-            (trial,),
-        )
-
-    changed(root, lie)
+        change = "UPDATE event SET data = json_set(data, '$.commands', json(?)) WHERE seq = ?"
+        db.execute(change, (json.dumps(rows), seq))
+        (first,) = db.execute("SELECT min(seq) FROM events WHERE kind = 'Suggested'").fetchone()
+        db.execute(f"UPDATE event SET data = replace(data, '\"x\"', '\"y\"') WHERE seq = {first}")
     found = sweep.replay(root)
     assert not found.is_same
     assert found.num_differences == len(found.differences) == 2
@@ -278,7 +265,10 @@ def test_the_command_shows_facts_and_decides_again(tmp_path: Path) -> None:
     assert verified.exit_code == 0
     assert verified.output.endswith(" 8 suggestions that followed: all as recorded\n")
 
-    changed(root, lambda db: db.execute("UPDATE event SET commands = '[]' WHERE kind = 'Exited'") and None)
+    with changed(root / "sweep.db") as db:
+        db.execute(
+            "UPDATE event SET data = json_set(data, '$.commands', json('[]')) WHERE data LIKE '{\"kind\":\"Exited\"%'"
+        )
     verified = call(root, "replay", "made", "--verify")
     assert verified.exception is None or isinstance(verified.exception, SystemExit)
     assert "8 came out differently\n  event " in verified.output

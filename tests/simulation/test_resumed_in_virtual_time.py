@@ -73,7 +73,7 @@ class Record(Journal):
     """A record on the disk, with directories for checkpoints; it dies after a number of commits."""
 
     def __init__(self, root: Path, die_after: int | None) -> None:
-        super().__init__(root / "sweep.db", durability="fast", discard=lambda path: shutil.rmtree(root / path))
+        super().__init__(root / "sweep.db", discard=lambda path: shutil.rmtree(root / path))
         self._root, self._left = root, die_after
 
     def commit(self, events: Any, commands: Any, changes: Any, now: float) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import record_5
 from click.testing import CliRunner
+from sealed import changed
 
 import sweep
 from sweep.cli.main import sweep as command
@@ -300,10 +300,9 @@ def test_a_deadline_that_was_overtaken_is_not_met_in_the_second_run(tmp_path: Pa
 
 def test_the_first_difference_is_named(tmp_path: Path) -> None:
     root = run(tmp_path, engine="inline", scheduler=sweep.ASHAScheduler(max_t=9, reduction_factor=3))
-    db = record_5.connect(root / "sweep.db")
-    (seq, text) = db.execute("SELECT seq, commands FROM event WHERE commands LIKE '%\"Stop\"%'").fetchone()
-    db.execute("UPDATE event SET commands = ? WHERE seq = ?", (json.dumps(json.loads(text)[:-1]), seq))
-    db.commit()
+    with changed(root / "sweep.db") as db:
+        (seq,) = db.execute("SELECT seq FROM events WHERE commands LIKE '%\"Stop\"%'").fetchone()
+        db.execute(f"UPDATE event SET data = json_remove(data, '$.commands[#-1]') WHERE seq = {seq}")
     difference = rerun(root).difference
     assert difference is not None
     assert difference.seq == seq
@@ -321,10 +320,9 @@ def test_what_cannot_be_run_again_says_why(tmp_path: Path) -> None:
 
 def test_what_has_not_ended_is_not_run_again(tmp_path: Path) -> None:
     root = run(tmp_path, engine="inline", num_samples=1)
-    db = record_5.connect(root / "sweep.db")
-    db.execute("DELETE FROM event WHERE kind IN ('Exited', 'Released')")
-    db.commit()
-    db.close()
+    with changed(root / "sweep.db") as db:
+        (seq,) = db.execute("SELECT min(seq) FROM events WHERE kind = 'Exited'").fetchone()
+        db.execute(f"DELETE FROM event WHERE seq >= {seq}")
     with pytest.raises(ExperimentError, match="it has not ended, or its driver was killed"):
         rerun(root)
 

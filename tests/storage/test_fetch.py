@@ -14,6 +14,7 @@ import pytest
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 from made_experiment import MadeExperiment
+from sealed import seal
 
 from sweep.errors import CheckpointError, ConfigError, ExperimentError
 from sweep.record.access import open_for_reading
@@ -252,7 +253,8 @@ def test_a_newer_local_copy_stays_and_an_older_one_is_replaced(tmp_path, storage
     experiment.root.mkdir()
     with contextlib.closing(sqlite3.connect(older)) as db:  # killed while something was only in the log
         db.execute("PRAGMA journal_mode=WAL")
-        db.execute("INSERT INTO meta VALUES ('of', '\"the log\"')")
+        db.execute("INSERT INTO meta VALUES ('of', '\"the log\"', 0)")
+        seal(db)
         db.commit()
         for place in ("", "-wal"):
             shutil.copy(f"{older}{place}", experiment.root / f"sweep.db{place}")
@@ -424,7 +426,7 @@ def test_what_a_trial_continues_from_is_read_from_the_record(storage):
     experiment = made(storage)
     one, two, _three = (experiment.trial({"x": x}) for x in range(3))
     save(experiment, one, 1)
-    clone = ["CloneTrial", two, one, [f"{one}/checkpoint_000001.2", 1, 1, 0.5], {"x": 1}]
+    clone = ["CloneTrial", {"checkpoint": [f"{one}/checkpoint_000001.2", 1, 1, 0.5], "config": {"x": 1}}]
     experiment.set(two, started_from=json.dumps([f"{one}/checkpoint_000001", 1, 1, 0.5]), pending=json.dumps(clone))
     experiment.commit()
     with contextlib.closing(open_for_reading(experiment.root / "sweep.db")) as db:

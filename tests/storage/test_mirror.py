@@ -8,14 +8,16 @@ import shutil
 from pathlib import Path
 
 import pytest
-import record_5
 from fsspec.implementations.memory import MemoryFileSystem
 from made_experiment import MadeExperiment
+from sealed import changed
 
+from sweep.core.messages import Reported
 from sweep.errors import RecordError
 from sweep.record import checkpoints
 from sweep.record.access import open_for_reading
 from sweep.record.checkpoints import MANIFEST, Checkpoint, persist, send, verify
+from sweep.record.codec import encode_event
 from sweep.record.reader import ExperimentReader
 from sweep.record.snapshot import copy_record
 from sweep.record.stored import references
@@ -171,7 +173,7 @@ def test_everything_is_there_after_a_pass_and_the_next_sends_only_what_has_chang
     assert changes.take() == [("put_file", f"{TRIAL}/result.json")]
     uploader.sync([TRIAL], with_artifacts=True)
     assert changes.take() == [("put_file", f"{TRIAL}/plot.png")]
-    experiment.db.execute("INSERT INTO meta VALUES ('note', '1')")
+    experiment.meta["note"] = 1
     experiment.commit()
     uploader.sync([])
     assert changes.take() == [("put_file", "sweep.db"), ("pipe_file", ".sweep-record.json")]
@@ -348,11 +350,9 @@ def test_a_checkpoint_that_a_lost_machine_sent_before_its_record_is_replaced_by_
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "model").write_text("another")
     persist(tmp_path / "source", root / lost)
-    with contextlib.closing(record_5.connect(root / "sweep.db")) as db:
-        row = (3, TRIAL, 1, 2.0, 2.0, lost, "{}")
-        db.execute("INSERT INTO event VALUES (3, 2.0, 2.0, 'Reported', ?, 1, NULL, NULL)", (TRIAL,))
-        db.execute("INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-        db.commit()
+    with changed(root / "sweep.db") as db:
+        text = encode_event(Reported(TRIAL, 1, 2, {}, lost), 2.0, 2.0, None, {})
+        db.execute("INSERT INTO event VALUES (3, ?, ?, 0)", (TRIAL, text))
     Mirror(other.experiment("made"), root).sync()
     assert remote.read(f"{lost}/model") == b"another"
     assert not remote.find(also_lost)

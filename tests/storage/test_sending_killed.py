@@ -15,10 +15,10 @@ from typing import Any
 
 import fsspec
 import pytest
-import record_5
 from fsspec.implementations.dirfs import DirFileSystem
 from killed import MOST, ends_itself
 from made_experiment import MadeExperiment
+from sealed import changed
 
 from sweep.errors import ExperimentError
 from sweep.record.access import open_for_reading
@@ -190,12 +190,11 @@ def test_a_machine_that_was_not_lost_and_one_that_took_over_have_parted(
     assert ends_itself(lambda: push(place.at("first")), place.root, 3, False)
     reader = place.at("reader")
     pull(reader, "made")
-    with contextlib.closing(record_5.connect(reader.local_root / "made" / "sweep.db")) as db:
+    with changed(reader.local_root / "made" / "sweep.db") as db:
         db.execute(
-            "INSERT INTO event SELECT seq + 1, at, wall + 1, kind, trial_id, 2, NULL, NULL FROM event"
+            "INSERT INTO event SELECT seq + 1, trial_id, json_set(data, '$.attempt', 2, '$.wall', 9.5), 0 FROM event"
             " ORDER BY seq DESC LIMIT 1"
         )
-        db.commit()
     push(reader)
     before = sorted(path.relative_to(place.root) for path in place.root.rglob("*"))
     with pytest.raises(ExperimentError, match=r"one that was continued in both places\. Nothing was changed"):

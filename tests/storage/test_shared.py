@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import record_5
 from killed import MOST, ends_itself
+from sealed import changed
 
-from sweep.core.messages import CheckpointRef, Discard, Reported, Started
+from sweep.core.messages import CheckpointRef, Discard, Reported, Started, Tick
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
 from sweep.core.sweep import Changes
@@ -24,6 +24,7 @@ from sweep.core.trial import Status, Trial, evolve
 from sweep.errors import ExperimentError, RecordError
 from sweep.record.access import open_for_reading
 from sweep.record.checkpoints import discard_in, persist, verify
+from sweep.record.codec import encode_event
 from sweep.record.driver import find_driver
 from sweep.record.journal import Journal
 from sweep.record.layout import ExperimentLayout
@@ -292,10 +293,10 @@ def test_two_records_that_parted_are_refused_and_left_as_they_are(machines):
     driver.record.sync()
     driver.report()
     driver.die()
-    with contextlib.closing(record_5.connect(machines.storage / "sweep.db")) as db:
-        for _ in range(2):  # by a version that worked in place
-            db.execute("INSERT INTO event SELECT max(seq) + 1, 99.0, 99.0, 'Tick', NULL, NULL, NULL, NULL FROM event")
-        db.commit()
+    with changed(machines.storage / "sweep.db") as db:
+        for _ in range(2):
+            text = encode_event(Tick(), 99.0, 99.0, None)
+            db.execute("INSERT INTO event SELECT max(seq) + 1, NULL, ?, 0 FROM event", (text,))
     with pytest.raises(ExperimentError, match=r"\(up to event 4, .*\(up to event 3\) do not continue each .* rm -r "):
         machines.at("first").take(was_left=True)
     assert (seq_of(machines.storage / "sweep.db"), seq_of(driver.record.database)) == (4, 3)

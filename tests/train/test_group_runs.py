@@ -51,9 +51,7 @@ def run(tmp_path):
 
     def start(trainable, **arguments):
         given = {"nodes": [sweep.Node(cpus=4)], "raise_on_failed_trial": False, "name": "groups", **arguments}
-        return sweep.run(
-            trainable, storage_path=tmp_path / "results", verbose=0, durability="fast", env={MARK: mark}, **given
-        )
+        return sweep.run(trainable, storage_path=tmp_path / "results", verbose=0, env={MARK: mark}, **given)
 
     yield start
     assert wait_until_gone(mark) == {}
@@ -265,7 +263,7 @@ def loop():
 
 sweep.run(
     DataParallelTrainer(loop, scaling_config=ScalingConfig(num_workers=2)), storage_path=root, name="groups",
-    verbose=0, nodes=[sweep.Node(cpus=4)], durability="fast", resume=True,
+    verbose=0, nodes=[sweep.Node(cpus=4)], resume=True,
     checkpoint_config=sweep.CheckpointConfig(num_to_keep=1),
     stop=lambda trial_id, result: result["step"] > 3 and (root / "finish").exists(),
 )

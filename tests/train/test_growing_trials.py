@@ -55,7 +55,7 @@ class Counts(sweep.Callback):
 def run(tmp_path):
     def start(trainable, **arguments):
         given = {"nodes": [sweep.Node(cpus=4)], "raise_on_failed_trial": False, "name": "grown", **arguments}
-        return sweep.run(trainable, storage_path=tmp_path, verbose=0, durability="fast", **given)
+        return sweep.run(trainable, storage_path=tmp_path, verbose=0, **given)
 
     return start
 

@@ -11,7 +11,7 @@ import odd_values
 import pytest
 
 from sweep.errors import UserCodeError
-from sweep.record.encoding import decode_metrics, encode
+from sweep.record.encoding import decode, encode
 from sweep.worker.metrics import MAX_BYTES, MAX_KEYS, num_keys, plain_metrics, within_size
 
 
@@ -121,7 +121,7 @@ def test_any_value_becomes_plain_json_that_comes_back_as_it_was(name):
     _check(value)
     text = encode({"v": value})
     text.encode()
-    assert repr(decode_metrics(text)) == repr({"v": value})
+    assert repr(decode(text)) == repr({"v": value})
     if name in odd_values.NUMBERS:
         assert isinstance(value, (int, float))
         assert told is None
