@@ -151,6 +151,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.callbacks.mlflow": ("sweep.callbacks", "sweep.core", "sweep.record.derived_fields", "sweep.worker.session"),
     # Reads the record and writes text.
     "sweep.logs": ("sweep.core", "sweep.record", "sweep.logs"),
+    "sweep.logs.writer": ("sweep.logs.follower", "sweep.worker.limits"),
     "sweep.logs.policies": ("sweep.logs.files", "sweep.core", "sweep.schedulers.pbt_policy"),
     "sweep.logs.tensorboard": ("sweep.callbacks.loggers", "sweep.core"),
     "sweep.display": ("sweep.core", "sweep.callbacks.base", "sweep.callbacks.observed"),
@@ -236,6 +237,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.callbacks",
         "sweep.core",
         "sweep.display",
+        "sweep.record.importing",
         "sweep.results.trials",
         "sweep.storage",
     ),

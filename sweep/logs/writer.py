@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from sweep.logs.follower import Follower, LogJob
+from sweep.worker import limits
 
 _PERIOD_S = 1.0  # between two looks at the record
 _REST_S = 0.001  # between two rounds: the driver goes first
@@ -18,7 +19,8 @@ _LOOK_S = 0.1  # a signal that another thread was given is heard so late
 class LogWriter:
     """Writes log files about once a second, at once for whoever waits for them, and at the end.
 
-    Where the kernel allows no thread they are written only for those who wait, and at the end.
+    Where few processes are allowed, of which a thread counts as one, they are written only for those who wait, and at
+    the end.
 
     Args:
         job: what to write, and from where on.
@@ -40,6 +42,8 @@ class LogWriter:
 
     def start(self) -> None:
         """Begin."""
+        if limits.are_processes_few():
+            return
         thread = threading.Thread(target=self._run, name="sweep-logs", daemon=True)
         try:
             thread.start()

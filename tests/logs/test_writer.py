@@ -17,6 +17,7 @@ import pytest
 import sweep
 from sweep.logs import writer
 from sweep.logs.follower import Follower
+from sweep.worker import limits
 
 ROOT = Path(__file__).parents[2]
 COUNT = 30
@@ -94,7 +95,12 @@ def test_files_are_written_while_the_sweep_runs_and_its_thread_is_gone_when_it_i
     assert steps(tmp_path / "one") == list(range(1, COUNT + 1))
 
 
-@pytest.mark.parametrize("when", ["never", "no_thread"])
+@pytest.fixture
+def few_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "are_processes_few", lambda: True)
+
+
+@pytest.mark.parametrize("when", ["never", "no_thread", "few_processes"])
 def test_what_was_not_written_before_is_written_at_the_end(
     tmp_path: Path, when: str, request: pytest.FixtureRequest
 ) -> None:
