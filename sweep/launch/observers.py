@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,17 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweep.callbacks.base import Callback
-from sweep.callbacks.named import callbacks_from
 from sweep.callbacks.observed import ObservedTrial
 from sweep.callbacks.watch import AlikeFailures, DamageNotice, MissingKeys, SchedulerNotices, SlowStarts, SpaceNotice
 from sweep.core.resources import Resources
 from sweep.core.trial import HELD, Status, Trial
 from sweep.display.ending import Ending, EndingNotice
+from sweep.errors import ConfigError
 from sweep.launch.build import Built
 from sweep.launch.notices import Notices
 from sweep.launch.place import Place
 from sweep.launch.policies import describe
 from sweep.launch.settings import NO_LOGGERS, is_set
+from sweep.record.importing import importing
 from sweep.results.trials import ExperimentInfo
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from sweep.storage.shared import SharedRecord
 
 
+_VARIABLES = ("SWEEP_CALLBACKS", "RAY_TUNE_CALLBACKS")  # of the environment: "package.module.Class,other.Class"
 _ALWAYS_THERE = ("training_iteration", "time_total_s")  # keys that every result has
 
 
@@ -47,6 +50,30 @@ def about_of(built: Built, place: Place, trainable_name: str, notice: Callable[[
     if creators == (None, None):
         return about
     return replace(about, name_of=Namer(root, lambda trial: ObservedTrial(trial, about), *creators, notice).name_of)
+
+
+def callbacks_from(environ: Mapping[str, str]) -> list[Callback]:
+    """Return an object of every class that the environment names, made without arguments.
+
+    Raises:
+        ConfigError: a name is no path of a class, or its class is no callback (a ValueError).
+    """
+    variable = next((name for name in _VARIABLES if environ.get(name)), "")
+    return [_made(variable, path.strip()) for path in environ.get(variable, "").split(",") if path.strip()]
+
+
+def _made(variable: str, path: str) -> Callback:
+    module, _, name = path.rpartition(".")
+    try:
+        with importing():
+            found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"{variable} names {path!r}, which cannot be imported: {error}. Expected module.Class."
+        ) from error
+    if not isinstance(found, type) or not issubclass(found, Callback):
+        raise ConfigError(f"{variable} names {path!r}, which is {found!r:.100}; expected a subclass of sweep.Callback.")
+    return found()
 
 
 def callbacks_of(built: Built, ending: Ending, notices: Notices, *, can_reuse: bool) -> list[Callback]:

@@ -12,15 +12,6 @@ from sweep.core.results import flatten
 from sweep.core.values import is_held, printed, shown_int
 
 _encoder = json.JSONEncoder(default=lambda value: plain(value))
-# Made once: `JSONEncoder.encode` makes it anew for every value.
-_make = getattr(json.encoder, "c_make_encoder", None)
-_chunks = (
-    _make(None, _encoder.default, json.encoder.encode_basestring_ascii, None, ": ", ", ", False, False, True)
-    if _make is not None
-    else None
-)
-
-
 _MOST_ITEMS = 10_000  # of an array that is written out, with each report of its trial
 _LONG = 100_000
 
@@ -28,14 +19,14 @@ _LONG = 100_000
 def to_json(value: Any) -> str:
     """Return `value` as JSON text on one line, as `plain` would have it."""
     try:
-        return _encoder.encode(value) if _chunks is None else "".join(_chunks(value, 0))
+        return _encoder.encode(value)
     except (TypeError, ValueError):  # keys that JSON does not know, whole numbers beyond what Python prints
         return _encoder.encode(plain(value))
 
 
 def json_line(result: Mapping[str, Any], config: str) -> str:
     """Return a line of `result.json`; `config` is JSON text already."""
-    shown = to_json({**result})
+    shown = to_json(dict(result))
     return f'{shown[:-1]}{", " if len(shown) > 2 else ""}"config": {config}}}\n'
 
 

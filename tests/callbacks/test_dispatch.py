@@ -14,7 +14,6 @@ import pytest
 import sweep
 from sweep.callbacks.base import Callback
 from sweep.callbacks.dispatch import Dispatcher
-from sweep.callbacks.named import callbacks_from
 from sweep.callbacks.observed import ExperimentInfo, ObservedTrial, plain_result
 from sweep.callbacks.watch import MissingKeys
 from sweep.core.messages import Hook, Notify
@@ -22,6 +21,7 @@ from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
 from sweep.core.trial import CheckpointRef, Status, Trial
 from sweep.errors import ConfigError
+from sweep.launch.observers import callbacks_from
 
 ABOUT = ExperimentInfo("/x", "train", ("lr",), None, 2)
 SETUP = {"experiment_dir": "", "plan": None, "num_trials": None}
