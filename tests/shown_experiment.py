@@ -51,6 +51,7 @@ def shown_experiment(root: Path, name: str = "shown", **meta: Any) -> MadeExperi
     running = begin(made, 8, at=9.0)
     made.report(running, {"loss": 30.0, SCRIPT: 1.0, "big": 2**60}, at=10.0)
     made.trial({"lr": 1e-3, "act": None}, at=9.0, reason="waits for cpu=1; 0 of 2 free, the rest held by 00008")
+    made.event("Tick", at=13.0)
     made.commit()
     return made
 

@@ -256,7 +256,7 @@ def read_by_python(root: Path) -> None:
         result = sweep.Result.from_path(trial.path)
         repr([trial.error, trial.get_error(), trial.get_pickled_error(), trial.metric_analysis, trial.config])
         repr([result, result.error, result.metrics, result.checkpoint, result._repr_html_()])
-    repr([reader.timelines(), reader.damage(), list(reader.results()), reader.plan(), reader.state()])
+    repr([reader.history().lives(), list(reader.results()), reader.plan(), reader.state()])
     repr([sweep.Curves.from_experiment(root).curves, Tuner.can_restore(root)])
 
 

@@ -13,10 +13,11 @@ from typing import Any
 
 from sweep.callbacks.base import Callback, FilesCallback
 from sweep.core.failures import fell_back
+from sweep.core.messages import Exit
 from sweep.core.results import TrialResult, flatten, own_metrics
 from sweep.core.trial import Status, Trial
 from sweep.errors import closest, nearest
-from sweep.record.rows import last_exit
+from sweep.record.facts import last_exit
 from sweep.storage.shared import open_record
 
 _REPORTS = 10  # of one trial, after which a key that a rule goes by is missed
@@ -49,7 +50,7 @@ class AlikeFailures(FilesCallback):
     def on_trial_error(self, trial: Trial) -> None:
         if self._is_over or trial.id in self._seen:
             return
-        ended = {} if trial.last_result else self._last_exit(trial)
+        ended = None if trial.last_result else self._last_exit(trial)
         origin = _origin(ended)
         self._first = self._first or origin
         if not origin[0] or origin != self._first:
@@ -59,14 +60,15 @@ class AlikeFailures(FilesCallback):
         count = len(self._seen)
         self._is_over = count >= _COUNTS[-1]
         if count in _COUNTS:
+            error = ended.error if ended is not None else ""
             where = f" ({os.path.basename(origin[1])}:{origin[2]})" if origin[1] else ""
             self._notice(
-                f"the first {count} trials that failed did so alike, before their first report: {ended['error']}"
+                f"the first {count} trials that failed did so alike, before their first report: {error}"
                 f"{where}. `sweep logs {shlex.quote(self.layout.root.name)} {trial.number:05d}` shows more; Ctrl-C "
                 "ends the sweep"
             )
 
-    def _last_exit(self, trial: Trial) -> dict[str, Any]:
+    def _last_exit(self, trial: Trial) -> Exit | None:
         with closing(open_record(self.layout.root)) as connection:
             return last_exit(connection, trial.id)
 
@@ -257,8 +259,8 @@ class MissingKeys(Callback):
             )
 
 
-def _origin(ended: Mapping[str, Any]) -> tuple[str, str, str]:
+def _origin(ended: Exit | None) -> tuple[str, str, str]:
     """Return an exception's class, and file and line of the user's code that it came from; "" if there was none."""
-    frames: list[tuple[str, str]] = _FRAME.findall(ended.get("traceback") or "")
+    frames: list[tuple[str, str]] = _FRAME.findall(ended.traceback if ended else "")
     own = [frame for frame in frames if not _LIBRARIES.search(frame[0])] or frames or [("", "")]
-    return (ended.get("class_name") or "", *own[-1])
+    return (ended.class_name if ended else "", *own[-1])

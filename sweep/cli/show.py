@@ -14,13 +14,14 @@ from sweep.cli.inspect import COUNTS, MAX_FRONT, experiment_row, stamp, storage_
 from sweep.cli.notes import read_notes
 from sweep.cli.tables import emit, format_option, print_rows
 from sweep.core.literals import json_text
+from sweep.core.messages import ExitKind
 from sweep.core.ranking import shown_objectives
 from sweep.core.resources import name_device
 from sweep.core.results import flatten, own_metrics, without_index
 from sweep.display.formats import at_step, clean, duration, pairs, to_yaml
 from sweep.record.layout import rank_outputs
 from sweep.record.reader import ExperimentReader, find_experiment
-from sweep.record.rows import Timeline, TrialRow
+from sweep.record.rows import TrialRow
 from sweep.results.winners import Best, best_by_last, better_earlier, objectives_front
 
 _REASONS = {
@@ -85,7 +86,8 @@ def why(name: str, trial: str | None, storage: str | None, style: str) -> None:
     """
     reader = find_experiment(name, storage)
     chosen = list(reader.trials()) if trial is None else [reader.trial(trial)]
-    damage = reader.damage()
+    exits = [(attempt.trial_id, attempt.exit) for attempt in reader.history().attempts if attempt.exit is not None]
+    damage = {trial_id: ended.error for trial_id, ended in exits if ended.kind is ExitKind.DAMAGED}
     rows = [
         {
             "trial": f"{row.number:05d}",
@@ -147,13 +149,14 @@ def _holders(rows: Sequence[TrialRow]) -> dict[str, list[str]]:
 
 
 def _trial_facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
-    timeline = reader.timelines(row.trial_id).get(row.trial_id, Timeline())
-    ended = reader.last_exit(row.trial_id) if row.status == "ERROR" else {}
+    life = reader.history().lives()[row.trial_id]
+    ended = reader.last_exit(row.trial_id) if row.status == "ERROR" else None
+    started, exited = (None if time is None else time.wall for time in (life.started, life.exited))
     best = None
     if row.best_seq is not None and not reader.objectives:  # of several, what is recorded is by the first of them
         best = reader.metrics_at({row.trial_id: row.best_seq}).get(row.trial_id)
     hint = "" if row.is_ended else reader.state_hint()
-    until = timeline.exited if row.is_ended else None if hint else time.time()
+    until = exited if row.is_ended else None if hint else time.time()
     return {
         "trial": row.trial_id,
         "state": row.state,
@@ -167,19 +170,19 @@ def _trial_facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
         "attempts": row.attempt,
         "failures": row.failures,
         "node_losses": row.node_losses or None,
-        "created": stamp(timeline.created),
-        "started": stamp(timeline.started),
-        "ended": stamp(timeline.exited) if row.is_ended else None,
-        "took": None if timeline.started is None or until is None else duration(until - timeline.started),
-        "peak_memory_mb": round(timeline.peak_rss_bytes / 1e6, 1) or None,
+        "created": stamp(life.created.wall),
+        "started": stamp(started),
+        "ended": stamp(exited) if row.is_ended else None,
+        "took": None if started is None or until is None else duration(until - started),
+        "peak_memory_mb": round(life.peak_rss_bytes / 1e6, 1) or None,
         "reports": row.count,
         "last_report": row.last_metrics,
         "best_report": best,
         "checkpoints": [
             f"{ref.path}   {pairs(flatten(own_metrics(metrics)))}" for ref, metrics in reader.checkpoints(row.trial_id)
         ],
-        "error": ended.get("error"),
-        "traceback": ended.get("traceback"),
+        "error": ended and ended.error,
+        "traceback": ended and ended.traceback,
         "output": _output(reader, row.trial_id),
     }
 

@@ -20,7 +20,6 @@ from sweep.core.resources import Device, Node
 from sweep.display.formats import duration, text
 from sweep.errors import ConfigError, ExperimentError
 from sweep.record.reader import ExperimentReader, find_experiment
-from sweep.record.schema import last_event
 from sweep.results.winners import best_by_last
 from sweep.schedulers import create_scheduler
 from sweep.simulation.curves import Curves
@@ -164,9 +163,8 @@ def _summary(reader: ExperimentReader, curves: Curves, found: Simulation) -> dic
 
 
 def _driven(reader: ExperimentReader) -> float:
-    with reader.connect() as connection:
-        first, last = connection.execute("SELECT at FROM events WHERE seq = 1").fetchone(), last_event(connection)
-    return last[1] - first[0] if first is not None and last is not None else 0.0
+    last, first = reader.last_event(), next(reader.facts(before=2), None)
+    return last[1] - first.at if first is not None and last is not None else 0.0
 
 
 def _table(name: str, curves: Curves, found: Simulation, summary: dict[str, Any]) -> str:

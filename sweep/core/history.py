@@ -75,7 +75,7 @@ class Attempt:
         granted: when it was given its place. started: when the user's code began. exited: when its processes were gone.
             released: when its place could be granted again.
         placement: what it holds or held; None: unknown.
-        config: what it runs with.
+        config: what it runs with. resources: what it asked for.
         source: the checkpoint of another trial that it began from; None: it began from its own, or from nothing.
         cause: the event that let it start.
         waits: what the engine said of a long start.
@@ -91,6 +91,7 @@ class Attempt:
     granted: When
     placement: Placement | None
     config: Mapping[str, Any]
+    resources: Resources
     source: CheckpointRef | None
     cause: m.Event
     waits: str = ""
@@ -103,6 +104,24 @@ class Attempt:
     after: Status | None = None
     first: TrialResult | None = None
     last: TrialResult | None = None
+
+
+@dataclass(slots=True)
+class Life:
+    """All attempts of a trial together.
+
+    Attributes:
+        created: when the trial was. started, exited: when its first attempt began, and its last one ended.
+        pid: of the last process. peak_rss_bytes: the most memory that one held.
+        exit: how the last attempt ended that did.
+    """
+
+    created: When
+    started: When | None = None
+    exited: When | None = None
+    pid: int = 0
+    peak_rss_bytes: int = 0
+    exit: m.Exit | None = None
 
 
 @dataclass
@@ -146,6 +165,17 @@ class History:
         for _ in self.followed(fact):
             pass
 
+    def lives(self) -> dict[str, Life]:
+        """Return the life of each trial."""
+        lives = {trial_id: Life(created) for trial_id, created in self.created.items()}
+        for attempt in self.attempts:
+            life = lives[attempt.trial_id]
+            life.started, life.pid = life.started or attempt.started, attempt.pid or life.pid
+            if attempt.exit is not None:
+                life.exited, life.exit = attempt.exited, attempt.exit
+                life.peak_rss_bytes = max(life.peak_rss_bytes, attempt.exit.peak_rss_bytes)
+        return lives
+
     # --- what happened -----------------------------------------------------------------------------------------------
 
     def happened(self, fact: Fact) -> None:
@@ -159,6 +189,9 @@ class History:
                 self.trials[trial_id] = Trial(trial_id, config, self._last_request)
                 self.created[trial_id] = fact.when
             case m.Started(trial_id, number, pid):
+                trial = self.trials.get(trial_id)
+                if trial is not None and number > trial.attempt:  # of a record that lacks what it was given
+                    self._start(trial_id, number, None, [], fact)
                 if (trial := self._current(trial_id, number)) is not None:
                     if trial.status is Status.STARTING:
                         self._change(trial, status=Status.RUNNING)
@@ -272,7 +305,7 @@ class History:
         place = Placement.from_json(placement) if placement else None
         trial = self._change(begun(evolve(trial, attempt=number - 1), place))
         source = trial.checkpoint if trial.checkpoint is not None and trial.checkpoint.owner != trial.id else None
-        attempt = Attempt(trial_id, number, fact.when, place, trial.config, source, fact.event)
+        attempt = Attempt(trial_id, number, fact.when, place, trial.config, trial.resources, source, fact.event)
         self.attempts.append(attempt)
         self._open[trial_id] = attempt
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.ranking import beats, rankable
@@ -104,10 +105,8 @@ def _improvements(reader: ExperimentReader, metric: str, mode: str) -> list[tupl
     """Return (trials that had made their last report, seconds of driving, best value) at each improvement and at the
     end."""
     value_of = dict(scores(reader, metric, mode, "last"))
-    with reader.connect() as connection:
-        times = connection.execute(
-            "SELECT t.trial_id, r.at FROM trials t JOIN result r ON r.seq = t.last_result ORDER BY r.at"
-        ).fetchall()
+    times = [(row.trial_id, row.last_at) for row in reader.trials() if row.last_at is not None]
+    times.sort(key=itemgetter(1))
     found: list[tuple[int, float, float]] = []
     for count, (trial_id, at) in enumerate(times, 1):
         value = rankable(value_of.get(trial_id))

@@ -75,10 +75,7 @@ def draw_history(field: Field, over: str) -> go.Figure:
 
 def times_of_last(field: Field) -> dict[int, float]:
     """Return when the last report of each trial was committed, in seconds of driving, by number."""
-    with field.reader.connect() as connection:
-        return dict(
-            connection.execute("SELECT t.number, r.at FROM trials t JOIN result r ON r.seq = t.last_result").fetchall()
-        )
+    return {row.number: row.last_at for row in field.reader.trials() if row.last_at is not None}
 
 
 def _without_number(field: Field, rows: Sequence[TrialRow], x_of: dict[int, Any]) -> list[Any]:

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sweep.core.history import History
 from sweep.core.results import flatten
+from sweep.core.trial import number_of
+from sweep.core.values import as_float
 from sweep.errors import ConfigError, MetricError, nearest
 from sweep.figures.parameters import Parameter, parameter_of
 from sweep.figures.slices import axis_of
 from sweep.figures.style import BEST, FATES, GREY, finish, graph_objects, plain, rounded, some
 from sweep.figures.trials import Field, spread, value_text
-from sweep.record.encoding import decode
 from sweep.record.reader import ExperimentReader
 
 if TYPE_CHECKING:
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
 SCHEDULERS = ("pbt", "pb2", "pbt_replay")  # as the record names those that change configs
 _MOST = 100  # trials
 _MOST_PANELS = 6
-_GLOBAL_FILE = "pbt_global.txt"  # who continued from whom, as `sweep.schedulers.pbt_policy` describes it
-_MOST_BYTES = 50_000_000
 
 
 @dataclass(slots=True)
@@ -40,8 +40,7 @@ class Stretch:
         config: flattened.
         is_changed: whether it did not just go on where the attempt before had been: its config is another, or its
             checkpoint is another trial's.
-        source: number of the trial whose checkpoint it continued from, where that was another; None: its own, or
-            unknown.
+        source: number of the trial whose checkpoint it continued from, where that was another; None: its own.
     """
 
     number: int
@@ -56,120 +55,21 @@ class Stretch:
 
 def stretches_of(reader: ExperimentReader) -> dict[int, list[Stretch]]:
     """Return the stretches of each trial that reported, by number, in order."""
-    configs = _configs(reader)
-    lines = _exploits(reader)
     found: dict[int, list[Stretch]] = {}
-    unknown: dict[int, Stretch] = {}  # by `result.seq` of its first report
-    number_of = {row.trial_id: row.number for row in reader.trials()}
-    for trial_id, attempt, begin, end, first_seq in _reported(reader):
-        if trial_id not in number_of or not all(isinstance(step, (int, float)) for step in (begin, end)):
+    for attempt in History.of(reader.facts()).attempts:
+        if attempt.first is None or attempt.last is None:
             continue
-        number = number_of[trial_id]
+        begin, end = (as_float(result.get("training_iteration")) for result in (attempt.first, attempt.last))
+        if begin is None or end is None:
+            continue
+        number, config = number_of(attempt.trial_id), flatten(attempt.config)
         before = found.setdefault(number, [])
-        known = [config for a, config in configs.get(trial_id, {}).items() if a <= attempt]
-        config = known[-1] if known else {}
-        one = Stretch(number, attempt, first_seq, begin, end, config)
+        one = Stretch(number, attempt.number, attempt.first.seq, begin, end, config)
         if before:
-            one.is_changed = _plain(before[-1].config) != _plain(config)
-            one.source = _by_policy(before[-1], one, lines[number])
-            one.is_changed = one.is_changed or one.source is not None
-            if one.source is None:
-                unknown[first_seq] = one
+            one.source = None if attempt.source is None else number_of(attempt.source.owner)
+            one.is_changed = one.source is not None or _plain(before[-1].config) != _plain(config)
         before.append(one)
-    if unknown:
-        _find_sources(reader, unknown, number_of)
-    for one in (one for stretches in found.values() for one in stretches):
-        if one.source not in found or one.source == one.number:  # a file that is not of this experiment
-            one.source = None
     return found
-
-
-def _reported(reader: ExperimentReader) -> list[tuple[str, int, Any, Any, int]]:
-    """Return (trial id, attempt, step of its first and of its last report, `result.seq` of the first) of each attempt
-    that reported, sorted; the JSON of other reports is not looked at."""
-    first: dict[tuple[str, int], int] = {}
-    last: dict[tuple[str, int], int] = {}
-    query = "SELECT coalesce(json_extract(metrics, '$.training_iteration'), 0) FROM result WHERE seq = ?"
-    with reader.connect() as connection:
-        for trial_id, attempt, seq in connection.execute("SELECT trial_id, attempt, seq FROM result ORDER BY seq"):
-            first.setdefault((trial_id, attempt), seq)
-            last[trial_id, attempt] = seq
-        return [
-            (*key, *(connection.execute(query, (seq,)).fetchone()[0] for seq in (first[key], last[key])), first[key])
-            for key in sorted(first)
-        ]
-
-
-def _configs(reader: ExperimentReader) -> dict[str, dict[int, dict[str, Any]]]:
-    """Return the flattened config of each attempt that was recorded with one: the first, and those after it."""
-    found: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
-    with reader.connect() as connection:
-        for trial_id, text in connection.execute(
-            "SELECT trial_id, data FROM events WHERE kind = 'Suggested' AND json_type(data, '$.config') = 'object'"
-            " ORDER BY seq"
-        ):
-            found[trial_id].setdefault(1, flatten(decode(text).get("config", {})))
-        for (text,) in connection.execute(
-            "SELECT commands FROM events WHERE commands IS NOT NULL AND commands LIKE '%[\"Start\",%' ORDER BY seq"
-        ):
-            for row in decode(text):
-                if isinstance(row, list) and len(row) > 4 and row[0] == "Start" and isinstance(row[4], Mapping):
-                    found[row[1]][row[2]] = flatten(row[4])
-    for row in reader.trials():
-        found[row.trial_id].setdefault(1, flatten(row.config))
-    return {trial_id: dict(sorted(configs.items())) for trial_id, configs in found.items()}
-
-
-def _exploits(reader: ExperimentReader) -> dict[int, list[tuple[int, Any, Any]]]:
-    """Return what the policy file says, by the number of the trial that gave itself up: each (source, step at which it
-    did, new config)."""
-    found: dict[int, list[tuple[int, Any, Any]]] = defaultdict(list)
-    path = reader.root / _GLOBAL_FILE
-    if not path.is_file() or path.stat().st_size > _MOST_BYTES:
-        return found
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            target, source, given_up_at, _, _, config = json.loads(line)
-            numbers = [int(str(tag).partition("_")[0]) for tag in (target, source)]
-        except (ValueError, TypeError):  # cut off when the driver died, or not ours
-            continue
-        found[numbers[0]].append((numbers[1], given_up_at, config))
-    return found
-
-
-def _by_policy(before: Stretch, one: Stretch, lines: list[tuple[int, Any, Any]]) -> int | None:
-    """Return whose checkpoint an attempt began from, as the policy file says; None: its own, or unknown.
-
-    Args:
-        lines: those of the trial that are left; they are used up.
-    """
-    for place, (source, given_up_at, config) in enumerate(lines):
-        is_it = isinstance(config, Mapping) and _plain(flatten(config)) == _plain(one.config)
-        if is_it and (one.is_changed or given_up_at == before.end):
-            del lines[: place + 1]
-            return source
-    return None
-
-
-def _find_sources(reader: ExperimentReader, unknown: Mapping[int, Stretch], number_of: Mapping[str, int]) -> None:
-    """Find whose checkpoint those attempts began from that no policy file names: of the one other trial that trained
-    for just as long when it saved; one that did not change and may have gone on from its own is left as it is."""
-    savers: dict[float, set[int]] = defaultdict(set)
-    with reader.connect() as connection:
-        for seq, trial_id, total, since, checkpoint in connection.execute(
-            "SELECT seq, trial_id, json_extract(metrics, '$.time_total_s'),"
-            " json_extract(metrics, '$.time_since_restore'), checkpoint FROM result ORDER BY seq"
-        ):
-            if not isinstance(total, (int, float)):
-                continue
-            one = unknown.get(seq)
-            if one is not None and isinstance(since, (int, float)) and total > since:
-                owners = savers[round(total - since, 7)]
-                if len(owners - {one.number}) == 1 and (one.is_changed or one.number not in owners):
-                    (one.source,) = owners - {one.number}
-                    one.is_changed = True
-            if checkpoint is not None and trial_id in number_of:
-                savers[round(total, 7)].add(number_of[trial_id])
 
 
 def _plain(config: Mapping[str, Any]) -> str:
@@ -368,7 +268,7 @@ def _clones(found: Mapping[int, Sequence[Stretch]]) -> list[Any]:
 
 def _change(before: Stretch, one: Stretch) -> str:
     """Return what hovers say of a change."""
-    whose = "its own checkpoint, or an unknown one" if one.source is None else f"trial {one.source:05d}"
+    whose = "its own checkpoint" if one.source is None else f"trial {one.source:05d}"
     lines = [f"<b>trial {one.number:05d}</b> at {one.begin - 1:g}: continued from {whose}"]
     for name in one.config:
         old, new = before.config.get(name), one.config[name]

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sweep import checks
+from sweep.core.history import Attempt
 from sweep.errors import MetricError
-from sweep.figures.attempts import Attempt, Span, attempts_of, spans_of
+from sweep.figures.attempts import Span, held_until, phases_of, places_of, spans_of
 from sweep.figures.style import FATES, axis_of_time, finish, graph_objects, lines_of, plain, rounded, some
 from sweep.figures.trials import Field
 
@@ -39,11 +40,7 @@ _KINDS: dict[str, _Kind] = {
 
 class _Bar(NamedTuple):
     place: Any
-    number: int
-    kind: str
-    begin: float
-    end: float
-    text: str
+    span: Span
 
 
 def draw_timeline(field: Field, trials: Sequence[Any] | None, by: str, most: int) -> go.Figure:
@@ -52,26 +49,26 @@ def draw_timeline(field: Field, trials: Sequence[Any] | None, by: str, most: int
     checks.whole("most", most, least=1)
     if not field.rows:
         raise MetricError(f"{field.reader.name} has no trials yet: call this again when it has.")
-    created, attempts, now = attempts_of(field.reader)
+    history, now = field.reader.history(), field.reader.driven_s()
     if trials is not None:
         rows, note = field.named(trials), ""
     else:
         rows, note = field.thinned(field.rows, most) if by == "trial" else (list(field.rows), "")
     if by == "trial":
-        bars, axis, height = _by_trial(list(spans_of(created, attempts, rows, now)), [row.number for row in rows])
+        bars, axis, height = _by_trial(list(spans_of(history, rows, now)), [row.number for row in rows])
     else:
-        wanted = {row.number for row in rows}
-        held = [one for one in attempts if one.number in wanted]
+        wanted = {row.trial_id for row in rows}
+        held = [one for one in history.attempts if one.trial_id in wanted]
         if len(held) > _MOST_BARS // 2:
             note = f"The last {_MOST_BARS // 2:,} of {len(held):,} starts."
             held = held[-(_MOST_BARS // 2) :]
         bars, axis, height = _by_device(held, now)
     if not bars:
         raise MetricError(f"no trial of {field.reader.name} has waited or run yet: call this again when one has.")
-    first = min(bar.begin for bar in bars) if by == "device" else 0.0
-    divisor, unit = axis_of_time(max(bar.end for bar in bars))
-    traces = [_trace(field, kind, [bar for bar in bars if bar.kind == kind], divisor) for kind in _KINDS]
-    ran = sum(bar.end - bar.begin for bar in bars if bar.kind in ("running", "failed"))
+    first = min(bar.span.begin for bar in bars) if by == "device" else 0.0
+    divisor, unit = axis_of_time(max(bar.span.end for bar in bars))
+    traces = [_trace(field, kind, [bar for bar in bars if bar.span.kind == kind], divisor) for kind in _KINDS]
+    ran = sum(bar.span.end - bar.span.begin for bar in bars if bar.span.kind in ("running", "failed"))
     what = some(len(rows), "trial") if by == "trial" else some(len(axis["tickvals"]), "place")
     return finish(
         [trace for trace in traces if trace is not None],
@@ -89,7 +86,7 @@ def draw_timeline(field: Field, trials: Sequence[Any] | None, by: str, most: int
 
 def _by_trial(spans: Sequence[Span], numbers: Sequence[int]) -> tuple[list[_Bar], dict[str, Any], int]:
     place = {number: index for index, number in enumerate(numbers)}
-    bars = [_Bar(place[span.number], span.number, span.kind, span.begin, span.end, span.text) for span in spans]
+    bars = [_Bar(place[span.number], span) for span in spans]
     step = max(1, -(-len(numbers) // _MOST_TICKS))
     axis = {
         "title": "trial",
@@ -108,9 +105,9 @@ def _by_device(attempts: Sequence[Attempt], now: float) -> tuple[list[_Bar], dic
     free: dict[str, list[tuple[float, int]]] = defaultdict(list)
     placed: list[tuple[str, int, Attempt]] = []
     for one in sorted(attempts, key=lambda a: a.granted):
-        end = now if one.released is None else one.released
-        for device in one.places:
-            if free[device] and free[device][0][0] <= one.granted:
+        end = held_until(one, now)
+        for device in places_of(one):
+            if free[device] and free[device][0][0] <= one.granted.at:
                 _, lane = heapq.heappop(free[device])
             else:
                 lane = lanes[device]
@@ -121,7 +118,7 @@ def _by_device(attempts: Sequence[Attempt], now: float) -> tuple[list[_Bar], dic
     place = {key: index for index, key in enumerate(order)}
     bars = []
     for device, lane, one in placed:
-        bars += [_Bar(place[device, lane], one.number, *phase) for phase in one.phases(now)]
+        bars += [_Bar(place[device, lane], phase) for phase in phases_of(one, now)]
     texts = [plain(device, 18) + (f" {lane + 1}" if lanes[device] > 1 else "") for device, lane in order]
     step = max(1, -(-len(order) // (2 * _MOST_TICKS)))
     axis = {
@@ -140,14 +137,14 @@ def _trace(field: Field, kind: str, bars: Sequence[_Bar], divisor: float) -> Any
     look = _KINDS[kind]
     rows = {row.number: row for row in field.rows}
     texts, word = [], "after" if kind == "failed" else "for"
-    for bar in bars:
-        lines = [f"<b>trial {bar.number:05d}</b> {look.name} {word} {bar.end - bar.begin:.4g} s"]
-        if bar.text:
-            lines.append(lines_of(bar.text))
-        texts.append("<br>".join([*lines, *field.config_lines(rows[bar.number])[:4]]))
+    for _, span in bars:
+        lines = [f"<b>trial {span.number:05d}</b> {look.name} {word} {span.end - span.begin:.4g} s"]
+        if span.text:
+            lines.append(lines_of(span.text))
+        texts.append("<br>".join([*lines, *field.config_lines(rows[span.number])[:4]]))
     return graph_objects().Bar(
-        base=[rounded(bar.begin / divisor) for bar in bars],
-        x=[rounded((bar.end - bar.begin) / divisor) for bar in bars],
+        base=[rounded(bar.span.begin / divisor) for bar in bars],
+        x=[rounded((bar.span.end - bar.span.begin) / divisor) for bar in bars],
         y=[bar.place for bar in bars],
         orientation="h",
         name=look.name,
@@ -170,7 +167,7 @@ def _trace(field: Field, kind: str, bars: Sequence[_Bar], divisor: float) -> Any
                 else {}
             ),
         },
-        customdata=[[bar.number] for bar in bars],
+        customdata=[[bar.span.number] for bar in bars],
         hovertext=texts,
         hoverinfo="text",
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sweep.core.results import flatten
+from sweep.figures.attempts import held_until
 from sweep.page.markup import line, rows
 from sweep.page.parts import counts_of, span_text
 from sweep.page.subject import Subject
@@ -22,8 +23,8 @@ def overview(subjects: Mapping[str, Subject]) -> str:
         shown: Any = None if best is None else best.value
         if subject.objectives:
             shown = f"Pareto set of {len(subject.front())}"
-        _, attempts, end = subject.attempts()
-        held = sum((end if one.released is None else one.released) - one.granted for one in attempts)
+        end = reader.driven_s()
+        held = sum(held_until(one, end) - one.granted.at for one in reader.history().attempts)
         said = ", ".join(f"{count} {what}" for what, count in counts_of(reader).items())
         trial = None if best is None else f"{best.row.number:05d}"
         body.append([name, reader.state(), said, subject.objective, shown, trial, span_text(end), span_text(held)])

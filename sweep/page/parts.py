@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from sweep.core.failures import without_numbers
+from sweep.core.history import Attempt
 from sweep.core.literals import as_arguments, json_text
 from sweep.core.results import flatten, without_index
 from sweep.core.trial import STATES
 from sweep.display.formats import at_step, duration, rough_duration, text
-from sweep.figures.attempts import Attempt, spans_of
+from sweep.figures.attempts import held_until, spans_of
 from sweep.page.markup import code, escaped, facts, line, rows, shown
 from sweep.page.subject import Subject
 from sweep.record.derived_fields import MOST_SECONDS
@@ -108,8 +109,9 @@ def failures(subject: Subject) -> str:
     found = ""
     for some in sorted(groups.values(), key=len, reverse=True)[:_MAX_GROUPS]:
         numbers = " ".join(_button(row.number) for row in some[:30]) + (" …" if len(some) > 30 else "")
-        trace = reader.last_exit(some[0].trial_id).get("traceback") or ""
-        body = code(str(trace), f"traceback of trial {some[0].number}") if trace else ""
+        ended = reader.last_exit(some[0].trial_id)
+        trace = ended.traceback if ended is not None else ""
+        body = code(trace, f"traceback of trial {some[0].number}") if trace else ""
         count = f"{len(some)} trial{'s' * (len(some) > 1)}"
         found += (
             f"<details{' open' if not found else ''}><summary>{count}: {escaped(some[0].reason)}</summary>"
@@ -129,10 +131,9 @@ def waits(subject: Subject) -> str:
     found = ""
     if now:
         found += rows(["now", "trials"], now.most_common(_MAX_GROUPS), "What trials wait for now")
-    created, attempts, end = subject.attempts()
     times: dict[str, list[float]] = {"waiting": [], "paused": [], "starting": []}
     said: Counter[str] = Counter()
-    for span in spans_of(created, attempts, trials, end):
+    for span in spans_of(subject.reader.history(), trials, subject.reader.driven_s()):
         if span.kind in times:
             times[span.kind].append(span.end - span.begin)
             if span.text and span.kind != "paused":
@@ -152,8 +153,8 @@ def waits(subject: Subject) -> str:
 
 def cost(subject: Subject) -> str:
     """Return what was held for how long, and about what early stopping saved."""
-    _, attempts, end = subject.attempts()
-    held = _held(attempts, {row.number: row for row in subject.reader.trials()}, end)
+    end = subject.reader.driven_s()
+    held = _held(subject.reader.history().attempts, {row.trial_id: row for row in subject.reader.trials()}, end)
     values: list[tuple[str, Any]] = [("driven for", span_text(end))]
     values += [(f"{name}-{unit}", amount) for name, s in held.items() if s for amount, unit in [_amount(s)]]
     if saved := _saved(subject.reader):
@@ -267,12 +268,12 @@ def _pasted(config: Mapping[str, Any]) -> str:
     )
 
 
-def _held(attempts: Iterable[Attempt], rows_by_number: Mapping[int, TrialRow], end: float) -> dict[str, float]:
+def _held(attempts: Iterable[Attempt], rows_by_id: Mapping[str, TrialRow], end: float) -> dict[str, float]:
     """Return device -> seconds for which it was held, shares counted as such."""
     held = {"trial": 0.0, "CPU": 0.0, "GPU": 0.0, "TPU": 0.0}
     for one in attempts:
-        seconds = (end if one.released is None else one.released) - one.granted
-        total = rows_by_number[one.number].resources.total
+        seconds = held_until(one, end) - one.granted.at
+        total = rows_by_id[one.trial_id].resources.total
         for name, amount in (("trial", 1.0), ("CPU", total.cpu), ("GPU", total.gpu), ("TPU", total.tpu)):
             held[name] += amount * seconds
     return held
@@ -281,7 +282,7 @@ def _held(attempts: Iterable[Attempt], rows_by_number: Mapping[int, TrialRow], e
 def _saved(reader: ExperimentReader) -> tuple[int, float, float] | None:
     """Return how many trials were stopped early, at which step they would have ended, and the seconds that would
     have taken them; None: it is not known how far they were to go."""
-    stop = _mapping(reader.plan().get("stop")).get("training_iteration")
+    stop = reader.plan().stop.get("training_iteration")
     reached = [row.reason[len(_REACHED) :] for row in reader.trials() if row.reason.startswith(_REACHED)]
     max_t = float(stop or (reached[0] if reached and reached[0].replace(".", "").isdigit() else 0))
     saved, trials = 0.0, 0

@@ -6,7 +6,6 @@ from typing import Any
 
 from sweep.core.ranking import Objectives, shown_objectives
 from sweep.errors import ConfigError
-from sweep.figures.attempts import Attempt, attempts_of
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 from sweep.results.winners import Best, best_by_last, objectives_front
@@ -33,19 +32,11 @@ class Subject:
                 f"the metric is {metric!r} and the mode {self.mode!r}; expected mode='min' or 'max' as well, on the "
                 "command line --goal minimize or maximize."
             )
-        self._found: tuple[int, tuple[dict[int, float], list[Attempt], float]] | None = None
 
     @property
     def objective(self) -> str:
         """By what trials are compared, for people; empty: nothing."""
         return shown_objectives(self.objectives) or (f"{self.metric} ({self.mode})" if self.metric else "")
-
-    def attempts(self) -> tuple[dict[int, float], list[Attempt], float]:
-        """Return what `attempts_of` finds; read once per state of the record."""
-        seq = self.reader.snapshot().seq
-        if self._found is None or self._found[0] != seq:
-            self._found = seq, attempts_of(self.reader)
-        return self._found[1]
 
     def best(self) -> Best | None:
         """Return the best trial by last reports; None: none is, or there are several objectives."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweep.core.history import Fact
-from sweep.core.messages import Event, PlanChanged, Reported
+from sweep.core.messages import Event, Exit, Exited, ExitKind, PlanChanged, Reported
 from sweep.core.plan import Plan
 from sweep.core.results import TrialResult
 from sweep.record.access import open_for_reading, understood
@@ -127,3 +127,13 @@ def read_reports(
         data = json.loads(text)
         if "metrics" in data:
             yield Report(seq, trial_id, data)
+
+
+def last_exit(source: Path | sqlite3.Connection, trial_id: str) -> Exit | None:
+    """Return how the last attempt of a trial ended; None if none did, or if its `fit()` needed more: what became of
+    that is in the trial's reason."""
+    ended = None
+    for fact in read_facts(source, trial_id=trial_id, kinds=[Exited], trust=False):
+        if isinstance(fact.event, Exited):
+            ended = fact.event.exit
+    return None if ended is None or ended.kind is ExitKind.NEEDS_MORE else ended

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from searchers.errors import nearest
-from sweep.core.messages import Exited, ExitKind, Saved, Started, Suggested
+from sweep.core.history import Fact, History
+from sweep.core.messages import Exit, Saved
+from sweep.core.plan import Plan
 from sweep.core.ranking import Objectives, objectives_of
 from sweep.core.results import AUTO_FILLED, TrialResult, flatten
 from sweep.core.trial import CheckpointRef, Status, shown_status
@@ -21,9 +23,9 @@ from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.record.access import understood
 from sweep.record.driver import Driver, find_driver
 from sweep.record.encoding import decode
-from sweep.record.facts import Report, last_plan, read_facts, read_reports
+from sweep.record.facts import Report, last_exit, last_plan, read_facts, read_reports
 from sweep.record.layout import ExperimentLayout
-from sweep.record.rows import ResultRow, Snapshot, Timeline, TrialRow, last_exit, trainable_name
+from sweep.record.rows import ResultRow, Snapshot, TrialRow, trainable_name
 from sweep.record.schema import last_event, last_seq
 from sweep.record.seals import check_state, checked_events
 from sweep.storage.fetch import has_checkpoint, open_all_for_reading, open_storage_for_reading
@@ -59,6 +61,7 @@ class ExperimentReader:
         self.trust = trust
         self.is_own = False
         self._snapshot: Snapshot | None = None
+        self._history: History | None = None
         if not self.layout.database.is_file():
             raise NoExperimentError(what_is_there(root))
         with self.connect(with_events=False):
@@ -73,7 +76,7 @@ class ExperimentReader:
         self._snapshot = None  # its rows were made for somebody else's
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"layout": self.layout, "trust": self.trust, "is_own": False, "_snapshot": None}
+        return {"layout": self.layout, "trust": self.trust, "is_own": False, "_snapshot": None, "_history": None}
 
     @property
     def root(self) -> Path:
@@ -167,16 +170,20 @@ class ExperimentReader:
         with self.connect(with_events=False) as connection:
             return last_event(connection)
 
+    def driven_s(self) -> float:
+        """Return the seconds for which the sweep was driven so far."""
+        found = self.last_event()
+        return 0.0 if found is None else found[1]
+
     @property
     def trainable_name(self) -> str:
         """Name of the function or class; `trial` when it is not recorded."""
         return trainable_name(self.meta)
 
-    def plan(self) -> Mapping[str, Any]:
-        """Return what was asked of the sweep, as of its last start: fields of `sweep.core.plan.Plan`."""
+    def plan(self) -> Plan:
+        """Return what was asked of the sweep, as of its last start."""
         with self.connect() as connection:
-            plan = last_plan(connection)
-        return {} if plan is None else plan.to_json()
+            return last_plan(connection) or Plan()
 
     def driver(self) -> Driver | None:
         """Return the driver that runs the sweep, or ran it last; None when it is not known."""
@@ -239,46 +246,36 @@ class ExperimentReader:
             f"{shlex.quote(self.name)}`."
         )
 
-    def timelines(self, trial_id: str | None = None) -> dict[str, Timeline]:
-        """Return when each trial, or only the named one, was created, started and left, by trial id."""
-        found: dict[str, dict[str, Any]] = {}
+    def facts(self, **which: Any) -> Iterator[Fact]:
+        """Give the recorded facts, as `read_facts` does, but no pickle is loaded."""
         with self.connect() as connection:
-            kinds = (Suggested, Started, Exited)
-            for fact in read_facts(connection, trial_id=trial_id, kinds=kinds, trust=False):
-                times = found.setdefault(getattr(fact.event, "trial_id", ""), {})
-                match fact.event:
-                    case Suggested():
-                        times["created"] = fact.wall
-                    case Started(_, _, pid):
-                        times.setdefault("started", fact.wall)
-                        times["pid"] = pid
-                    case Exited(_, _, exit_):
-                        is_back = exit_.kind is ExitKind.NEEDS_MORE  # to the queue: the trial's reason says why
-                        times["peak_rss_bytes"] = max(times.get("peak_rss_bytes", 0), exit_.peak_rss_bytes)
-                        times |= {"exited": fact.wall, "exit_kind": exit_.kind.value}
-                        times |= {"error": "" if is_back else exit_.error}
-                        times |= {"class_name": exit_.class_name, "signal": exit_.signal}
-        return {owner: Timeline(**times) for owner, times in found.items()}
+            yield from read_facts(connection, trust=False, **which)
 
-    def last_exit(self, trial_id: str) -> dict[str, Any]:
-        """Return how the trial's last attempt ended, as `sweep.record.rows.last_exit`."""
+    def history(self) -> History:
+        """Return what became of the trials, but for their reports; for reading only, made once per state of the
+        record."""
+        with self.connect() as connection:
+            seq = last_seq(connection)
+            if self._history is None or self._history.seq != seq:
+                self._history = History.of(read_facts(connection, trust=False, with_results=False))
+                self._history.seq = seq  # what is last may be a report
+            return self._history
+
+    def events(self) -> list[tuple[Any, ...]]:
+        """Return each event as it is recorded: its number, `at`, `wall`, kind, trial id, attempt, and as JSON texts
+        what else it says, but for metrics and pickles, and what it caused."""
+        with self.connect() as connection:
+            return connection.execute(
+                "SELECT seq, at, wall, kind, trial_id, attempt, nullif(json_remove(data, '$.kind', '$.at', '$.wall',"
+                " '$.attempt', '$.commands', '$.metrics', '$.filled', '$.exit.pickled'), '{}'), commands"
+                " FROM events ORDER BY seq"
+            ).fetchall()
+
+    def last_exit(self, trial_id: str) -> Exit | None:
+        """Return how the trial's last attempt ended; None if none did, or if its `fit()` needed more: what became of
+        that is in the trial's reason."""
         with self.connect() as connection:
             return last_exit(connection, trial_id)
-
-    def damage(self) -> dict[str, str]:
-        """Return by trial what was wrong with the last checkpoint that it could not be started from."""
-        with self.connect() as connection:
-            exits = [fact.event for fact in read_facts(connection, kinds=[Exited], trust=False)]
-        return {
-            event.trial_id: event.exit.error
-            for event in exits
-            if isinstance(event, Exited) and event.exit.kind is ExitKind.DAMAGED
-        }
-
-    def pickled_error(self, trial_id: str) -> bytes:
-        """Return the exception that ended the trial's last attempt as it was pickled; empty when it was not kept."""
-        found = self.last_exit(trial_id).get("pickled")
-        return found if isinstance(found, bytes) else b""
 
     def results(self, trial_id: str | None = None) -> Iterator[ResultRow]:
         """Give the reports of one trial, or of all, in the order in which they were committed."""

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-from sweep.core.messages import Exit, Exited
 from sweep.core.naming import experiment_tag
 from sweep.core.resources import Placement, Resources
 from sweep.core.trial import CheckpointRef, Grown, shown_state
 from sweep.record.codec import config_of, metrics_of, request_of, unpack_trial
 from sweep.record.encoding import untag
-from sweep.record.facts import read_facts
 
 _ENDED = ("TERMINATED", "ERROR")
 
@@ -126,6 +122,11 @@ class TrialRow:
         """When its last report was committed, in UTC epoch seconds; None before the first."""
         return self._last.get("wall")
 
+    @property
+    def last_at(self) -> float | None:
+        """When its last report was committed, in seconds of driving; None before the first."""
+        return self._last.get("at")
+
     def fresh_config(self) -> dict[str, Any]:
         """Return the config as an object of its own, for users to change.
 
@@ -208,26 +209,6 @@ class TrialRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
-    """When things happened to a trial (UTC epoch seconds, None: not yet) and how its last attempt ended.
-
-    Attributes:
-        peak_rss_bytes: the largest of all its attempts; 0 when unknown.
-        exit_kind: a word of `ExitKind`; empty before the first exit.
-    """
-
-    created: float | None = None
-    started: float | None = None
-    exited: float | None = None
-    pid: int = 0
-    peak_rss_bytes: int = 0
-    exit_kind: str = ""
-    error: str = ""
-    class_name: str = ""
-    signal: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class ResultRow:
     """One report: `at` in seconds of driving, `wall` in UTC epoch seconds, `metrics` as filled in, without config."""
 
@@ -252,16 +233,6 @@ class Snapshot:
     def by_id(self) -> dict[str, TrialRow]:
         """The same trials by id."""
         return {trial.trial_id: trial for trial in self.trials}
-
-
-def last_exit(source: Path | sqlite3.Connection, trial_id: str) -> dict[str, Any]:
-    """Return how the trial's last attempt ended (kind, error, traceback, class_name, signal ...); {} if none did, or if
-    its `fit()` needed more: what became of that is in the trial's reason."""
-    ended: dict[str, Any] = {}
-    for fact in read_facts(source, trial_id=trial_id, kinds=[Exited], trust=False):
-        if isinstance(fact.event, Exited):
-            ended = {name: getattr(fact.event.exit, name) for name in Exit.__dataclass_fields__}
-    return {} if ended.get("kind") == "NEEDS_MORE" else ended
 
 
 def trainable_name(meta: Mapping[str, Any]) -> str:

@@ -13,13 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep import checks
+from sweep.core.history import Life, When
+from sweep.core.messages import Exit, ExitKind
 from sweep.core.results import AUTO_FILLED, TRIAL_INDEX, flatten
 from sweep.core.trial import number_of
 from sweep.core.values import printed, shown, sound_text
 from sweep.record.derived_fields import NODE_IP, complete, date_of
 from sweep.record.encoding import Opaque
 from sweep.record.reader import ExperimentReader
-from sweep.record.rows import ResultRow, Timeline, TrialRow
+from sweep.record.rows import ResultRow, TrialRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,12 +104,12 @@ def trial_frame(
     )
     if style == "sweep" and not full:
         return _frame(own, len(trials))
-    timelines = reader.timelines()
-    times = [timelines.get(trial.trial_id, Timeline()) for trial in trials]
-    booked = _booked_columns(reader, trials, times)
+    history = reader.history().lives()
+    lives = [history[trial.trial_id] for trial in trials]
+    booked = _booked_columns(reader, trials, lives)
     if style == "optuna":
         return _optuna_frame(trials, columns | booked, shown, config, metric)
-    tune = _tune_columns(trials, reports, times, filled)
+    tune = _tune_columns(trials, reports, lives, filled)
     if style == "ray":
         everything = tune | columns | booked | config
         order = dict.fromkeys([*_RAY_BEFORE_CONFIG, *config, "logdir", *columns, *booked, *tune])
@@ -138,37 +140,45 @@ def _own_columns(trials: Sequence[TrialRow], filled: Mapping[str, list[Any]]) ->
     } | {name: _floats(filled[name]) for name in _PROGRESS[2:] if name in filled}
 
 
-def _booked_columns(reader: ExperimentReader, trials: Sequence[TrialRow], times: Sequence[Timeline]) -> dict[str, Any]:
+def _booked_columns(reader: ExperimentReader, trials: Sequence[TrialRow], lives: Sequence[Life]) -> dict[str, Any]:
     """Return the columns of `_BOOKED`: what happened to each trial, and where its files lie."""
     directory = f"{reader.root}{os.sep}"
     totals = {request: request.total for request in {trial.resources for trial in trials}}
-    failed = [trial.status == "ERROR" for trial in trials]
+    started = [_wall(life.started) for life in lives]
+    ended = [_wall(life.exited) if trial.is_ended else None for trial, life in zip(trials, lives, strict=True)]
+    faults = [life.exit if trial.status == "ERROR" else None for trial, life in zip(trials, lives, strict=True)]
     return {
         "status": _texts(trial.status for trial in trials),
-        "start_time": _times(time.started for time in times),
-        "end_time": _times(time.exited if trial.is_ended else None for trial, time in zip(trials, times, strict=True)),
-        "wait_s": _floats(_difference(time.created, time.started) for time in times),
+        "start_time": _times(started),
+        "end_time": _times(ended),
+        "wait_s": _floats(_difference(life.created.wall, start) for life, start in zip(lives, started, strict=True)),
         "attempt": _ints(trial.attempt for trial in trials),
         "cpus": _floats(totals[trial.resources].cpu for trial in trials),
         "gpus": _floats(totals[trial.resources].gpu for trial in trials),
-        "peak_rss_mb": _floats(time.peak_rss_bytes / 1e6 if time.peak_rss_bytes else None for time in times),
-        "error_class": _texts(
-            (time.class_name or time.exit_kind or None) if bad else None
-            for bad, time in zip(failed, times, strict=True)
-        ),
+        "peak_rss_mb": _floats(life.peak_rss_bytes / 1e6 if life.peak_rss_bytes else None for life in lives),
+        "error_class": _texts(fault and (fault.class_name or fault.kind.value) for fault in faults),
         "failure": _texts(trial.failure or None for trial in trials),
         "error": _texts(
-            (time.error or trial.reason or None) if bad else None
-            for bad, trial, time in zip(failed, trials, times, strict=True)
+            _error(trial, fault) if trial.status == "ERROR" else None
+            for trial, fault in zip(trials, faults, strict=True)
         ),
         "logdir": _texts(directory + trial.trial_id for trial in trials),
     }
 
 
+def _wall(time: When | None) -> float | None:
+    return None if time is None else time.wall
+
+
+def _error(trial: TrialRow, fault: Exit | None) -> str | None:
+    is_told = fault is not None and fault.kind is not ExitKind.NEEDS_MORE  # what became of that is in the reason
+    return (fault.error if fault is not None and is_told else "") or trial.reason or None
+
+
 def _tune_columns(
     trials: Sequence[TrialRow],
     reports: Sequence[ResultRow | None],
-    times: Sequence[Timeline],
+    lives: Sequence[Life],
     filled: Mapping[str, list[Any]],
 ) -> dict[str, Any]:
     """Return the columns that are there because Tune's dataframes have them."""
@@ -188,7 +198,7 @@ def _tune_columns(
         "time_this_iter_s": _floats(filled.get("time_this_iter_s", nothing)),
         "checkpoint_dir_name": _texts(None if ref is None else ref.name for ref in saved),
         "done": _booleans(trial.is_ended for trial in trials),
-        "pid": _ints(pid or time.pid or None for pid, time in zip(filled.get("pid", nothing), times, strict=True)),
+        "pid": _ints(pid or life.pid or None for pid, life in zip(filled.get("pid", nothing), lives, strict=True)),
         "hostname": _texts(filled.get("hostname", nothing)),
         "node_ip": _texts(ip or NODE_IP for ip in filled.get("node_ip", nothing)),
         "time_since_restore": _floats(filled.get("time_since_restore", nothing)),
@@ -280,12 +290,7 @@ def metrics_frame(rows: Sequence[Mapping[str, Any]], columns: Iterable[str] = ()
 def event_frame(reader: ExperimentReader) -> pd.DataFrame:
     """Return what happened, one row per event of the record: seq, time_s, wall, event, trial_id, attempt, `detail`
     (JSON text) and `commands`, what the sweep did about it (JSON text)."""
-    with reader.connect() as connection:
-        rows = connection.execute(
-            "SELECT seq, at, wall, kind, trial_id, attempt, nullif(json_remove(data, '$.kind', '$.at', '$.wall',"
-            " '$.attempt', '$.commands', '$.metrics', '$.filled', '$.exit.pickled'), '{}'), commands"
-            " FROM events ORDER BY seq"
-        ).fetchall()
+    rows = reader.events()
     seq, at, wall, kind, trial_id, attempt, data, commands = zip(*rows, strict=True) if rows else [()] * 8
     frame = {
         "seq": _ints(seq),
@@ -357,8 +362,8 @@ def _as_text(value: Any) -> str:
         return printed(value)
 
 
-def _difference(earlier: float | None, later: float | None) -> float | None:
-    return None if earlier is None or later is None else max(0.0, later - earlier)
+def _difference(earlier: float, later: float | None) -> float | None:
+    return None if later is None else max(0.0, later - earlier)
 
 
 def _ints(values: Iterable[Any]) -> Any:

@@ -15,11 +15,13 @@ from searchers.optuna_space import contains, distribution_of
 from searchers.optuna_window import CONSTRAINTS
 from searchers.space import Categorical, Domain, from_json, is_same
 from searchers.variants import fixed_domains, flatten, grid_values, matches
+from sweep.core.history import Life
+from sweep.core.messages import Suggested
 from sweep.core.ranking import Objectives
 from sweep.core.results import TrialResult, own_metrics
 from sweep.core.results import flatten as flatten_result
 from sweep.core.values import as_float, printed, shown, sound_text
-from sweep.record.encoding import Opaque, decode
+from sweep.record.encoding import Opaque
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 
@@ -139,8 +141,8 @@ class RecordedTrials:
         self._seq = 0  # of the last event that was read
         self._made: dict[str, tuple[TrialRow, FrozenTrial]] = {}
         self._steps: dict[str, dict[int, float]] = {}
-        self._times: dict[str, dict[str, float]] = {}
-        self._suggested: dict[str, Mapping[str, Any]] = {}
+        self._lives: Mapping[str, Life] = {}
+        self._suggested: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}  # config, and the searcher's state
         self._domains: Any = None
         self._space = RecordedSpace({})
 
@@ -168,17 +170,11 @@ class RecordedTrials:
         """Read what was recorded after the last call: when trials began and ended, and their intermediate values."""
         if last <= self._seq:
             return
-        with self._reader.connect() as connection:
-            for kind, trial_id, wall, data in connection.execute(
-                "SELECT kind, trial_id, wall, CASE kind WHEN 'Suggested' THEN data END FROM events WHERE seq > ?"
-                " AND seq <= ? AND kind IN ('Suggested', 'Started', 'Exited') AND trial_id IS NOT NULL ORDER BY seq",
-                (self._seq, last),
-            ):
-                times = self._times.setdefault(trial_id, {})
-                if kind == "Suggested" and data is not None and trial_id not in self._suggested:
-                    suggested = decode(data)
-                    self._suggested[trial_id] = suggested if isinstance(suggested, Mapping) else {}
-                times["Exited" if kind == "Exited" else kind] = wall if kind == "Exited" else times.get(kind, wall)
+        self._lives = self._reader.history().lives()
+        for fact in self._reader.facts(after=self._seq, before=last + 1, kinds=[Suggested]):
+            match fact.event:
+                case Suggested(trial_id, config, _, state) if isinstance(config, Mapping):
+                    self._suggested.setdefault(trial_id, (config, state or {}))
         if len(self._objectives) == 1:
             self._read_steps(last)
         self._seq = last
@@ -204,8 +200,8 @@ class RecordedTrials:
         state, values = _state_of(row, values)
         params, rest = self._space.split(row.config)
         distributions = {name: self._space.distributions[name] for name in params}
-        suggested = self._suggested.get(row.trial_id, {})
-        for name, value, distribution in _of_function(suggested, row.config, rest):
+        first, of_searcher = self._suggested.get(row.trial_id, (row.config, {}))
+        for name, value, distribution in _of_function(of_searcher, row.config, rest):
             params[name], distributions[name] = value, distribution
         begin, end = self._dates(row, state)
         return FrozenTrial(
@@ -218,7 +214,7 @@ class RecordedTrials:
             datetime_complete=end,
             params=params,
             distributions=distributions,
-            user_attrs=self._attributes(row, rest, suggested, is_valued=values is not None),
+            user_attrs=self._attributes(row, rest, first, is_valued=values is not None),
             system_attrs=_config_text(row) | self._constraints(row),
             intermediate_values=dict(self._steps.get(row.trial_id, {})),
         )
@@ -233,10 +229,9 @@ class RecordedTrials:
         return numbers if len(numbers) == len(values) else None
 
     def _dates(self, row: TrialRow, state: str) -> tuple[dt.datetime | None, dt.datetime | None]:
-        times = self._times.get(row.trial_id, {})
-        known = [wall for wall in (times.get("Started"), times.get("Suggested"), row.last_wall) if wall is not None]
-        begin = known[0] if known else float(row.meta.get("created") or 0.0)
-        end = max(times.get("Exited", begin), row.last_wall or begin, begin)
+        life = self._lives[row.trial_id]
+        begin = (life.started or life.created).wall
+        end = max(life.exited.wall if life.exited else begin, row.last_wall or begin, begin)
         ends = state in ("COMPLETE", "PRUNED", "FAIL")
         return _date(begin) if state != "WAITING" else None, _date(end) if ends else None
 
@@ -251,14 +246,13 @@ class RecordedTrials:
         return {CONSTRAINTS: [value if math.isfinite(value) else math.inf for value in violations]}
 
     def _attributes(
-        self, row: TrialRow, rest: Mapping[str, Any], suggested: Mapping[str, Any], *, is_valued: bool
+        self, row: TrialRow, rest: Mapping[str, Any], first: Mapping[str, Any], *, is_valued: bool
     ) -> dict[str, Any]:
         shown_elsewhere = {metric for metric, _ in self._objectives} if is_valued else set()
         report = own_metrics(flatten_result(row.last_metrics or {}))
         found = {name: value for name, value in report.items() if name not in shown_elsewhere}
         found |= {f"config/{name}": value for name, value in rest.items()}
-        first = suggested.get("config")
-        if isinstance(first, Mapping) and not is_same(first, row.config):  # PBT and its like change it
+        if not is_same(first, row.config):  # PBT and its like change it
             before, now = _flat(first), _flat(row.config)
             changed = {name: value for name, value in before.items() if not is_same(value, now.get(name))}
             found |= {f"config_at_start/{name}": value for name, value in changed.items()}
@@ -282,14 +276,13 @@ def _state_of(row: TrialRow, values: list[float] | None) -> tuple[str, list[floa
 
 
 def _of_function(
-    suggested: Mapping[str, Any], config: Mapping[str, Any], rest: dict[str, Any]
+    state: Mapping[str, Any], config: Mapping[str, Any], rest: dict[str, Any]
 ) -> Iterator[tuple[str, Any, BaseDistribution]]:
     """Yield name, value and distribution of what a define-by-run function asked for, and take it from the rest."""
     from optuna.distributions import json_to_distribution
 
-    state = suggested.get("state")
-    texts = state.get("distributions") if isinstance(state, Mapping) else None
-    if not isinstance(state, Mapping) or not isinstance(texts, Mapping):
+    texts = state.get("distributions")
+    if not isinstance(texts, Mapping):
         return
     recorded = state.get("params")
     now = _flat(config)

@@ -105,7 +105,7 @@ class TrialView(ShownTrial):
     @property
     def max_failures(self) -> int:
         """Failures that it may have and still be started again; -1: unlimited."""
-        return int(self._reader.plan().get("max_failures") or 0)
+        return self._reader.plan().max_failures
 
     @property
     def error_file(self) -> str | None:
@@ -126,15 +126,15 @@ class TrialView(ShownTrial):
             return None
         reader, trial_id, reason = self._reader, self.trial_id, self._facts.reason
         ended = reader.last_exit(trial_id)
-        if not ended:
+        if ended is None:
             return SweepError(reason or f"trial {trial_id} could not run")
-        error = UserCodeError(ended.get("error") or reason or str(ended.get("kind", "")).lower())
-        error.class_name = ended.get("class_name") or ""
-        error.traceback = ended.get("traceback") or ""
+        error = UserCodeError(ended.error or reason or ended.kind.value.lower())
+        error.class_name = ended.class_name
+        error.traceback = ended.traceback
         if error.traceback:
             error.add_note(readable(error.traceback))
         if reader.is_own or reader.trust:
-            error.__cause__ = _original(reader.pickled_error(trial_id))
+            error.__cause__ = _original(ended.pickled)
         return error
 
     @property
@@ -148,7 +148,7 @@ class TrialView(ShownTrial):
         if self.status != "ERROR":
             return None
         ended = self._reader.last_exit(self.trial_id)
-        return str(ended.get("traceback") or ended.get("error") or self.reason)
+        return (ended and (ended.traceback or ended.error)) or self.reason
 
     def get_pickled_error(self) -> BaseException | None:
         """Return the user's own exception of a trial in ERROR; None when there is none, when it was not kept, or when
@@ -294,8 +294,8 @@ class Result(TrialView):
         layout, found = self._about.layout, self._reader.checkpoints(self.trial_id)
         kept = [(Checkpoint(layout.checkpoint(ref.path)), metrics) for ref, metrics in found]
         plan = self._reader.plan()
-        if attribute := plan.get("checkpoint_score"):
-            kept.sort(key=lambda pair: score(TrialResult(pair[1]).get(attribute), plan.get("checkpoint_mode") or "max"))
+        if attribute := plan.checkpoint_score:
+            kept.sort(key=lambda pair: score(TrialResult(pair[1]).get(attribute), plan.checkpoint_mode))
         return kept
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from searchers.base import EXHAUSTED, Config, Searcher, Signal
-from sweep.core.history import Fact
-from sweep.core.messages import Exited, ExitKind, NodesChanged, PlanChanged, Reported, Saved, Suggested
+from sweep.core.history import History
+from sweep.core.messages import Exit, ExitKind, NodesChanged, Reported
 from sweep.core.resources import Node, Resources
 from sweep.core.results import TRIAL_INDEX, flatten, unflatten
+from sweep.core.trial import Trial
 from sweep.engines.simulator import Point
 from sweep.errors import ConfigError, ExperimentError, UserCodeError, refuse_unknown
 from sweep.record.access import understood
@@ -56,16 +58,6 @@ class RecordedCurve:
     is_cut: bool = False
     error: str = ""
     resources: Resources | None = None
-
-
-@dataclass
-class _Draft:
-    config: Mapping[str, Any]
-    resources: Resources | None
-    points: dict[int, Point] = field(default_factory=dict)  # by the number of the report
-    count: int = 0
-    saved: dict[str, int] = field(default_factory=dict)  # by path of a checkpoint that there is: count of its report
-    end: Exited | None = None
 
 
 @refuse_unknown()
@@ -117,20 +109,27 @@ class Curves:
                 way, so that curves do not belong to one config.
         """
         layout = ExperimentLayout(Path(path))
-        drafts: dict[str, _Draft] = {}
-        can_save, nodes = False, None
+        history, nodes = History(), None
+        points: dict[str, dict[int, Point]] = defaultdict(dict)  # by the number of the report
         with understood(layout.database):
             for fact in read_facts(layout.database, trust=trust):
-                _take(fact, drafts, layout.root)
-                if isinstance(fact.event, PlanChanged):
-                    can_save = fact.event.plan.can_save_on_demand
-                elif isinstance(fact.event, NodesChanged) and len(fact.event.nodes) >= len(nodes or ()):
-                    nodes = fact.event.nodes  # those of the time when most of them were there
+                history.add(fact)
+                match fact.event:
+                    case Reported(trial_id, _, _, metrics, checkpoint) if fact.metrics is not None:
+                        seconds = float(metrics.get("time_this_iter_s", 0.0))
+                        point = _point(seconds, dict(fact.metrics), has_checkpoint=checkpoint is not None)
+                        points[trial_id][history.trials[trial_id].count] = point
+                    case NodesChanged(found) if len(found) >= len(nodes or ()):
+                        nodes = found  # those of the time when most of them were there
+        exits, asked = _told(history, layout.root)
         reader = ExperimentReader(layout.root)
         meta, reached = reader.meta, {row.trial_id for row in reader.trials() if row.reason.startswith("reached ")}
-        curves = [_finished(trial_id, draft, trial_id in reached) for trial_id, draft in drafts.items()]
+        curves = [
+            _curve(trial, points[trial.id], exits.get(trial.id), asked.get(trial.id), has_reached=trial.id in reached)
+            for trial in history.trials.values()
+        ]
         metric, mode = meta.get("metric") or None, meta.get("mode") or None
-        return cls(curves, metric=metric, mode=mode, can_save_on_demand=can_save, nodes=nodes)
+        return cls(curves, metric=metric, mode=mode, can_save_on_demand=history.plan.can_save_on_demand, nodes=nodes)
 
     @classmethod
     def from_dataframe(
@@ -156,17 +155,16 @@ class Curves:
         for name, what in ((trial_id, trial_id in names), ("config/...", configs)):
             if not what:
                 raise ConfigError(f"the table has no column {name}; it has {', '.join(names)}.")
-        drafts: dict[str, _Draft] = {}
+        drafts: dict[str, tuple[Config, list[Point]]] = {}
         for row in frame.to_dict("records"):
             metrics = {str(key): value for key, value in row.items() if key not in (trial_id, *configs)}
             metrics = {key: value for key, value in metrics.items() if key == metric or not _is_missing(value)}
             draft = drafts.get(str(row[trial_id]))
             if draft is None:
                 config = unflatten({name[7:]: row[name] for name in configs if not _is_missing(row[name])})
-                draft = drafts[str(row[trial_id])] = _Draft(config, None)
-            draft.count += 1
-            draft.points[draft.count] = _point(float(metrics.pop(seconds, 1.0)), metrics)
-        curves = [RecordedCurve(name, d.config, tuple(d.points.values())) for name, d in drafts.items()]
+                draft = drafts[str(row[trial_id])] = config, []
+            draft[1].append(_point(float(metrics.pop(seconds, 1.0)), metrics))
+        curves = [RecordedCurve(name, config, tuple(points)) for name, (config, points) in drafts.items()]
         return cls(curves, metric=metric, mode=mode, can_save_on_demand=True)
 
     @property
@@ -266,61 +264,34 @@ def _distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     return total
 
 
-def _take(fact: Fact, drafts: dict[str, _Draft], root: Path) -> None:
-    """Follow one fact of the record and what it caused."""
-    match fact.event:
-        case Suggested(trial_id, config, resources) if isinstance(config, Mapping):
-            drafts[trial_id] = _Draft(config, resources)
-        case Reported(trial_id, _, _, metrics, checkpoint) if fact.metrics is not None:
-            draft = drafts[trial_id]
-            draft.count += 1
-            draft.points[draft.count] = _point(
-                float(metrics.get("time_this_iter_s", 0.0)), dict(fact.metrics), has_checkpoint=checkpoint is not None
-            )
-            if checkpoint is not None:
-                draft.saved[checkpoint] = draft.count
-        case Saved(trial_id, _, _, checkpoint):
-            drafts[trial_id].saved[checkpoint] = drafts[trial_id].count
-        case Exited(trial_id) as event:
-            draft = drafts[trial_id]
-            draft.end = event
-            if event.exit.kind is ExitKind.DAMAGED and draft.saved:
-                draft.saved.popitem()
-        case PlanChanged(plan):
-            _drop(drafts, plan.lost)
-    for row in fact.caused or ():
-        if row[0] == "Discard":
-            _drop(drafts, row[1:])
-        if row[0] != "Start":
-            continue
-        draft = drafts[row[1]]
-        has_grown = row[2] == 1 or (draft.end is not None and draft.end.exit.kind is ExitKind.NEEDS_MORE)
-        if len(row) > 5 and has_grown:
-            draft.resources = Resources.from_json(row[5])
-        if row[2] == 1:
-            continue
-        draft.count = next(reversed(draft.saved.values()), 0)
-        if len(row) > 4 and dict(row[4]) != dict(draft.config):
+def _told(history: History, root: Path) -> tuple[dict[str, Exit], dict[str, Resources]]:
+    """Return by trial how its last attempt ended, and what it asked for of itself."""
+    exits: dict[str, Exit] = {}
+    asked: dict[str, Resources] = {}
+    configs: dict[str, Mapping[str, Any]] = {}
+    for attempt in history.attempts:
+        trial_id, before = attempt.trial_id, exits.get(attempt.trial_id)
+        if attempt.source is not None or dict(configs.setdefault(trial_id, attempt.config)) != dict(attempt.config):
             raise ExperimentError(
-                f"{root}: the scheduler changed the config of {row[1]} on its way, so its curve belongs to no one "
+                f"{root}: the scheduler changed the config of {trial_id} on its way, so its curve belongs to no one "
                 "config and cannot be simulated under other rules. `sweep replay --verify` decides it again as it was."
             )
+        if attempt.number == 1 or (before is not None and before.kind is ExitKind.NEEDS_MORE):
+            asked[trial_id] = attempt.resources
+        if attempt.exit is not None:
+            exits[trial_id] = attempt.exit
+    return exits, asked
 
 
-def _drop(drafts: Mapping[str, _Draft], paths: Iterable[str]) -> None:
-    for path in paths:
-        if (draft := drafts.get(path.partition("/")[0])) is not None:
-            draft.saved.pop(path, None)
-
-
-def _finished(trial_id: str, draft: _Draft, has_reached: bool) -> RecordedCurve:
-    points = tuple(draft.points[count] for count in sorted(draft.points))
-    kind = draft.end.exit.kind if draft.end is not None else None
-    error = draft.end.exit.error or kind.value if draft.end is not None and kind is not None else ""
-    is_failed = kind not in _NO_FAILURES
-    is_done = bool(points) and points[-1].metrics.get("done") is True
-    is_cut = not (is_failed or kind is ExitKind.FINISHED or is_done or has_reached)
-    return RecordedCurve(trial_id, draft.config, points, is_cut, error if is_failed else "", draft.resources)
+def _curve(
+    trial: Trial, points: Mapping[int, Point], ended: Exit | None, asked: Resources | None, *, has_reached: bool
+) -> RecordedCurve:
+    found = tuple(points[count] for count in sorted(points))
+    kind = None if ended is None else ended.kind
+    error = "" if ended is None or kind in _NO_FAILURES else ended.error or ended.kind.value
+    is_done = bool(found) and found[-1].metrics.get("done") is True
+    is_cut = not (error or kind is ExitKind.FINISHED or is_done or has_reached)
+    return RecordedCurve(trial.id, trial.config, found, is_cut, error, asked or trial.resources)
 
 
 def _point(seconds: float, metrics: dict[str, Any], *, has_checkpoint: bool = True) -> Point:

@@ -10,13 +10,13 @@ from made_experiment import MadeExperiment
 from odd_experiments import make
 from virtual_sweeps import run as run_sweep
 
-from sweep.figures.attempts import Span, attempts_of, spans_of
+from sweep.figures.attempts import Span, places_of, spans_of
 from sweep.record.reader import ExperimentReader
 
 
 def spans(reader: ExperimentReader) -> dict[int, list[Span]]:
     found: dict[int, list[Span]] = {row.number: [] for row in reader.trials()}
-    for span in spans_of(*attempts_of(reader)[:2], reader.trials(), attempts_of(reader)[2]):
+    for span in spans_of(reader.history(), reader.trials(), reader.driven_s()):
         found[span.number].append(span)
     return found
 
@@ -28,7 +28,8 @@ def kinds(reader: ExperimentReader) -> list[list[tuple[str, float, float]]]:
 def start(
     made: MadeExperiment, trial_id: str, at: float, attempt: int = 1, *, kind: str = "Tick", owner: str = ""
 ) -> None:
-    made.event(kind, owner or None, at=at, commands=[["Start", trial_id, attempt, [["local", [["gpu-0", 1.0]]]]]])
+    data = {"others": []} if kind == "ClaimsChanged" else None
+    made.event(kind, owner or None, data, at=at, commands=[["Start", trial_id, attempt, [["local", [["gpu-0", 1.0]]]]]])
     made.event("Started", trial_id, 1, at + 1)
 
 
@@ -131,5 +132,5 @@ def test_a_start_that_was_declined_is_a_part_of_the_wait_for_another_sweep(tmp_p
 
 
 def test_devices_are_named_and_nodes_where_there_is_none(tmp_path: Path) -> None:
-    _, attempts, _ = attempts_of(ExperimentReader(make(tmp_path, "going_on")))
-    assert {one.places for one in attempts} == {("CPUs",), ("gpu-1",)}
+    attempts = ExperimentReader(make(tmp_path, "going_on")).history().attempts
+    assert {places_of(one) for one in attempts} == {("CPUs",), ("gpu-1",)}

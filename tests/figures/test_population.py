@@ -1,9 +1,8 @@
-"""Populations: who continued from whom, by the policy file and by the record alone."""
+"""Populations: who continued from whom."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from odd_experiments import make
 from virtual_sweeps import LAST
 from virtual_sweeps import run as run_sweep
 
-import sweep
 from sweep.errors import ConfigError
 from sweep.figures.population import stretches_of
 from sweep.results.analysis import ExperimentAnalysis
@@ -32,34 +30,6 @@ def test_the_stretches_are_those_of_the_policy_file(analysis: ExperimentAnalysis
     assert sorted((one.number, one.source, one.begin - 1, one.config["x"]) for one in changes) == told
     for stretches in found.values():
         assert stretches[-1].end == LAST
-
-
-def test_a_cut_off_or_foreign_policy_file_does_no_harm(analysis: ExperimentAnalysis) -> None:
-    file = Path(analysis.experiment_path) / "pbt_global.txt"
-    first = file.read_text().splitlines()[0]
-    foreign = json.loads(first)
-    foreign[1] = "99_x"
-    file.write_text(f'{first}\n{json.dumps(foreign)}\n["1_x", 3]\n{{}}\nnonsense\n["a", "b", 1, 2, 3, 4]\n{first[:40]}')
-    found = stretches_of(analysis._reader)
-    sources = [one.source for stretches in found.values() for one in stretches if one.is_changed]
-    assert any(source is not None for source in sources)
-    assert {source for source in sources if source is not None} <= found.keys()
-    assert analysis.plot.population().data
-
-
-def test_without_the_file_the_source_is_who_had_trained_for_just_as_long(tmp_path: Path) -> None:
-    def curve(config: dict[str, float], done: int) -> Iterator[sweep.Point]:
-        for step in range(done, LAST):  # seconds that differ from trial to trial, as real ones do
-            yield sweep.Point(1 + config["x"] + step / 1000, {"loss": config["x"]}, has_checkpoint=True)
-
-    analysis = run_sweep(tmp_path, "pbt", curve)
-    by_file = {n: [one.source for one in all_] for n, all_ in stretches_of(analysis._reader).items()}
-    (Path(analysis.experiment_path) / "pbt_global.txt").unlink()
-    by_record = {n: [one.source for one in all_] for n, all_ in stretches_of(analysis._reader).items()}
-    pairs = [pair for n, sources in by_file.items() for pair in zip(sources, by_record[n], strict=True)]
-    assert all(ours in (told, None) for told, ours in pairs)
-    told = [pair for pair in pairs if pair[0] is not None]
-    assert sum(ours is not None for _, ours in told) >= 0.6 * len(told) > 3  # two may have trained for just as long
 
 
 def test_the_figure_shows_the_changed_parameters_and_the_way_to_the_best(analysis: ExperimentAnalysis) -> None:

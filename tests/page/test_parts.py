@@ -166,7 +166,7 @@ def test_while_a_sweep_runs_the_best_is_so_far_and_its_end_is_estimated(
     assert "to go" not in words(part("head", root))
     assert "Best so far" not in words(part("winner", root))
     monkeypatch.setattr(ExperimentReader, "state", lambda reader: "running")
-    assert "about 2s to go" in words(part("head", root))
+    assert "about 3s to go" in words(part("head", root))
     assert words(part("winner", root)).startswith("Best so far: loss = 1 (min)")
 
 

@@ -84,7 +84,7 @@ def test_a_log_without_an_index_is_read_from_a_copy_that_is_made_once(
     reader = ExperimentReader(copy)
     assert [trial.config for trial in reader.trials()] == [{"x": 1}]
     (kept,) = os.listdir(temporary)
-    assert len(reader.timelines()) == 1
+    assert len(reader.history().lives()) == 1
     assert os.listdir(temporary) == [kept]
     assert sorted(os.listdir(copy)) == ["sweep.db", "sweep.db-wal"]
     made.trial({"x": 2})

@@ -111,7 +111,7 @@ def said_by_python(root: Path) -> dict[str, str]:
         "reports": repr({trial_id: frame.to_json() for trial_id, frame in analysis.trial_dataframes.items()}),
         "configs": repr(analysis.get_all_configs()),
         "values": repr(list(reader.values("loss"))),
-        "timelines": repr(reader.timelines()),
+        "lives": repr(reader.history().lives()),
         "meta": repr(reader.meta),
         "trials": repr([(row, row.config, row.last_metrics, row.checkpoint) for row in reader.trials()]),
     }

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from made_experiment import MadeExperiment
 
+from sweep.core.plan import Plan
 from sweep.errors import ExperimentError
 from sweep.record.driver import Driver, find_driver
 from sweep.record.lock import DriverLock
@@ -195,10 +196,10 @@ def test_values_of_one_trial_are_read_alone(tmp_path: Path) -> None:
 
 def test_the_plan_is_that_of_the_last_start(tmp_path: Path) -> None:
     made = MadeExperiment(tmp_path)
-    assert ExperimentReader(made.commit()).plan() == {}
+    assert ExperimentReader(made.commit()).plan() == Plan()
     made.event("PlanChanged", data={"max_failures": 1})
     made.event("PlanChanged", data={"max_failures": 2})
-    assert ExperimentReader(made.close()).plan()["max_failures"] == 2
+    assert ExperimentReader(made.close()).plan() == Plan(max_failures=2)
 
 
 def test_a_list_of_many_trials_reads_the_record_a_few_times_only(

@@ -238,7 +238,7 @@ def test_only_frames_that_show_what_was_booked_read_it(
     def forbidden(_: object) -> None:
         raise AssertionError("read")
 
-    monkeypatch.setattr(ExperimentReader, "timelines", forbidden)
+    monkeypatch.setattr(ExperimentReader, "history", forbidden)
     assert len(mixed.dataframe()) == 6
     for full in (mixed.get_dataframe, lambda: mixed.dataframe(style="ray"), lambda: mixed.dataframe(style="optuna")):
         with pytest.raises(AssertionError, match="read"):
