@@ -133,22 +133,20 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.record.space",
         "sweep.record.schema",
         "sweep.record.encoding",
-        "sweep.record.derived_fields",
-        "sweep.record.rows",
+        "sweep.record.facts",
         "sweep.record.checkpoints",
         "sweep.results.trials",
         "sweep.storage.shared",
     ),
     "sweep.callbacks.observed": (
         "sweep.core",
-        "sweep.record.derived_fields",
         "sweep.record.layout",
         "sweep.record.reader",
         "sweep.results.scopes",
         "sweep.results.trials",
     ),
     "sweep.callbacks.wandb": ("sweep.callbacks", "sweep.core", "sweep.logs.text", "sweep.worker.session"),
-    "sweep.callbacks.mlflow": ("sweep.callbacks", "sweep.core", "sweep.record.derived_fields", "sweep.worker.session"),
+    "sweep.callbacks.mlflow": ("sweep.callbacks", "sweep.core", "sweep.worker.session"),
     # Reads the record and writes text.
     "sweep.logs": ("sweep.core", "sweep.record", "sweep.logs"),
     "sweep.logs.writer": ("sweep.logs.follower", "sweep.worker.limits"),
@@ -657,6 +655,12 @@ def test_importing_the_package_loads_nothing_heavy():
     assert "sweep" in loaded
     heavy = {"torch", "jax", "optuna", "pandas", "ray", "sklearn", "rich", "ruamel", "IPython", "pynvml"}
     assert not loaded & heavy
+
+
+def test_only_the_record_speaks_sql():
+    written = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in FILES}
+    spoken = {name for name, text in written.items() if re.search(r"sqlite3|SELECT ", text)}
+    assert not {name for name in spoken if not name.startswith("sweep/record/")}
 
 
 def test_no_file_of_the_package_names_a_machine():

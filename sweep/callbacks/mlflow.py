@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 from sweep.callbacks.loggers import required, step_of
 from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
-from sweep.core.results import TrialResult, flatten
+from sweep.core.results import MOST_SECONDS, TrialResult, flatten
 from sweep.core.trial import Trial
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, refuse_unknown
-from sweep.record.derived_fields import MOST_SECONDS
 from sweep.worker.session import get_context
 
 _TRIAL_TAG = "sweep.trial_id"

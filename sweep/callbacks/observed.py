@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sweep.core.results import TrialResult
+from sweep.core.results import NODE_IP, TrialResult, date_of
 from sweep.core.trial import Status, Trial, shown_status
-from sweep.record.derived_fields import NODE_IP, date_of
 from sweep.record.layout import ERROR_FILE
 from sweep.record.reader import ExperimentReader
 from sweep.results.scopes import metric_analysis

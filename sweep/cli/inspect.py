@@ -24,11 +24,10 @@ from sweep.cli.tables import (
 )
 from sweep.core.literals import as_arguments, json_text
 from sweep.core.ranking import shown_objectives
-from sweep.core.results import flatten, own_metrics, without_index
+from sweep.core.results import MOST_SECONDS, flatten, own_metrics, without_index
 from sweep.core.trial import STATES
 from sweep.display.formats import at_step, clean, text, to_yaml
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
-from sweep.record.derived_fields import MOST_SECONDS
 from sweep.record.layout import ExperimentLayout, split_uri
 from sweep.record.reader import ExperimentReader, find_experiment, list_experiments, what_is_there
 from sweep.record.rows import TrialRow

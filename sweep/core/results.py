@@ -1,9 +1,10 @@
-"""One report of a trial: the user's metrics and the fields that are filled in, read-only."""
+"""One report of a trial: the user's metrics, read-only, and all the fields that are filled in or derived."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +12,9 @@ from sweep.core.values import as_float, printed
 
 TRIAL_INDEX = "__trial_index__"  # which repeat of a suggestion it is, in configs that `searchers.Repeater` made
 ANONYMOUS_METRIC = "_metric"  # of a number that a function returns or yields by itself, as in Tune
+
+MOST_SECONDS = 6e10  # since 1970 that have a date; what a trial reports may be anything
+NODE_IP = "127.0.0.1"  # of trials on the machine that drives; those on others report theirs
 
 # Keys that are filled in and therefore never a user's own metric.
 AUTO_FILLED = frozenset(
@@ -181,6 +185,54 @@ def fill(
     values["time_since_restore"] = 0.0 if stated is None else stated - restored_s if restored_s else stated
     values["iterations_since_restore"] = since_restore
     values.setdefault("done", False)
+    return values
+
+
+def add_measured(
+    values: dict[str, Any], *, wall: float, seconds: float, pid: int, hostname: str, node_ip: str = ""
+) -> None:
+    """Add to what a trial reports what its process knows of the report, unless the trial says it itself.
+
+    Args:
+        wall: the time, in UTC epoch seconds. seconds: since the report before.
+        node_ip: address of its node; empty: it is the machine that drives.
+    """
+    values.setdefault("timestamp", int(wall))
+    values.setdefault("time_this_iter_s", seconds)
+    values.setdefault("pid", pid)
+    values.setdefault("hostname", hostname)
+    if node_ip:
+        values.setdefault("node_ip", node_ip)
+
+
+def date_str(timestamp: float) -> str:
+    """Return a time in UTC epoch seconds as `2026-11-21_08-27-19`, in local time."""
+    return f"{datetime.fromtimestamp(timestamp):%Y-%m-%d_%H-%M-%S}"
+
+
+def date_of(stamp: Any) -> str | None:
+    """Return the date of whatever a trial reported as its `timestamp`; None when it has none."""
+    return date_str(stamp) if isinstance(stamp, (int, float)) and abs(stamp) < MOST_SECONDS else None
+
+
+def complete(metrics: Mapping[str, Any], *, tag: str, wall: float | None, checkpoint: str | None) -> dict[str, Any]:
+    """Return a recorded report with the fields that are not recorded but follow from what is; what it says itself is
+    kept.
+
+    Args:
+        tag: the trial's experiment tag.
+        wall: when it was committed, in UTC epoch seconds.
+        checkpoint: name of the directory that came with it; None: there was none.
+    """
+    values = dict(metrics)
+    if wall is not None:
+        values.setdefault("timestamp", int(wall))
+    derived = {"date": date_of(values.get("timestamp")), "pid": None, "hostname": None, "node_ip": NODE_IP}
+    values |= {name: value for name, value in (derived | {"done": False}).items() if name not in values}
+    values["checkpoint_dir_name"] = checkpoint
+    if checkpoint is not None:
+        values["should_checkpoint"] = True
+    values["experiment_tag"] = tag
     return values
 
 

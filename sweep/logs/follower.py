@@ -12,12 +12,11 @@ from sweep.core.failures import says_fell_back
 from sweep.core.history import Fact
 from sweep.core.messages import Exited, ExitKind, Hook, Reported, Started, Suggested
 from sweep.core.resources import Resources
-from sweep.core.results import TrialResult
+from sweep.core.results import TrialResult, date_str
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.logs.files import Files
 from sweep.logs.text import csv_columns, csv_line, csv_row, json_line, params_text, to_json, widened_csv
 from sweep.record.access import Reading, open_for_following
-from sweep.record.derived_fields import date_str
 from sweep.record.facts import read_facts
 from sweep.record.layout import ERROR_FILE
 from sweep.record.space import lacks_space

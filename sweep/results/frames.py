@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from sweep import checks
 from sweep.core.history import Life, When
 from sweep.core.messages import Exit, ExitKind
-from sweep.core.results import AUTO_FILLED, TRIAL_INDEX, flatten
-from sweep.core.trial import number_of
+from sweep.core.results import AUTO_FILLED, NODE_IP, TRIAL_INDEX, complete, date_of, flatten
+from sweep.core.trial import CheckpointRef, number_of
 from sweep.core.values import printed, shown, sound_text
-from sweep.record.derived_fields import NODE_IP, complete, date_of
 from sweep.record.encoding import Opaque
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import ResultRow, TrialRow
@@ -166,6 +165,10 @@ def _booked_columns(reader: ExperimentReader, trials: Sequence[TrialRow], lives:
     }
 
 
+def _name_of(ref: CheckpointRef | None) -> str | None:
+    return None if ref is None else ref.name
+
+
 def _wall(time: When | None) -> float | None:
     return None if time is None else time.wall
 
@@ -196,7 +199,7 @@ def _tune_columns(
             date if isinstance(date, str) else date_of(stamp) for date, stamp in zip(dates, stamps, strict=True)
         ),
         "time_this_iter_s": _floats(filled.get("time_this_iter_s", nothing)),
-        "checkpoint_dir_name": _texts(None if ref is None else ref.name for ref in saved),
+        "checkpoint_dir_name": _texts(map(_name_of, saved)),
         "done": _booleans(trial.is_ended for trial in trials),
         "pid": _ints(pid or life.pid or None for pid, life in zip(filled.get("pid", nothing), lives, strict=True)),
         "hostname": _texts(filled.get("hostname", nothing)),
@@ -273,7 +276,7 @@ def result_frame(reader: ExperimentReader, trial: TrialRow) -> pd.DataFrame:
     """Return one row per report of one trial: every key of the report, the fields that are derived, then `config/...`,
     as Tune's `metrics_dataframe` has it."""
     rows = [
-        _flat(complete(row.metrics, tag=trial.experiment_tag, wall=row.wall, checkpoint=row.checkpoint))
+        _flat(complete(row.metrics, tag=trial.experiment_tag, wall=row.wall, checkpoint=_name_of(row.checkpoint)))
         for row in reader.results(trial.trial_id)
     ]
     columns = _columns(rows)

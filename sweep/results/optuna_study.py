@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 
-_DATABASES = (".db", ".sqlite", ".sqlite3")
+_DATABASES = re.compile(r"\.(db|sqlite\d?)")  # how the names of files end that are no journals
 _PREFIX = "sweep_experiment"  # the study's attribute that holds of which experiment it is
 
 
@@ -102,7 +103,7 @@ def _is_path(storage: Any) -> TypeGuard[str | os.PathLike[str]]:
 def _in_turn(storage: Any) -> Iterator[None]:
     """Let others who publish into the same journal wait, so that no trial is written twice."""
     with ExitStack() as stack:
-        if _is_path(storage) and Path(storage).suffix not in _DATABASES:  # those are refused
+        if _is_path(storage) and not _DATABASES.fullmatch(Path(storage).suffix):  # those are refused
             with suppress(OSError):  # said by whoever opens the journal itself
                 file = stack.enter_context(Path(storage).expanduser().open("ab"))
                 fcntl.flock(file, fcntl.LOCK_EX)
@@ -135,7 +136,7 @@ def _journal(path: str | os.PathLike[str]) -> BaseStorage:
     from optuna.storages.journal import JournalFileBackend
 
     file = Path(path).expanduser()
-    if file.suffix in _DATABASES:
+    if _DATABASES.fullmatch(file.suffix):
         raise ValueError("a journal is no database")
     return JournalStorage(JournalFileBackend(str(file)))
 

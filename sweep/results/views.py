@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep import checks
 from sweep.core.ranking import Objectives, best_of, shown_objectives
-from sweep.core.results import TrialResult, flatten, own_metrics, reported, score
+from sweep.core.results import TrialResult, complete, flatten, own_metrics, reported, score
 from sweep.core.trial import CheckpointRef
 from sweep.errors import (
     CheckpointError,
@@ -26,7 +26,6 @@ from sweep.errors import (
     refuse_unknown,
 )
 from sweep.record.checkpoints import Checkpoint
-from sweep.record.derived_fields import complete
 from sweep.record.importing import unpickle
 from sweep.record.layout import ERROR_FILE
 from sweep.record.reader import ExperimentReader
@@ -426,7 +425,7 @@ def full_result(row: TrialRow) -> dict[str, Any]:
 
 
 def _full(row: TrialRow, metrics: dict[str, Any], wall: float | None, ref: CheckpointRef | None) -> dict[str, Any]:
-    values = complete(metrics, tag=row.experiment_tag, wall=wall, checkpoint=ref)
+    values = complete(metrics, tag=row.experiment_tag, wall=wall, checkpoint=None if ref is None else ref.name)
     return {**values, "trial_id": row.trial_id, "config": row.fresh_config()}
 
 

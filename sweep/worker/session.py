@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NoReturn, SupportsFloat
 
 from sweep.core.resources import Resources
-from sweep.core.results import ANONYMOUS_METRIC
+from sweep.core.results import ANONYMOUS_METRIC, add_measured
 from sweep.errors import CheckpointError, UserCodeError
 from sweep.record.checkpoints import Checkpoint, free_target, known_whole, persist
 from sweep.record.layout import checkpoint_name
@@ -121,12 +121,14 @@ class Session:
                 self._refuse_shared(checkpoint)
                 stored = self._keep(checkpoint, self.num_reports + 1)
             now = time.monotonic()
-            values.setdefault("timestamp", int(time.time()))
-            values.setdefault("time_this_iter_s", now - self._last)
-            values.setdefault("pid", self._pid)
-            values.setdefault("hostname", self._hostname)
-            if self.job.node_ip:
-                values.setdefault("node_ip", self.job.node_ip)
+            add_measured(
+                values,
+                wall=time.time(),
+                seconds=now - self._last,
+                pid=self._pid,
+                hostname=self._hostname,
+                node_ip=self.job.node_ip,
+            )
             data = self._framed(values, stored)
             if len(data) > MAX_BYTES:
                 within_size(values, self._note_once)

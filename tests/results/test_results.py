@@ -16,8 +16,8 @@ from made_experiment import T0, MadeExperiment
 
 import sweep as tune
 from sweep.core.resources import Resources
+from sweep.core.results import date_str
 from sweep.errors import ConfigError, ExperimentError, UserCodeError
-from sweep.record.derived_fields import date_str
 from sweep.results.analysis import ExperimentAnalysis, Result, ResultGrid, TrialView, own_analysis
 
 CORE_AND_COMMON = [

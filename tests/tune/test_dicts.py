@@ -17,7 +17,7 @@ from sweep.dicts import (
     unflattened_lookup,
 )
 
-from sweep.record.derived_fields import date_str
+from sweep.core.results import date_str
 
 
 @pytest.mark.parametrize(
@@ -138,5 +138,5 @@ def test_a_result_is_printed_as_yaml_without_its_config() -> None:
 
 
 def test_a_date_is_a_text_that_sorts() -> None:
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d", date_str())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d", date_str(1_700_000_000.0))
     assert date_str(1_700_000_000.0) < date_str(1_700_000_001.0)
