@@ -347,7 +347,7 @@ def _column_names(
 
 def _fixed_cells(reader: ExperimentReader, trial: TrialRow) -> dict[str, Any]:
     last = trial.last_metrics or {}
-    wall = last.get("timestamp", trial.last_wall)
+    wall = last.get("timestamp", None if trial.last_report is None else trial.last_report.wall)
     return {
         "trial": f"{trial.number:05d}",
         "state": trial.state,

@@ -215,7 +215,7 @@ def date_of(stamp: Any) -> str | None:
     return date_str(stamp) if isinstance(stamp, (int, float)) and abs(stamp) < MOST_SECONDS else None
 
 
-def complete(metrics: Mapping[str, Any], *, tag: str, wall: float | None, checkpoint: str | None) -> dict[str, Any]:
+def complete(metrics: Mapping[str, Any], *, tag: str, wall: float, checkpoint: str | None) -> dict[str, Any]:
     """Return a recorded report with the fields that are not recorded but follow from what is; what it says itself is
     kept.
 
@@ -225,8 +225,7 @@ def complete(metrics: Mapping[str, Any], *, tag: str, wall: float | None, checkp
         checkpoint: name of the directory that came with it; None: there was none.
     """
     values = dict(metrics)
-    if wall is not None:
-        values.setdefault("timestamp", int(wall))
+    values.setdefault("timestamp", int(wall))
     derived = {"date": date_of(values.get("timestamp")), "pid": None, "hostname": None, "node_ip": NODE_IP}
     values |= {name: value for name, value in (derived | {"done": False}).items() if name not in values}
     values["checkpoint_dir_name"] = checkpoint

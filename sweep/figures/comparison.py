@@ -105,7 +105,7 @@ def _improvements(reader: ExperimentReader, metric: str, mode: str) -> list[tupl
     """Return (trials that had made their last report, seconds of driving, best value) at each improvement and at the
     end."""
     value_of = dict(scores(reader, metric, mode, "last"))
-    times = [(row.trial_id, row.last_at) for row in reader.trials() if row.last_at is not None]
+    times = [(row.trial_id, row.last_report.at) for row in reader.trials() if row.last_report is not None]
     times.sort(key=itemgetter(1))
     found: list[tuple[int, float, float]] = []
     for count, (trial_id, at) in enumerate(times, 1):

@@ -75,7 +75,7 @@ def draw_history(field: Field, over: str) -> go.Figure:
 
 def times_of_last(field: Field) -> dict[int, float]:
     """Return when the last report of each trial was committed, in seconds of driving, by number."""
-    return {row.number: row.last_at for row in field.reader.trials() if row.last_at is not None}
+    return {row.number: row.last_report.at for row in field.reader.trials() if row.last_report is not None}
 
 
 def _without_number(field: Field, rows: Sequence[TrialRow], x_of: dict[int, Any]) -> list[Any]:

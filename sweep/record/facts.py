@@ -6,13 +6,16 @@ import json
 import sqlite3
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from sweep.core.history import Fact
 from sweep.core.messages import Event, Exit, Exited, ExitKind, PlanChanged, Reported
 from sweep.core.plan import Plan
 from sweep.core.results import TrialResult
+from sweep.core.trial import CheckpointRef
 from sweep.record.access import open_for_reading, understood
 from sweep.record.codec import event_of, metrics_of
 from sweep.record.encoding import untag
@@ -90,25 +93,47 @@ def last_plan(db: sqlite3.Connection) -> Plan | None:
     return event.plan if isinstance(event, PlanChanged) else None
 
 
-class Report(NamedTuple):
+@dataclass(frozen=True)
+class Report:
     """A report as it is recorded; its metrics are read when they are asked for."""
 
     seq: int
     trial_id: str
-    data: Mapping[str, Any]
+    data: Mapping[str, Any] = field(repr=False)
 
+    @cached_property
     def metrics(self) -> dict[str, Any]:
-        """Return them as filled in, without the config."""
+        """What was reported and filled in, without the config; shared: for reading only."""
         return metrics_of(self.data, self.trial_id) or {}
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt of the trial made it."""
+        return int(self.data["attempt"])
+
+    @property
+    def at(self) -> float:
+        """When it was committed, in seconds of driving."""
+        return float(self.data["at"])
+
+    @property
+    def wall(self) -> float:
+        """When it was committed, in UTC epoch seconds."""
+        return float(self.data["wall"])
+
+    @property
+    def checkpoint(self) -> CheckpointRef | None:
+        """The checkpoint that came with it, or None."""
+        return CheckpointRef.parse(self.data.get("checkpoint"))
 
     def result(self) -> TrialResult:
         """Return it as schedulers and searchers see it."""
-        return TrialResult(self.metrics(), self.seq)
+        return TrialResult(self.metrics, self.seq)
 
     def get(self, metric: str) -> Any:
         """Return the value of a metric, a key or a path such as `eval/acc`; None: it has none."""
         value = self.data["metrics"].get(metric)
-        return value if type(value) in (float, int) else TrialResult(self.metrics()).get(metric)
+        return value if type(value) in (float, int) else TrialResult(self.metrics).get(metric)
 
 
 def read_reports(

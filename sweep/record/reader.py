@@ -25,7 +25,7 @@ from sweep.record.driver import Driver, find_driver
 from sweep.record.encoding import decode
 from sweep.record.facts import Report, last_exit, last_plan, read_facts, read_reports
 from sweep.record.layout import ExperimentLayout
-from sweep.record.rows import ResultRow, Snapshot, TrialRow, trainable_name
+from sweep.record.rows import Snapshot, TrialRow, trainable_name
 from sweep.record.schema import last_event, last_seq
 from sweep.record.seals import check_state, checked_events
 from sweep.storage.fetch import has_checkpoint, open_all_for_reading, open_storage_for_reading
@@ -277,17 +277,18 @@ class ExperimentReader:
         with self.connect() as connection:
             return last_exit(connection, trial_id)
 
-    def results(self, trial_id: str | None = None) -> Iterator[ResultRow]:
+    def results(self, trial_id: str | None = None) -> Iterator[Report]:
         """Give the reports of one trial, or of all, in the order in which they were committed."""
         with self.connect() as connection:
-            yield from map(_row, read_reports(connection, trial_ids=None if trial_id is None else {trial_id}))
+            yield from read_reports(connection, trial_ids=None if trial_id is None else {trial_id})
 
-    def reports_at(self, seqs: Mapping[str, int]) -> dict[str, ResultRow]:
+    def reports_at(self, seqs: Mapping[str, int]) -> dict[str, Report]:
         """Return one chosen report per trial: `seqs` maps trial id to `result.seq`."""
         with self.connect(with_events=False) as connection:
             found = checked_events(connection, self.layout.database, seqs.values())
-        reports = (Report(seq, trial_id or "", json.loads(data)) for seq, (trial_id, data) in found.items())
-        return {report.trial_id: _row(report) for report in reports}
+        return {
+            owner: Report(seq, owner, json.loads(data)) for seq, (owner, data) in found.items() if owner is not None
+        }
 
     def metrics_at(self, seqs: Mapping[str, int]) -> dict[str, dict[str, Any]]:
         """Return the metrics of `reports_at`."""
@@ -350,12 +351,6 @@ class ExperimentReader:
         if latest is not None:
             found.setdefault(latest.path, (latest, metrics))
         return [pair for path, pair in found.items() if has_checkpoint(self.root, path)]
-
-
-def _row(report: Report) -> ResultRow:
-    data = report.data
-    ref = CheckpointRef.parse(data.get("checkpoint"))
-    return ResultRow(report.seq, report.trial_id, data["attempt"], data["at"], data["wall"], ref, report.metrics())
 
 
 def _is_number(value: Any) -> bool:

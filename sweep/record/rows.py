@@ -13,6 +13,7 @@ from sweep.core.resources import Placement, Resources
 from sweep.core.trial import CheckpointRef, Grown, shown_state
 from sweep.record.codec import config_of, metrics_of, request_of, unpack_trial
 from sweep.record.encoding import untag
+from sweep.record.facts import Report
 
 _ENDED = ("TERMINATED", "ERROR")
 
@@ -24,7 +25,6 @@ class TrialRow:
     Attributes:
         status: as users see it: PENDING, RUNNING, PAUSED, TERMINATED or ERROR.
         recorded: what else is recorded of it, as `sweep.record.codec.pack_trial` has it.
-        last_wall: when its last report was committed, in UTC epoch seconds.
         is_trusted: whether `fresh_config` and `fresh_metrics` load what was stored as a pickle.
         meta: of the experiment, shared by all its rows.
     """
@@ -98,8 +98,11 @@ class TrialRow:
         return config_of(json.loads(self.config_event), self.trial_id)
 
     @cached_property
-    def _last(self) -> dict[str, Any]:
-        return {} if self.last_event is None else json.loads(self.last_event)
+    def last_report(self) -> Report | None:
+        """Its last report; None before the first."""
+        return (
+            None if self.last_event is None else Report(self.last_seq or 0, self.trial_id, json.loads(self.last_event))
+        )
 
     @property
     def config_text(self) -> str:
@@ -115,17 +118,7 @@ class TrialRow:
     def last_metrics(self) -> dict[str, Any] | None:
         """The last report as filled in, without the config; None before the first. Shared: for reading only. What was
         stored as a pickle is not loaded."""
-        return metrics_of(self._last, self.trial_id)
-
-    @property
-    def last_wall(self) -> float | None:
-        """When its last report was committed, in UTC epoch seconds; None before the first."""
-        return self._last.get("wall")
-
-    @property
-    def last_at(self) -> float | None:
-        """When its last report was committed, in seconds of driving; None before the first."""
-        return self._last.get("at")
+        return None if self.last_report is None else self.last_report.metrics
 
     def fresh_config(self) -> dict[str, Any]:
         """Return the config as an object of its own, for users to change.
@@ -137,7 +130,10 @@ class TrialRow:
 
     def fresh_metrics(self) -> dict[str, Any] | None:
         """Return `last_metrics` as an object of its own, pickles treated as by `fresh_config`."""
-        found: dict[str, Any] | None = self._fresh(lambda trust: metrics_of(self._last, self.trial_id, trust=trust))
+        if self.last_event is None:
+            return None
+        data = json.loads(self.last_event)
+        found: dict[str, Any] | None = self._fresh(lambda trust: metrics_of(data, self.trial_id, trust=trust))
         return found
 
     def _fresh(self, read: Callable[[bool], Any]) -> Any:
@@ -173,11 +169,6 @@ class TrialRow:
         return unpack_trial({name: self.recorded[name]})[name] if name in self.recorded else None
 
     @cached_property
-    def last_checkpoint(self) -> CheckpointRef | None:
-        """The checkpoint that came with its last report, or None."""
-        return CheckpointRef.parse(self._last.get("checkpoint"))
-
-    @cached_property
     def experiment_tag(self) -> str:
         """Its number and the values that vary among trials."""
         return experiment_tag(self.number, self.config, variables_of(self.meta))
@@ -206,19 +197,6 @@ class TrialRow:
     def is_ended(self) -> bool:
         """Whether it is TERMINATED or ERROR."""
         return self.status in _ENDED
-
-
-@dataclass(frozen=True, slots=True)
-class ResultRow:
-    """One report: `at` in seconds of driving, `wall` in UTC epoch seconds, `metrics` as filled in, without config."""
-
-    seq: int
-    trial_id: str
-    attempt: int
-    at: float
-    wall: float
-    checkpoint: CheckpointRef | None
-    metrics: dict[str, Any]
 
 
 @dataclass(frozen=True)

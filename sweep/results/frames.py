@@ -19,8 +19,9 @@ from sweep.core.results import AUTO_FILLED, NODE_IP, TRIAL_INDEX, complete, date
 from sweep.core.trial import CheckpointRef, number_of
 from sweep.core.values import printed, shown, sound_text
 from sweep.record.encoding import Opaque
+from sweep.record.facts import Report
 from sweep.record.reader import ExperimentReader
-from sweep.record.rows import ResultRow, TrialRow
+from sweep.record.rows import TrialRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +66,7 @@ _RAY_BEFORE_CONFIG = (
 def trial_frame(
     reader: ExperimentReader,
     *,
-    chosen: Mapping[str, ResultRow] | None = None,
+    chosen: Mapping[str, Report] | None = None,
     style: str = "sweep",
     metric: str | None = None,
     full: bool = True,
@@ -87,7 +88,7 @@ def trial_frame(
     checks.one_of("style", style, STYLES)
     is_all = chosen is None  # else without those that have reported nothing, as in Tune
     trials = [trial for trial in reader.trials() if is_all or trial.last_metrics is not None]
-    reports = [(chosen or {}).get(trial.trial_id) or _last(trial) for trial in trials]
+    reports = [(chosen or {}).get(trial.trial_id) or trial.last_report for trial in trials]
     metrics = [report.metrics if report is not None else {} for report in reports]
     user, filled = _split([_flat(one) for one in metrics])
     configs = _columns([_flat(trial.config) for trial in trials])
@@ -114,15 +115,6 @@ def trial_frame(
         order = dict.fromkeys([*_RAY_BEFORE_CONFIG, *config, "logdir", *columns, *booked, *tune])
         return _frame(shown | {name: everything[name] for name in order}, len(trials))
     return _frame(own | booked | tune, len(trials))
-
-
-def _last(trial: TrialRow) -> ResultRow | None:
-    if trial.last_metrics is None or trial.last_seq is None:
-        return None
-    wall = trial.last_wall or 0.0
-    return ResultRow(
-        trial.last_seq, trial.trial_id, trial.attempt, 0.0, wall, trial.last_checkpoint, trial.last_metrics
-    )
 
 
 def _own_columns(trials: Sequence[TrialRow], filled: Mapping[str, list[Any]]) -> dict[str, Any]:
@@ -180,7 +172,7 @@ def _error(trial: TrialRow, fault: Exit | None) -> str | None:
 
 def _tune_columns(
     trials: Sequence[TrialRow],
-    reports: Sequence[ResultRow | None],
+    reports: Sequence[Report | None],
     lives: Sequence[Life],
     filled: Mapping[str, list[Any]],
 ) -> dict[str, Any]:

@@ -231,7 +231,8 @@ class RecordedTrials:
     def _dates(self, row: TrialRow, state: str) -> tuple[dt.datetime | None, dt.datetime | None]:
         life = self._lives[row.trial_id]
         begin = (life.started or life.created).wall
-        end = max(life.exited.wall if life.exited else begin, row.last_wall or begin, begin)
+        last = begin if row.last_report is None else row.last_report.wall
+        end = max(life.exited.wall if life.exited else begin, last, begin)
         ends = state in ("COMPLETE", "PRUNED", "FAIL")
         return _date(begin) if state != "WAITING" else None, _date(end) if ends else None
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from sweep import checks
 from sweep.core.ranking import Objectives, best_of, shown_objectives
 from sweep.core.results import TrialResult, complete, flatten, own_metrics, reported, score
-from sweep.core.trial import CheckpointRef
 from sweep.errors import (
     CheckpointError,
     ConfigError,
@@ -26,10 +25,11 @@ from sweep.errors import (
     refuse_unknown,
 )
 from sweep.record.checkpoints import Checkpoint
+from sweep.record.facts import Report
 from sweep.record.importing import unpickle
 from sweep.record.layout import ERROR_FILE
 from sweep.record.reader import ExperimentReader
-from sweep.record.rows import ResultRow, TrialRow, trainable_name, variables_of
+from sweep.record.rows import TrialRow, trainable_name, variables_of
 from sweep.results.frames import result_frame
 from sweep.results.notebook import result_page, view_page
 from sweep.results.scopes import best_reports, metric_analysis, metric_n_steps
@@ -269,7 +269,7 @@ class Result(TrialView):
         """
         self._check_one_objective()
         report = self._best_row()
-        return None if report is None else _full(self._facts, report.metrics, report.wall, report.checkpoint)
+        return None if report is None else _full(self._facts, report.metrics, report)
 
     best_metrics = best
 
@@ -336,7 +336,7 @@ class Result(TrialView):
         if self.choice is None and self._reader.objectives:
             raise ConfigError(several_objectives(self._reader.objectives, "get_pareto_results()"))
 
-    def _best_row(self) -> ResultRow | None:
+    def _best_row(self) -> Report | None:
         metric, mode = self._metric_and_mode()
         if not metric or not mode:
             return None
@@ -413,19 +413,21 @@ def full_result(row: TrialRow) -> dict[str, Any]:
 
     A trial that ran and ended as it should without any has, as in Tune, a result that says so.
     """
-    metrics = row.fresh_metrics()
-    if metrics is None:
+    metrics, report = row.fresh_metrics(), row.last_report
+    if metrics is None or report is None:
         if row.status != "TERMINATED" or not row.attempt:
             return {}
         tag, config = row.experiment_tag, row.fresh_config()
         return {"trial_id": row.trial_id, "done": True, "experiment_tag": tag, "config": config}
-    values = _full(row, metrics, row.last_wall, row.last_checkpoint)
+    values = _full(row, metrics, report)
     values["done"] = row.is_ended
     return values
 
 
-def _full(row: TrialRow, metrics: dict[str, Any], wall: float | None, ref: CheckpointRef | None) -> dict[str, Any]:
-    values = complete(metrics, tag=row.experiment_tag, wall=wall, checkpoint=None if ref is None else ref.name)
+def _full(row: TrialRow, metrics: dict[str, Any], report: Report) -> dict[str, Any]:
+    ref = report.checkpoint
+    name = None if ref is None else ref.name
+    values = complete(metrics, tag=row.experiment_tag, wall=report.wall, checkpoint=name)
     return {**values, "trial_id": row.trial_id, "config": row.fresh_config()}
 
 
