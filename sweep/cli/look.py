@@ -18,6 +18,7 @@ import click
 
 from sweep.cli.completion import complete_name
 from sweep.cli.inspect import goal_option, storage_option
+from sweep.core.history import History
 from sweep.core.messages import NodesChanged, PlanChanged
 from sweep.core.plan import Plan
 from sweep.core.resources import Node
@@ -208,15 +209,11 @@ def _look(reader: ExperimentReader, before: _Seen | None) -> _Seen:
         last = last_event(connection)
         if before is not None and last is not None and last[0] == before.seq:
             return before
-        found: dict[str, Any] = {}
-        for kind in (PlanChanged, NodesChanged):
-            facts = list(read_facts(connection, kinds=(kind,), trust=False))
-            found[kind.__name__] = facts[-1].event if facts else None
-        plan, nodes = found["PlanChanged"], found["NodesChanged"]
-        if last is None or not isinstance(plan, PlanChanged):
+        machine = History.of(read_facts(connection, kinds=(PlanChanged, NodesChanged), trust=False))
+        if last is None or not machine.seq:
             raise ConfigError(f"{reader.name} has not begun: nothing is recorded of it yet. Try again in a moment.")
         trials = {trial.id: trial for trial in read_trials(connection, reader.layout.database, trust=False)}
-    return _Seen(plan.plan, nodes.nodes if isinstance(nodes, NodesChanged) else (), last[0], last[1], trials)
+    return _Seen(machine.plan, machine.nodes, last[0], last[1], trials)
 
 
 def _about(reader: ExperimentReader, seen: _Seen) -> dict[str, Any]:
