@@ -9,7 +9,6 @@ beginning and the last at its end. That finds what disks and copies do; it is no
 from __future__ import annotations
 
 import errno
-import hashlib
 import itertools
 import json
 import os
@@ -39,7 +38,7 @@ class DamagedError(CheckpointError):
 def write_manifest(directory: str) -> None:
     """Make the files of a directory durable, and write the manifest of what they are."""
     files = {name: _checked(os.path.join(directory, name), is_synced=True) for name in _files(directory)}
-    write_atomically(os.path.join(directory, MANIFEST), json.dumps({"version": 2, "files": files}), is_durable=True)
+    write_atomically(os.path.join(directory, MANIFEST), json.dumps({"version": 1, "files": files}), is_durable=True)
     for inner, _, _ in os.walk(directory):
         sync_directory(inner)
 
@@ -50,7 +49,7 @@ def verify(directory: str | os.PathLike[str], *, is_hashed: bool = True, is_exac
     Args:
         is_hashed: False compares names and sizes only.
         is_exact: False also accepts a directory in which there is more than was stored, and one without a manifest as
-            long as there is anything in it: such as an early version wrote, or a person put there.
+            long as there is anything in it: such as a person put there.
 
     Raises:
         DamagedError: it is missing, was never completed, or a file is missing, was added, changed or cut.
@@ -89,15 +88,12 @@ def _verify(root: str, is_hashed: bool, is_exact: bool) -> None:
         actual = os.path.getsize(path)
         if actual != size:
             raise DamagedError(f"the checkpoint {root} is damaged: {name} has {actual} bytes, expected {size}.")
-        if not checksum or not is_hashed:
-            continue
-        again = _checked(path)[1] if ":" in checksum else _checksum_of_version_1(path)
-        if again != checksum:
+        if is_hashed and _checked(path)[1] != checksum:
             raise DamagedError(f"the checkpoint {root} is damaged: the contents of {name} have changed.")
 
 
 def _entries(manifest: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
-    """Return size and checksum by name; of a file that was too large for an earlier version the checksum is empty."""
+    """Return size and checksum by name."""
     return {str(name): (int(size), str(checksum)) for name, (size, checksum) in manifest["files"].items()}
 
 
@@ -159,11 +155,6 @@ def _checked(path: str, *, is_synced: bool = False) -> tuple[int, str]:
         return size, f"{'crc32' if size <= FULL_BYTES else 'pieces'}:{value:08x}"
     finally:
         os.close(descriptor)
-
-
-def _checksum_of_version_1(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _chunks(descriptor: int, size: int) -> Iterator[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from pathlib import Path
@@ -54,17 +53,6 @@ def test_of_a_large_file_pieces_are_compared_its_beginning_and_its_end_among_the
     assert json.loads((tmp_path / MANIFEST).read_text())["files"]["model"][1].startswith("pieces:")
     with pytest.raises(DamagedError, match="contents of model have changed"):
         verify(tmp_path)
-
-
-def test_manifests_of_version_1_are_compared_by_their_own_hash(stored: Path):
-    digest = hashlib.sha256((stored / "model").read_bytes()).hexdigest()
-    files = {"model": [1 << 20, digest], "inner/empty": [0, ""]}
-    (stored / MANIFEST).write_text(json.dumps({"version": 1, "files": files}))
-    verify(stored)
-    with open(stored / "model", "r+b") as file:
-        file.write(b"?")
-    with pytest.raises(DamagedError, match="contents of model have changed"):
-        verify(stored)
 
 
 def test_what_has_no_manifest_or_more_than_was_stored_passes_where_that_is_no_damage(stored: Path, tmp_path: Path):
