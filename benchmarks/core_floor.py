@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from searchers.base import EXHAUSTED, Config, Searcher, Signal, keyed_rng
-from sweep.core.messages import Command, Event, Notify
+from sweep.core.messages import Changes, Command, Event, Notify
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
 from sweep.core.resources import Node, Resources
-from sweep.core.sweep import Changes, Sweep
+from sweep.core.sweep import Sweep
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.engines.simulator import Point, Simulator
 from sweep.launch.drive import drive

@@ -18,11 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
-
-from sealed import seal
-
-from sweep.record.journal import create
+from sweep.record.schema import APPLICATION_ID, SCHEMA, VERSION
+from sweep.record.seals import seal_all
 from sweep.results.analysis import ExperimentAnalysis
 
 Row = tuple[str, str, str, str]  # what, measured, promised, beside it
@@ -75,36 +72,44 @@ def make(root: Path, number: int) -> None:
     """Write the record of an experiment in which every trial has ended, eight at a time on eight GPUs."""
     root.mkdir(parents=True)
     events: list[tuple[Any, ...]] = []
+    results: list[tuple[Any, ...]] = []
     rows: list[tuple[Any, ...]] = []
     begin = 0.0
 
-    def event(kind: str, trial_id: str, at: float, **data: Any) -> None:
-        text = json.dumps({"kind": kind, "at": at, "wall": _T0 + at, "attempt": 1, **data}, separators=(",", ":"))
-        events.append((len(events) + 1, trial_id, text))
+    def event(kind: str, trial_id: str, at: float, data: str | None = None, commands: Any = None) -> None:
+        text = None if commands is None else json.dumps(commands)
+        events.append((len(events) + len(results) + 1, at, _T0 + at, kind, trial_id, 1, data, text))
 
     for index, (config, losses, reason) in enumerate(trials(number)):
         trial_id, end = f"abcde_{index:05d}", begin + 0.5 * len(losses)
-        start = ["Start", trial_id, 1, [["local", [[f"gpu-{index % 8}", 1.0]]]]]
-        event("Suggested", trial_id, begin, config=config, commands=[start])
-        suggested = len(events)
-        event("Started", trial_id, begin + 0.1, pid=4242)
+        place = [["local", [[f"gpu-{index % 8}", 1.0]]]]
+        event("Suggested", trial_id, begin, json.dumps({"config": config}), [["Start", trial_id, 1, place]])
+        event("Started", trial_id, begin + 0.1, "4242")
         for step, loss in enumerate(losses, start=1):
             metrics = {"loss": loss, "eval": {"acc": step / REPORTS}, "training_iteration": step}
             filled = {"time_this_iter_s": 0.5, "time_total_s": 0.5 * step}
-            event("Reported", trial_id, begin + 0.5 * step, seq=step, metrics=metrics | filled)
-        state = {"reason": reason, "resources": {"bundles": [{"gpu": 1}]}, "attempt": 1, "count": len(losses)}
-        state["last_result"] = len(events)
-        event("Exited", trial_id, end, exit={"kind": "FINISHED"}, commands=[["Notify", "trial_complete", trial_id]])
+            at = begin + 0.5 * step
+            seq = len(events) + len(results) + 1
+            said = json.dumps(metrics | filled)
+            results.append((seq, index, 1, step, at, _T0 + at, said, *[None] * 11, 1, 0))
+        last = len(events) + len(results)
+        event("Exited", trial_id, end, '{"exit": {"kind": "FINISHED"}}', [["Notify", "trial_complete", trial_id]])
         event("Released", trial_id, end + 0.1)
-        rows.append((index, trial_id, "TERMINATED", suggested, json.dumps(state)))
+        text = json.dumps(config)
+        rows.append((trial_id, index, "TERMINATED", reason, text, '{"bundles": [{"gpu": 1}]}', len(losses), last))
         begin += 0.5 * len(losses) / 8
-    create(root / "sweep.db")
     with sqlite3.connect(root / "sweep.db") as db:
+        db.executescript(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; {SCHEMA}")
         meta = _META | {"name": root.name, "scheduler": "pbt"}  # so that every figure has something to show
         db.executemany("INSERT INTO meta VALUES (?, ?, 0)", [(key, json.dumps(value)) for key, value in meta.items()])
-        db.executemany("INSERT INTO event VALUES (?, ?, ?, 0)", events)
-        db.executemany("INSERT INTO trial VALUES (?, ?, ?, ?, ?, 0)", rows)
-        seal(db)
+        db.executemany("INSERT INTO fact VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)", events)
+        db.executemany(f"INSERT INTO report VALUES ({', '.join('?' * 20)})", results)
+        db.executemany(
+            "INSERT INTO trial VALUES (?, ?, ?, ?, ?, ?, 1, 0, 0, NULL, NULL, NULL, NULL, NULL, ?, 0, 0, 0, ?, NULL, 0,"
+            " '', 0.0, NULL, NULL, 0, 0, 0)",
+            rows,
+        )
+        seal_all(db)
 
 
 def study_of(number: int) -> Any:

@@ -16,11 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
-
-from sealed import seal
-
-from sweep.record.journal import create
+from sweep.record.schema import APPLICATION_ID, SCHEMA, VERSION
+from sweep.record.seals import seal_all
 from sweep.results.analysis import SCOPES, ExperimentAnalysis
 
 TRIALS, REPORTS = 10_000, 100
@@ -30,33 +27,30 @@ _T0 = 1.75e9
 def make(root: Path) -> None:
     """Write the record of an experiment in which every trial has ended."""
     root.mkdir(parents=True)
-    create(root / "sweep.db")
     with sqlite3.connect(root / "sweep.db") as db:
+        db.executescript(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; {SCHEMA}")
         meta = {"name": root.name, "prefix": "abcde", "metric": "loss", "mode": "min", "created": _T0}
         db.executemany("INSERT INTO meta VALUES (?, ?, 0)", [(key, json.dumps(value)) for key, value in meta.items()])
+        db.execute("INSERT INTO host VALUES (1, 'machine', NULL, 0)")
         names = [f"abcde_{number:05d}" for number in range(TRIALS)]
-        for number, name in enumerate(names):
-            data = {"kind": "Suggested", "at": 0.0, "wall": _T0, "config": {"lr": number / TRIALS}}
-            db.execute("INSERT INTO event VALUES (?, ?, ?, 0)", (number + 1, name, _text(data)))
-        seq = TRIALS
+        seq = 0
         for step in range(1, REPORTS + 1):
             rows = []
-            for number, name in enumerate(names):
+            for number in range(TRIALS):
                 seq += 1
                 metrics = {"loss": (number * 7919 % 10_007) / step, "eval": {"acc": step / REPORTS}}
-                data = {"kind": "Reported", "at": 0.5 * step, "wall": _T0 + step, "attempt": 1, "seq": step}
-                filled = [None, 0.5, 4242, "machine", step, 0.5 * step, None, None]
-                rows.append((seq, name, _text(data | {"metrics": metrics, "filled": filled})))
-            db.executemany("INSERT INTO event VALUES (?, ?, ?, 0)", rows)
-        state = {"resources": {"bundles": [{"cpu": 1}]}, "attempt": 1, "count": REPORTS, "judged_to": REPORTS}
-        for number, name in enumerate(names):
-            text = _text(state | {"last_result": seq - TRIALS + number + 1})
-            db.execute("INSERT INTO trial VALUES (?, ?, 'TERMINATED', ?, ?, 0)", (number, name, number + 1, text))
-        seal(db)
-
-
-def _text(data: dict[str, Any]) -> str:
-    return json.dumps(data, separators=(",", ":"))
+                where = seq, number, 1, step, 0.5 * step, _T0 + step, json.dumps(metrics), None, None, None
+                rows.append((*where, step, int(_T0 + step), 4242, 1, "0.5", repr(0.5 * step), None, 0, 1, 0))
+            db.executemany(f"INSERT INTO report VALUES ({', '.join('?' * 20)})", rows)
+        db.executemany(
+            "INSERT INTO trial VALUES (?, ?, 'TERMINATED', '', ?, '{\"bundles\": [{\"cpu\": 1}]}', 1, 0, 0, NULL, NULL,"
+            " NULL, NULL, NULL, ?, ?, 0, 0, ?, NULL, 0, '', 0.0, NULL, NULL, 0, ?, 0)",
+            [
+                (name, number, json.dumps({"lr": number / TRIALS}), REPORTS, REPORTS, seq - TRIALS + number + 1, seq)
+                for number, name in enumerate(names)
+            ],
+        )
+        seal_all(db)
 
 
 def seconds(read: Callable[[], Any]) -> float:
@@ -71,7 +65,7 @@ def main() -> None:
     if not (directory / "made").exists():
         make(directory / "made")
     with sqlite3.connect(directory / "made" / "sweep.db") as db:
-        query = "SELECT avg(json_extract(metrics, '$.loss')) FROM result"
+        query = "SELECT avg(json_extract(metrics, '$.loss')) FROM report"
         print(f"{'floor: one number of all reports':34}{seconds(lambda: db.execute(query).fetchone()):8.2f} s")
     analysis = ExperimentAnalysis(directory / "made")
     print(f"{'open, all trials':34}{seconds(lambda: analysis.trials):8.2f} s")

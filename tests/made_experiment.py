@@ -146,7 +146,9 @@ class MadeExperiment:
             exit["pickled"] = {"$bytes": exit["pickled"]}
         self.event("Exited", trial_id, {"exit": {"kind": kind, **exit}}, at)
         status = "TERMINATED" if kind in ("FINISHED", "STOPPED") else "ERROR"
-        self.set(trial_id, status=status, reason=reason, placement=None)
+        cause = "early" if reason.startswith(("stopped early", "never promoted", "not needed")) else None
+        cause = "reached" if reason.startswith("reached ") else cause
+        self.set(trial_id, status=status, reason=reason, cause=cause, placement=None)
 
     def commit(self) -> Path:
         self.db.execute("BEGIN IMMEDIATE")

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from searchers.base import EXHAUSTED, Config, Searcher, Signal
-from sweep.core.messages import Command, Event, Notify
+from sweep.core.messages import Changes, Command, Event, Notify
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
 from sweep.core.resources import Bundle, Node, Resources
-from sweep.core.sweep import Changes, Sweep
+from sweep.core.sweep import Sweep
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.engines.simulator import Simulator
 from sweep.launch.drive import drive

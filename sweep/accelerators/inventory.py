@@ -24,73 +24,23 @@ from sweep.errors import ConfigError, ResourceError, nearest, refuse_unknown
 
 # Arguments of Ray's `init` that say something about a cluster, its processes or its pages; there is none of them here.
 _OF_A_CLUSTER = frozenset(
-    [
-        "configure_logging",
-        "dashboard_agent_listen_port",
-        "dashboard_host",
-        "dashboard_port",
-        "driver_object_store_memory",
-        "enable_object_reconstruction",
-        "enable_resource_isolation",
-        "huge_pages",
-        "ignore_reinit_error",
-        "include_dashboard",
-        "include_webui",
-        "job_config",
-        "job_id",
-        "labels",
-        "load_code_from_local",
-        "log_to_driver",
-        "logging_config",
-        "logging_format",
-        "logging_level",
-        "lru_evict",
-        "namespace",
-        "object_spilling_directory",
-        "object_store_memory",
-        "plasma_directory",
-        "redis_max_memory",
-        "storage",
-        "system_reserved_cpu",
-        "system_reserved_memory",
-        "temp_dir",
-        "use_pickle",
-        "webui_host",
-        "_driver_object_store_memory",
-        "_enable_object_reconstruction",
-        "_lru_evict",
-        "_memory",
-        "_metrics_export_port",
-        "_node_ip_address",
-        "_node_name",
-        "_plasma_directory",
-        "_redis_max_memory",
-        "_redis_password",
-        "_redis_username",
-        "_system_config",
-        "_temp_dir",
-        "_tracing_startup_hook",
-    ]
+    """
+    configure_logging dashboard_agent_listen_port dashboard_host dashboard_port driver_object_store_memory
+    enable_object_reconstruction enable_resource_isolation huge_pages ignore_reinit_error include_dashboard
+    include_webui job_config job_id labels load_code_from_local log_to_driver logging_config logging_format
+    logging_level lru_evict namespace object_spilling_directory object_store_memory plasma_directory
+    redis_max_memory storage system_reserved_cpu system_reserved_memory temp_dir use_pickle webui_host
+    _driver_object_store_memory _enable_object_reconstruction _lru_evict _memory _metrics_export_port
+    _node_ip_address _node_name _plasma_directory _redis_max_memory _redis_password _redis_username _system_config
+    _temp_dir _tracing_startup_hook
+    """.split()
 )
 # Keys of its `runtime_env` beside `env_vars`: trials have the files and packages of the driver.
 _OF_AN_ENVIRONMENT = frozenset(
-    [
-        "conda",
-        "config",
-        "container",
-        "eager_install",
-        "excludes",
-        "image_uri",
-        "java_jars",
-        "mpi",
-        "nsight",
-        "pip",
-        "py_executable",
-        "py_modules",
-        "uv",
-        "worker_process_setup_hook",
-        "working_dir",
-    ]
+    """
+    conda config container eager_install excludes image_uri java_jars mpi nsight pip py_executable py_modules uv
+    worker_process_setup_hook working_dir
+    """.split()
 )
 _NO_CLUSTER = "Give the address of a cluster of Ray: sweep.init(engine='ray', address='HOST:PORT')."
 _NOT_HERE = {"redis_address": _NO_CLUSTER, "redis_password": _NO_CLUSTER, "node_ip_address": _NO_CLUSTER}

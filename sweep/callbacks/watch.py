@@ -12,10 +12,9 @@ from contextlib import closing
 from typing import Any
 
 from sweep.callbacks.base import Callback, FilesCallback
-from sweep.core.failures import fell_back
 from sweep.core.messages import Exit
 from sweep.core.results import TrialResult, flatten, own_metrics
-from sweep.core.trial import Status, Trial
+from sweep.core.trial import Cause, Status, Trial
 from sweep.errors import closest, nearest
 from sweep.record.facts import last_exit
 from sweep.storage.shared import open_record
@@ -44,7 +43,7 @@ class AlikeFailures(FilesCallback):
         self._is_over = False
 
     def on_trial_recover(self, trial: Trial) -> None:
-        if not fell_back(trial):  # which is no fault of its own
+        if trial.cause is not Cause.DAMAGED:  # which is no fault of its own
             self.on_trial_error(trial)
 
     def on_trial_error(self, trial: Trial) -> None:
@@ -84,7 +83,7 @@ class DamageNotice(Callback):
         self._notice = notice
 
     def on_trial_recover(self, trial: Trial) -> None:
-        if fell_back(trial):
+        if trial.cause is Cause.DAMAGED:
             self._notice(f"trial {trial.number:05d} {trial.reason}")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.core.growing import grown_request
 from sweep.core.messages import CloneTrial, Exit, ExitKind, PauseTrial, ResizeTrial
-from sweep.core.trial import CheckpointRef, Grown, Status, Trial, cloned, evolve
+from sweep.core.trial import Cause, CheckpointRef, Grown, Status, Trial, cloned, evolve
 from sweep.errors import ResourceError
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ _MEMORY_ERRORS = frozenset({"MemoryError", "OutOfMemoryError"})
 _MEMORY_TEXTS = ("RESOURCE_EXHAUSTED", "CUDA out of memory", "DefaultCPUAllocator: can't allocate memory")
 
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?")
-_BUDGET = "the time budget of"
-_FALLS_BACK = "starts again from "
 DISOBEYED = " and did not stop when it was asked to"
 
 
@@ -112,7 +110,8 @@ def after_exit(trial: Trial, ended: Exit, plan: Plan, now: float) -> tuple[Statu
         return (status, failed) if status is Status.ERROR else (to, evolve(failed, reason=trial.reason))
     if ended.kind is ExitKind.DAMAGED and started_from is not None:
         where = trial.checkpoint.path if trial.checkpoint is not None else "the beginning"
-        return Status.PENDING, evolve(trial, reason=f"{_FALLS_BACK}{where}: {ended.error}")
+        reason = f"starts again from {where}: {ended.error}"
+        return Status.PENDING, evolve(trial, reason=reason, cause=Cause.DAMAGED)
     if ended.needs is not None:
         return _with_more(trial, ended, ended.needs, plan)
     if failure in _LOSSES:
@@ -129,7 +128,7 @@ def _lost(trial: Trial, failure: str, why: str, plan: Plan) -> tuple[Status, Tri
     else:
         number, limit = trial.losses + 1, plan.max_losses
         trial = evolve(trial, losses=number)
-    trial = evolve(trial, failure=failure, reason=f"starts again after: {why}")
+    trial = evolve(trial, failure=failure, reason=f"starts again after: {why}", cause=Cause.RETRY)
     if 0 <= limit < number or failure not in plan.retry_on:
         times = f" {number} times" if number > 1 else ""
         return Status.ERROR, evolve(trial, reason=f"lost{' its node' * (failure == 'node_lost')}{times}: {why}")
@@ -146,7 +145,8 @@ def _with_more(trial: Trial, ended: Exit, wanted: Resources, plan: Plan) -> tupl
         return _failed(trial, "user", ended.error, plan, is_final=True)
     pending = None if isinstance(trial.pending, ResizeTrial) else trial.pending
     reason = f"starts again with more: its fit() needs {wanted}"
-    return Status.PENDING, evolve(trial, resources=needed, grown=Grown(trial.asked), pending=pending, reason=reason)
+    changes = {"resources": needed, "grown": Grown(trial.asked), "pending": pending}
+    return Status.PENDING, evolve(trial, **changes, reason=reason, cause=Cause.RETRY)
 
 
 def _failed(trial: Trial, failure: str, why: str, plan: Plan, *, is_final: bool = False) -> tuple[Status, Trial]:
@@ -161,20 +161,10 @@ def _failed(trial: Trial, failure: str, why: str, plan: Plan, *, is_final: bool 
     if is_final or is_too_many or failure not in plan.retry_on:
         return Status.ERROR, trial
     alone = ", alone," if is_alone_next else ""
-    trial = evolve(trial, reason=f"starts again{alone} after: {why}")
+    trial = evolve(trial, reason=f"starts again{alone} after: {why}", cause=Cause.RETRY)
     if failure == "timeout":
         trial = evolve(trial, ran_s=0.0)  # each retry has the whole time again
     return Status.PENDING, evolve(trial, resources=replace(trial.resources, alone=True)) if is_alone_next else trial
-
-
-def fell_back(trial: Trial) -> bool:
-    """Whether a trial waits because the checkpoint that it was started from proved damaged."""
-    return says_fell_back(trial.reason)
-
-
-def says_fell_back(reason: str) -> bool:
-    """Whether that is the reason for which a trial waits."""
-    return reason.startswith(_FALLS_BACK)
 
 
 def wants_save(trial: Trial, plan: Plan) -> bool:
@@ -186,16 +176,11 @@ def wants_save(trial: Trial, plan: Plan) -> bool:
     return trial.next_status is Status.PAUSED or isinstance(trial.pending, ResizeTrial)
 
 
-def budget_spent(budget_s: float) -> str:
-    """Return the reason with which trials end when the time budget is over."""
-    return f"{_BUDGET} {budget_s:g} s is spent"
-
-
 def was_put_off(trial: Trial, plan: Plan, now: float) -> bool:
     """Whether the time budget of an earlier run ended a trial before it began, and there is time for it now."""
     has_time = plan.time_budget_s is None or now < plan.time_budget_s
     is_unbegun = trial.status is Status.TERMINATED and not trial.attempt
-    return has_time and is_unbegun and trial.reason.startswith(_BUDGET)
+    return has_time and is_unbegun and trial.cause is Cause.BUDGET
 
 
 def was_lost(trial: Trial, plan: Plan) -> bool:

@@ -11,7 +11,7 @@ from searchers.base import Signal
 from sweep.core.claims import Claim
 from sweep.core.resources import Node, Resources
 from sweep.core.results import TrialResult
-from sweep.core.trial import CheckpointRef, Trial
+from sweep.core.trial import Cause, CheckpointRef, Trial
 
 # --- facts ---------------------------------------------------------------------------------------------------------
 
@@ -161,6 +161,7 @@ class Waiting:
 
     trial_id: str
     reason: str
+    cause: Cause = Cause.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +229,7 @@ class StopTrial:
 
     trial_id: str
     reason: str = "stopped early"
+    cause: Cause = Cause.EARLY
 
 
 @dataclass(frozen=True, slots=True)

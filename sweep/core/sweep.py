@@ -11,48 +11,10 @@ from typing import TYPE_CHECKING, Any
 from searchers.base import EXHAUSTED, NOT_NOW
 from searchers.errors import SearchError
 from sweep.core import failures, scheduler_guard
+from sweep.core import messages as m
 from sweep.core.claims import Lookout
 from sweep.core.expected import Expected, fault, silence
 from sweep.core.growing import GrownRequests
-from sweep.core.messages import (
-    Ask,
-    Asked,
-    Changes,
-    ClaimsChanged,
-    CloneTrial,
-    Command,
-    Continue,
-    Decision,
-    Declined,
-    Discard,
-    Event,
-    Exit,
-    Exited,
-    ExitKind,
-    Fail,
-    Failed,
-    Hook,
-    Kill,
-    NodesChanged,
-    Notify,
-    PauseTrial,
-    PlanChanged,
-    Released,
-    Reported,
-    ResizeTrial,
-    ResumeTrial,
-    Save,
-    Saved,
-    SaveTrial,
-    Start,
-    Started,
-    Stop,
-    StopTrial,
-    Suggest,
-    Suggested,
-    Verdict,
-    Waiting,
-)
 from sweep.core.packing import Packer
 from sweep.core.pending_queue import PendingQueue
 from sweep.core.plan import Plan
@@ -63,7 +25,20 @@ from sweep.core.retention import CheckpointLedger, Kept
 from sweep.core.stoppers import reached
 from sweep.core.suggestions import Suggestions
 from sweep.core.timers import Timers
-from sweep.core.trial import ENDED, HELD, LEGAL, CheckpointRef, Status, Trial, begun, cloned, evolve, number_of, revived
+from sweep.core.trial import (
+    ENDED,
+    HELD,
+    LEGAL,
+    Cause,
+    CheckpointRef,
+    Status,
+    Trial,
+    begun,
+    cloned,
+    evolve,
+    number_of,
+    revived,
+)
 from sweep.errors import MetricError, SweepError, SweepStalled
 
 if TYPE_CHECKING:
@@ -71,8 +46,8 @@ if TYPE_CHECKING:
 
 
 # Facts after which a searcher that said "not now" is asked again.
-_NEWS = (Exited, Released, Asked, NodesChanged, PlanChanged)
-_RANK: dict[type[object], int] = {SaveTrial: 1, PauseTrial: 2, ResizeTrial: 3}
+_NEWS = (m.Exited, m.Released, m.Asked, m.NodesChanged, m.PlanChanged)
+_RANK: dict[type[object], int] = {m.SaveTrial: 1, m.PauseTrial: 2, m.ResizeTrial: 3}
 
 
 class Sweep:
@@ -115,21 +90,21 @@ class Sweep:
         self._timers = Timers()
         self._answering: tuple[str, int] | None = None  # trial and seq of the report that still needs its answer
         self._refusing = False
-        self._end_reason = ""
-        self._ending: Ask | None = None  # DRAIN, INTERRUPT or CANCEL (which also stands for budget and stop_all)
+        self._end_reason: tuple[str, Cause] = ("", Cause.NONE)
+        self._ending: m.Ask | None = None  # DRAIN, INTERRUPT or CANCEL (which also stands for budget and stop_all)
         self._is_open = False
         self._has_nodes = False
         self._must_pump = False
         self._failed = False
-        self._out: list[Command] = []
-        self._changes = Changes()
+        self._out: list[m.Command] = []
+        self._changes = m.Changes()
         loaded = list(trials)
         for trial in sorted(loaded, key=lambda trial: trial.ticket):  # the longest waiting comes first again
             self._put(trial)
         self._trials = {trial.id: self._trials[trial.id] for trial in loaded}
         self._last_request = loaded[-1].resources if loaded else self._last_request
         self._grown = GrownRequests(loaded)
-        self._changes = Changes()
+        self._changes = m.Changes()
         self._out = []
 
     # --- what others may see ---------------------------------------------------------------------------------------
@@ -150,7 +125,7 @@ class Sweep:
         return self._num_held
 
     @property
-    def ending(self) -> Ask | None:
+    def ending(self) -> m.Ask | None:
         """Why nothing new starts: DRAIN, INTERRUPT, CANCEL (also: budget spent, stop_all, fail_fast), or None."""
         return self._ending
 
@@ -179,14 +154,14 @@ class Sweep:
 
     def metric_error(self) -> MetricError | None:
         """Return what is to be raised when the sweep is over: no trial ever reported its metric."""
-        return None if self._ending in (Ask.DRAIN, Ask.INTERRUPT) else self._expected.error_at_end(self._trials)
+        return None if self._ending in (m.Ask.DRAIN, m.Ask.INTERRUPT) else self._expected.error_at_end(self._trials)
 
-    def take_changes(self) -> Changes:
+    def take_changes(self) -> m.Changes:
         """Return what changed since the last call, for the record."""
-        changes, self._changes = self._changes, Changes()
+        changes, self._changes = self._changes, m.Changes()
         return changes
 
-    def preview(self, event: Reported) -> TrialResult | None:
+    def preview(self, event: m.Reported) -> TrialResult | None:
         """Return the result that a report will become, without changing anything; None if it will be dropped.
 
         For stop functions of the user, whose verdict must be in the event before it is handled.
@@ -200,37 +175,37 @@ class Sweep:
 
     # --- the one entry ---------------------------------------------------------------------------------------------
 
-    def handle(self, event: Event, now: float) -> list[Command]:
+    def handle(self, event: m.Event, now: float) -> list[m.Command]:
         """Take one fact and return the commands that follow from it; never raises for the sweep's fault."""
         self.seq += 1
         self._out = []
         if isinstance(event, _NEWS):
             self._suggestions.hear_news()
         match event:
-            case Reported():
+            case m.Reported():
                 self._on_reported(event, now)
-            case Suggested():
+            case m.Suggested():
                 self._on_suggested(event, now)
-            case Started():
+            case m.Started():
                 self._on_started(event, now)
-            case Saved():
+            case m.Saved():
                 self._on_saved(event, now)
-            case Exited():
+            case m.Exited():
                 self._on_exited(event, now)
-            case Released():
+            case m.Released():
                 self._on_released(event)
-            case Declined():
+            case m.Declined():
                 self._on_declined(event, now)
-            case Waiting():
+            case m.Waiting():
                 self._on_waiting(event)
-            case Asked():
+            case m.Asked():
                 self._on_asked(event, now)
-            case NodesChanged():
+            case m.NodesChanged():
                 self._on_nodes_changed(event, now)
-            case ClaimsChanged(others):
+            case m.ClaimsChanged(others):
                 self._packer.set_others(others)
                 self._must_pump = True
-            case PlanChanged():
+            case m.PlanChanged():
                 self._on_plan_changed(event, now)
         is_due = self._timers.waiting and self._timers.waiting[0][0] <= now
         if is_due or self._suggestions.reask_at is not None or self.plan.time_budget_s is not None:
@@ -242,13 +217,13 @@ class Sweep:
 
     # --- a trial's life --------------------------------------------------------------------------------------------
 
-    def _on_suggested(self, event: Suggested, now: float) -> None:
+    def _on_suggested(self, event: m.Suggested, now: float) -> None:
         number = number_of(event.trial_id)
         if not self._suggestions.take(number):
             return
         self._must_pump = True
         match event.config:
-            case Failed(error):
+            case m.Failed(error):
                 if self._suggestions.failed(number):
                     self._fail(SearchError(f"the searcher failed 3 times in a row: {error}"))
             case signal if signal is NOT_NOW:
@@ -263,8 +238,8 @@ class Sweep:
         trial = self._put(self._grown.new(Trial(trial_id, config, resources)))
         self._last_request = resources = trial.resources
         self._hear("on_trial_add", trial)
-        if self._ending is Ask.CANCEL:
-            self._end(trial, Status.TERMINATED, self._end_reason, now)
+        if self._ending is m.Ask.CANCEL:
+            self._end(trial, Status.TERMINATED, self._end_reason[0], now, self._end_reason[1])
         elif not self._packer.could_ever_fit(resources):
             self._end(trial, Status.ERROR, self._why_never(trial), now)
 
@@ -275,10 +250,10 @@ class Sweep:
             return False
         trial = self._put(begun(trial, placement))
         self._unreleased.add(holder)
-        self._out.append(Start(trial))
+        self._out.append(m.Start(trial))
         return True
 
-    def _on_started(self, event: Started, now: float) -> None:
+    def _on_started(self, event: m.Started, now: float) -> None:
         trial = self._current(event.trial_id, event.attempt)
         if trial is None:
             return
@@ -287,22 +262,22 @@ class Sweep:
         trial = self._put(evolve(trial, running_since=now))
         if self.plan.trial_timeout_s is not None:
             self._timers.set(now + self.plan.trial_timeout_s - trial.ran_s, trial, is_limit=True)
-        self._out.append(Notify(Hook.START, trial))
+        self._out.append(m.Notify(m.Hook.START, trial))
         if trial.started_from is not None:
-            self._out.append(Notify(Hook.RESTORE, trial))
+            self._out.append(m.Notify(m.Hook.RESTORE, trial))
 
-    def _on_waiting(self, event: Waiting) -> None:
+    def _on_waiting(self, event: m.Waiting) -> None:
         trial = self._trials.get(event.trial_id)
         if trial is not None and trial.status in (Status.STARTING, Status.RUNNING) and trial.reason != event.reason:
-            trial = self._put(evolve(trial, reason=event.reason))
-            if trial.waits_for_space and self._ending is Ask.INTERRUPT:
+            trial = self._put(evolve(trial, reason=event.reason, cause=event.cause))
+            if trial.waits_for_space and self._ending is m.Ask.INTERRUPT:
                 self._kill(trial, "interrupted")
         elif trial is not None and not trial.is_held:
             self._packer.explain((trial.id, trial.attempt), event.reason)
             if (oldest_id := self._queue.startable(self._packer)[0]) is not None:  # it may wait for just that
                 self._say_why(oldest_id)
 
-    def _on_reported(self, event: Reported, now: float) -> None:
+    def _on_reported(self, event: m.Reported, now: float) -> None:
         trial = self._current(event.trial_id, event.attempt)
         if trial is None:
             return  # an attempt that is gone still talks
@@ -327,11 +302,11 @@ class Sweep:
             changes["status"] = Status.RUNNING
         trial = self._put(evolve(trial, **changes))
         if is_new:
-            self._out.append(Notify(Hook.RESULT, trial, result))
+            self._out.append(m.Notify(m.Hook.RESULT, trial, result))
         if event.checkpoint is not None:
             trial = self._bind(trial, event.checkpoint, result)
         if is_stopping:
-            self._out.append(Stop(trial.id, trial.attempt, event.seq, failures.wants_save(trial, self.plan)))
+            self._out.append(m.Stop(trial.id, trial.attempt, event.seq, failures.wants_save(trial, self.plan)))
             return
         self._answering = (trial.id, event.seq)
         if wrong:
@@ -343,21 +318,22 @@ class Sweep:
             self._answer(self._trials[trial.id], has_checkpoint=event.checkpoint is not None, now=now)
         self._answering = None
 
-    def _judge(self, trial: Trial, result: TrialResult, verdict: Verdict, now: float) -> None:
+    def _judge(self, trial: Trial, result: TrialResult, verdict: m.Verdict, now: float) -> None:
         """Stop rules first, then the scheduler, as in Tune."""
         plan = self.plan
         if self._expected.is_open:
             self._expected.hear(trial, result)
             if self._fail_for_what_is_missing():
                 return
-        if verdict is Verdict.STOP_ALL:
+        if verdict is m.Verdict.STOP_ALL:
             self._stop_all("the stop rule ended the sweep", now)
             return
-        why = "reported done" if result.get("done") is True else "by the stop rule" if verdict is Verdict.STOP else ""
+        why = "reported done" if result.get("done") is True else "by the stop rule" if verdict is m.Verdict.STOP else ""
+        cause = Cause.NONE if why else Cause.REACHED
         why = why or (reached(plan.stop, result) if plan.stop else "")
         if why:
             silent = self._went_through(trial)
-            self._decide([StopTrial(trial.id, f"{why}; {silent}" if silent else why)], now)
+            self._decide([m.StopTrial(trial.id, f"{why}; {silent}" if silent else why, cause)], now)
             self._fail_for_what_is_missing()
             return
         self._consult("on_result", now, trial, result, self.trials)
@@ -375,12 +351,12 @@ class Sweep:
         seq = self._answering[1]
         can_save = self.plan.can_save_on_demand
         pending = trial.pending
-        if isinstance(pending, (PauseTrial, ResizeTrial)):
+        if isinstance(pending, (m.PauseTrial, m.ResizeTrial)):
             is_savable = has_checkpoint or can_save
-            if is_savable or (self._ending is Ask.INTERRUPT and trial.checkpoint is None):
-                is_pause = isinstance(pending, PauseTrial)
+            if is_savable or (self._ending is m.Ask.INTERRUPT and trial.checkpoint is None):
+                is_pause = isinstance(pending, m.PauseTrial)
                 to = Status.PAUSED if is_pause and is_savable else Status.PENDING
-                reason = pending.reason if isinstance(pending, PauseTrial) else ""
+                reason = pending.reason if isinstance(pending, m.PauseTrial) else ""
                 trial = self._put(evolve(trial, is_saved=has_checkpoint, pending=None if is_pause else pending))
                 self._stop(trial, to, reason, now, save=can_save and not has_checkpoint)
                 return
@@ -390,61 +366,61 @@ class Sweep:
                 self._refuse(pending, trial, now)
                 if self._answering is None:
                     return
-        elif isinstance(pending, SaveTrial) and (can_save or has_checkpoint):
+        elif isinstance(pending, m.SaveTrial) and (can_save or has_checkpoint):
             trial = self._put(evolve(trial, pending=None))
             if not has_checkpoint:
-                self._out.append(Save(trial.id, trial.attempt, seq))
+                self._out.append(m.Save(trial.id, trial.attempt, seq))
                 return
         frequency = self.plan.checkpoint_frequency
         if can_save and frequency and trial.count % frequency == 0 and not has_checkpoint:
-            self._out.append(Save(trial.id, trial.attempt, seq))
+            self._out.append(m.Save(trial.id, trial.attempt, seq))
         else:
-            self._out.append(Continue(trial.id, trial.attempt, seq))
+            self._out.append(m.Continue(trial.id, trial.attempt, seq))
 
-    def _on_saved(self, event: Saved, now: float) -> None:
+    def _on_saved(self, event: m.Saved, now: float) -> None:
         trial = self._current(event.trial_id, event.attempt)
         if trial is not None:
             trial = self._bind(trial, event.checkpoint, trial.last_result)
-            if isinstance(trial.pending, SaveTrial):
+            if isinstance(trial.pending, m.SaveTrial):
                 self._put(evolve(trial, pending=None))
 
     def _bind(self, trial: Trial, path: str, result: TrialResult | None) -> Trial:
         """Make a stored checkpoint the one that the trial continues from."""
-        if isinstance(trial.pending, CloneTrial):  # it is about to become another: what the old attempt saves is unused
-            self._out.append(Discard(CheckpointRef(path)))
+        if isinstance(trial.pending, m.CloneTrial):  # about to become another: what the old attempt saves is unused
+            self._out.append(m.Discard(CheckpointRef(path)))
             return trial
         ref = reference(trial, path, result)
         is_saved = trial.is_saved or trial.status is Status.STOPPING
         trial = self._put(evolve(trial, checkpoint=ref, is_saved=is_saved))
         kept, by_score = Kept(ref, worth(result, self.plan)), bool(self.plan.checkpoint_score)
         for free in self._ledger.add(trial.id, kept, self.plan.num_to_keep, by_score):
-            self._out.append(Discard(free))
-        self._out.append(Notify(Hook.SAVE, trial))
+            self._out.append(m.Discard(free))
+        self._out.append(m.Notify(m.Hook.SAVE, trial))
         return trial
 
-    def _on_exited(self, event: Exited, now: float) -> None:
+    def _on_exited(self, event: m.Exited, now: float) -> None:
         trial = self._current(event.trial_id, event.attempt)
         if trial is None:
             return
         exit_ = event.exit
-        self._must_pump = exit_.kind is not ExitKind.NODE_LOST  # nothing more starts there: `NodesChanged` comes next
-        if trial.status is Status.STARTING and exit_.kind is ExitKind.FINISHED:
+        self._must_pump = exit_.kind is not m.ExitKind.NODE_LOST  # nothing more starts there: `NodesChanged` comes next
+        if trial.status is Status.STARTING and exit_.kind is m.ExitKind.FINISHED:
             trial = self._put(evolve(trial, status=Status.RUNNING))
         trial = self._ledger.after_exit(trial, exit_.kind)
         status, trial = failures.after_exit(trial, exit_, self.plan, now)
-        if exit_.kind is ExitKind.FINISHED and trial.next_status not in ENDED:
+        if exit_.kind is m.ExitKind.FINISHED and trial.next_status not in ENDED:
             trial = evolve(trial, reason=self._went_through(trial))
         match status:
             case Status.PENDING:
                 is_retry = bool(trial.failure) or trial.status is not Status.STOPPING
                 is_waiting = self._requeue(trial, trial.reason, now)
-                if is_waiting and exit_.kind is ExitKind.NEEDS_MORE:
+                if is_waiting and exit_.kind is m.ExitKind.NEEDS_MORE:
                     self._learn(self._trials[trial.id])
                 elif is_waiting and is_retry:
-                    self._out.append(Notify(Hook.RETRY, self._trials[trial.id]))
+                    self._out.append(m.Notify(m.Hook.RETRY, self._trials[trial.id]))
             case Status.PAUSED:
                 trial = self._put(evolve(trial, status=status, next_status=None))
-                self._out.append(Notify(Hook.PAUSE, trial))
+                self._out.append(m.Notify(m.Hook.PAUSE, trial))
             case _:
                 self._end(trial, status, trial.reason, now)
                 self._fail_for_what_is_missing()
@@ -467,11 +443,14 @@ class Sweep:
         for other in self._grown.learn(trial, self._trials.values()):
             self._last_request = self._put(other).resources
 
-    def _end(self, trial: Trial, status: Status, reason: str, now: float) -> None:
-        trial = self._put(trial.ended(status, reason))
+    def _end(self, trial: Trial, status: Status, reason: str, now: float, cause: Cause | None = None) -> None:
+        trial = trial.ended(status, reason)
+        trial = self._put(trial if cause is None else evolve(trial, cause=cause))
         self._must_pump = True
         self._suggestions.hear_news()  # also when no process ended: the scheduler may have stopped one that was paused
-        self._out.append(Notify(Hook.COMPLETE if status is Status.TERMINATED else Hook.ERROR, trial, trial.last_result))
+        self._out.append(
+            m.Notify(m.Hook.COMPLETE if status is Status.TERMINATED else m.Hook.ERROR, trial, trial.last_result)
+        )
         self._consult("on_trial_end", now, trial)
         self._fail(self._expected.ended(trial, self._num_held) if self._ending is None else None)
         if status is Status.ERROR and self.plan.fail_fast and self._ending is None:
@@ -480,7 +459,7 @@ class Sweep:
     def _why_never(self, trial: Trial) -> str:
         return self._packer.why_never(trial.resources, of_workers=trial.grown is not None)
 
-    def _on_released(self, event: Released) -> None:
+    def _on_released(self, event: m.Released) -> None:
         holder = (event.trial_id, event.attempt)
         if holder not in self._unreleased:
             return
@@ -491,14 +470,14 @@ class Sweep:
         if trial is not None and trial.attempt == event.attempt and trial.placement is not None:
             self._put(evolve(trial, placement=None))
 
-    def _on_declined(self, event: Declined, now: float) -> None:
+    def _on_declined(self, event: m.Declined, now: float) -> None:
         """Another sweep was faster: the trial waits where it did before, or goes where it was to go meanwhile."""
         trial = self._current(event.trial_id, event.attempt)
         if trial is not None and trial.status is Status.STARTING:
             self._requeue(failures.unbegun(trial), trial.reason, now)
         elif trial is not None:
-            self._on_exited(Exited(trial.id, trial.attempt, Exit(ExitKind.STOPPED)), now)
-        self._on_released(Released(event.trial_id, event.attempt))
+            self._on_exited(m.Exited(trial.id, trial.attempt, m.Exit(m.ExitKind.STOPPED)), now)
+        self._on_released(m.Released(event.trial_id, event.attempt))
 
     # --- decisions -------------------------------------------------------------------------------------------------
 
@@ -519,34 +498,35 @@ class Sweep:
         except SweepError as error:
             self._fail(error)
 
-    def _decide(self, decisions: Iterable[Decision], now: float) -> None:
+    def _decide(self, decisions: Iterable[m.Decision], now: float) -> None:
         for decision in decisions:
             trial = self._trials.get(decision.trial_id)
             if trial is not None and not trial.is_ended:
                 self._apply(decision, trial, now)
 
-    def _apply(self, decision: Decision, trial: Trial, now: float) -> None:
+    def _apply(self, decision: m.Decision, trial: Trial, now: float) -> None:
         """Carry out one decision; docs/explanation/life-of-a-trial.md says what does what in which status."""
         if trial.next_status is Status.ERROR:
             return  # its end is decided
         is_active = trial.status in (Status.STARTING, Status.RUNNING)
         match decision:
-            case StopTrial(_, reason):
+            case m.StopTrial(_, reason, cause):
+                trial = evolve(trial, reason=reason, cause=cause)
                 if is_active:
                     save = self.plan.checkpoint_at_end and self.plan.can_save_on_demand
                     self._stop(trial, Status.TERMINATED, reason, now, save=save)
                 elif trial.status is Status.STOPPING:
-                    self._put(evolve(trial, next_status=Status.TERMINATED, pending=None, reason=reason))
+                    self._put(evolve(trial, next_status=Status.TERMINATED, pending=None))
                 else:
                     self._end(trial, Status.TERMINATED, reason, now)
-            case CloneTrial():
+            case m.CloneTrial():
                 self._clone(decision, trial, now)
-            case ResumeTrial():
+            case m.ResumeTrial():
                 self._resume(trial, now)
-            case PauseTrial() | SaveTrial():
+            case m.PauseTrial() | m.SaveTrial():
                 if is_active:
                     self._pend(decision, trial, now)
-            case ResizeTrial(_, resources):
+            case m.ResizeTrial(_, resources):
                 is_fixed = trial.grown is not None and resources != trial.resources  # by what its fit() needs
                 if is_fixed or not self._packer.could_ever_fit(resources):
                     self._refuse(decision, trial, now)
@@ -559,7 +539,7 @@ class Sweep:
     def _resume(self, trial: Trial, now: float) -> None:
         if trial.is_by_person:
             return  # a person paused it; only a person resumes it
-        if trial.status in (Status.STARTING, Status.RUNNING) and isinstance(trial.pending, PauseTrial):
+        if trial.status in (Status.STARTING, Status.RUNNING) and isinstance(trial.pending, m.PauseTrial):
             self._put(evolve(trial, pending=None))
         elif trial.status is Status.STOPPING and trial.next_status is Status.PAUSED:
             self._put(evolve(trial, next_status=Status.PENDING))
@@ -567,7 +547,7 @@ class Sweep:
             self._must_pump = True
             self._requeue(trial, "", now)
 
-    def _pend(self, decision: PauseTrial | SaveTrial | ResizeTrial, trial: Trial, now: float) -> None:
+    def _pend(self, decision: m.PauseTrial | m.SaveTrial | m.ResizeTrial, trial: Trial, now: float) -> None:
         """Keep the highest of the decisions that wait for the next report; the loser is refused."""
         held = trial.pending
         if held is None or _RANK[type(decision)] >= _RANK.get(type(held), 0):
@@ -577,7 +557,7 @@ class Sweep:
         else:
             self._refuse(decision, trial, now)
 
-    def _clone(self, decision: CloneTrial, trial: Trial, now: float) -> None:
+    def _clone(self, decision: m.CloneTrial, trial: Trial, now: float) -> None:
         source = self._trials.get(decision.source_id)
         checkpoint = source.checkpoint if source is not None else None
         if checkpoint is None:
@@ -594,7 +574,7 @@ class Sweep:
             trial = self._put(evolve(trial, pending=bound))
             self._stop(trial, Status.PENDING, f"continues from trial {number_of(decision.source_id):05d}", now)
 
-    def _refuse(self, decision: Decision, trial: Trial, now: float) -> None:
+    def _refuse(self, decision: m.Decision, trial: Trial, now: float) -> None:
         """Tell the scheduler that a decision was not carried out; what it answers to that is not refused again."""
         if self._refusing:
             return
@@ -612,68 +592,68 @@ class Sweep:
         if self._answering is not None and self._answering[0] == trial.id:
             seq = self._answering[1]
             self._answering = None
-        self._out.append(Stop(trial.id, trial.attempt, seq, save))
-        grace_s = failures.grace_s(trial, self.plan, save=save, is_hurried=self._ending is Ask.INTERRUPT)
+        self._out.append(m.Stop(trial.id, trial.attempt, seq, save))
+        grace_s = failures.grace_s(trial, self.plan, save=save, is_hurried=self._ending is m.Ask.INTERRUPT)
         self._timers.set(now + grace_s, trial)
 
-    def _stop_all(self, reason: str, now: float) -> None:
+    def _stop_all(self, reason: str, now: float, cause: Cause = Cause.NONE) -> None:
         """End everything for good: budget spent, a stopper's stop_all, fail_fast, cancel."""
-        self._ending = Ask.CANCEL
-        self._end_reason = reason
-        self._decide([StopTrial(trial_id, reason) for trial_id in self._trials], now)
+        self._ending = m.Ask.CANCEL
+        self._end_reason = reason, cause
+        self._decide([m.StopTrial(trial_id, reason, cause) for trial_id in self._trials], now)
 
     # --- persons, machines, plans, time ----------------------------------------------------------------------------
 
-    def _on_asked(self, event: Asked, now: float) -> None:
+    def _on_asked(self, event: m.Asked, now: float) -> None:
         self._must_pump = True
         trial = self._trials.get(event.trial_id) if event.trial_id is not None else None
         match event.what:
-            case Ask.DRAIN:
-                self._ending = self._ending or Ask.DRAIN
-            case Ask.INTERRUPT:
+            case m.Ask.DRAIN:
+                self._ending = self._ending or m.Ask.DRAIN
+            case m.Ask.INTERRUPT:
                 self._interrupt(now)
-            case Ask.CANCEL if event.trial_id is None:
+            case m.Ask.CANCEL if event.trial_id is None:
                 self._stop_all("cancelled", now)
                 for held in [t for t in self._trials.values() if t.is_held]:
-                    self._out.append(Kill(held.id, held.attempt, "cancelled"))
-            case Ask.CANCEL if trial is not None and not trial.is_ended:
-                self._apply(StopTrial(trial.id, "cancelled"), trial, now)
+                    self._out.append(m.Kill(held.id, held.attempt, "cancelled"))
+            case m.Ask.CANCEL if trial is not None and not trial.is_ended:
+                self._apply(m.StopTrial(trial.id, "cancelled", Cause.NONE), trial, now)
                 if trial.is_held:
-                    self._out.append(Kill(trial.id, trial.attempt, "cancelled"))
-            case Ask.PAUSE if trial is not None and trial.status in (Status.STARTING, Status.RUNNING):
-                self._apply(PauseTrial(trial.id, "paused by a person"), trial, now)
+                    self._out.append(m.Kill(trial.id, trial.attempt, "cancelled"))
+            case m.Ask.PAUSE if trial is not None and trial.status in (Status.STARTING, Status.RUNNING):
+                self._apply(m.PauseTrial(trial.id, "paused by a person"), trial, now)
                 trial = self._trials[trial.id]
-                if isinstance(trial.pending, PauseTrial):
+                if isinstance(trial.pending, m.PauseTrial):
                     self._put(evolve(trial, is_by_person=True))
-            case Ask.RESUME if trial is not None:
+            case m.Ask.RESUME if trial is not None:
                 trial = self._put(evolve(trial, is_by_person=False))
-                self._apply(ResumeTrial(trial.id), trial, now)
-            case Ask.RETRY if trial is not None and trial.is_ended:
+                self._apply(m.ResumeTrial(trial.id), trial, now)
+            case m.Ask.RETRY if trial is not None and trial.is_ended:
                 self._revive(trial, from_scratch=False)
 
     def _interrupt(self, now: float) -> None:
         """First time: save and stop what runs, within the grace. Second time: kill it. Everything stays resumable."""
-        is_second = self._ending is Ask.INTERRUPT
-        if self._ending is not Ask.CANCEL:
-            self._ending = Ask.INTERRUPT
+        is_second = self._ending is m.Ask.INTERRUPT
+        if self._ending is not m.Ask.CANCEL:
+            self._ending = m.Ask.INTERRUPT
         for trial in [t for t in self._trials.values() if t.is_held]:
             if is_second or trial.status is Status.STARTING or trial.waits_for_space:  # these have nothing to save
                 self._kill(trial, "interrupted")
                 continue
-            if trial.status is not Status.STOPPING and not isinstance(trial.pending, (PauseTrial, ResizeTrial)):
-                trial = self._put(evolve(trial, pending=ResizeTrial(trial.id, trial.resources)))
+            if trial.status is not Status.STOPPING and not isinstance(trial.pending, (m.PauseTrial, m.ResizeTrial)):
+                trial = self._put(evolve(trial, pending=m.ResizeTrial(trial.id, trial.resources)))
             self._timers.set(now + self.plan.interrupt_grace_s, trial)
 
     def _kill(self, trial: Trial, reason: str) -> None:
         if trial.status is not Status.STOPPING:
             trial = self._put(evolve(trial, status=Status.STOPPING, next_status=Status.PENDING, reason=reason))
-        self._out.append(Kill(trial.id, trial.attempt, reason))
+        self._out.append(m.Kill(trial.id, trial.attempt, reason))
 
     def _revive(self, trial: Trial, *, from_scratch: bool) -> None:
         """Start an ended trial again; the scheduler hears of it as of a new one."""
         self._hear("on_trial_add", self._put(revived(trial, from_scratch=from_scratch)))
 
-    def _on_nodes_changed(self, event: NodesChanged, now: float) -> None:
+    def _on_nodes_changed(self, event: m.NodesChanged, now: float) -> None:
         self._packer.set_nodes(event.nodes, event.away)
         self._has_nodes = True
         self._must_pump = True
@@ -683,10 +663,10 @@ class Sweep:
             absent = self._packer.absence(trial.resources)
             if not trial.is_ended and not self._packer.could_ever_fit(trial.resources):
                 self._end(trial, Status.ERROR, self._why_never(trial), now)
-            elif trial.status is Status.PENDING and (absent or trial.reason.startswith("waits ")):  # as it was before
-                self._put(evolve(trial, reason=absent))
+            elif trial.status is Status.PENDING and (absent or trial.cause is Cause.RESOURCES):  # as it was before
+                self._put(evolve(trial, reason=absent, cause=Cause.RESOURCES if absent else Cause.NONE))
 
-    def _on_plan_changed(self, event: PlanChanged, now: float) -> None:
+    def _on_plan_changed(self, event: m.PlanChanged, now: float) -> None:
         self.plan = event.plan
         self._expected = Expected(self.plan, self._trials)
         self._must_pump = True
@@ -729,11 +709,12 @@ class Sweep:
         to = trial.next_status if trial.status is Status.STOPPING else None
         if to is Status.PAUSED and trial.is_saved:
             trial = self._put(evolve(trial, status=Status.PAUSED, next_status=None))
-            self._out.append(Notify(Hook.PAUSE, trial))
+            self._out.append(m.Notify(m.Hook.PAUSE, trial))
         elif to not in ENDED:
             losses = trial.losses + 1
-            if self._requeue(evolve(trial, losses=losses), "starts again: the driver was restarted", now):
-                self._out.append(Notify(Hook.RETRY, self._trials[trial.id]))
+            trial = evolve(trial, losses=losses, reason="starts again: the driver was restarted", cause=Cause.RETRY)
+            if self._requeue(trial, trial.reason, now):
+                self._out.append(m.Notify(m.Hook.RETRY, self._trials[trial.id]))
 
     def _on_time(self, now: float) -> None:
         for trial_id, attempt, is_limit in self._timers.due(now):
@@ -743,12 +724,12 @@ class Sweep:
             if is_limit:
                 self._on_limit(trial, now)
             elif trial.status is Status.STOPPING and trial.failure == "timeout":
-                self._out.append(Kill(trial.id, attempt, trial.reason + failures.DISOBEYED, ExitKind.TIMEOUT))
-            elif trial.status is Status.STOPPING or self._ending is Ask.INTERRUPT:
+                self._out.append(m.Kill(trial.id, attempt, trial.reason + failures.DISOBEYED, m.ExitKind.TIMEOUT))
+            elif trial.status is Status.STOPPING or self._ending is m.Ask.INTERRUPT:
                 self._kill(trial, "did not end within its grace")
         budget = self.plan.time_budget_s
         if budget is not None and now >= budget and self._ending is None and self._is_open:
-            self._stop_all(failures.budget_spent(budget), now)
+            self._stop_all(f"the time budget of {budget:g} s is spent", now, Cause.BUDGET)
             self._must_pump = True
         self._must_pump = self._must_pump or self._suggestions.is_due(now)
 
@@ -808,7 +789,7 @@ class Sweep:
     def _say_why(self, trial_id: str) -> None:
         trial, why = self._trials[trial_id], self._packer.why_not(self._trials[trial_id].resources)
         if trial.reason != why:
-            self._put(evolve(trial, reason=why))
+            self._put(evolve(trial, reason=why, cause=Cause.RESOURCES))
 
     def _start_one(self, now: float) -> bool:
         """Start one trial if any fits; the oldest may be overtaken by those that fit, but not for ever."""
@@ -817,8 +798,8 @@ class Sweep:
             return False
         is_blocked = not fitting or fitting[0] != oldest_id
         if is_blocked:
-            reason = self._trials[oldest_id].reason
-            if not reason or reason.startswith(("starts again", "waits ")):
+            oldest = self._trials[oldest_id]
+            if not oldest.reason or oldest.cause in (Cause.RETRY, Cause.DAMAGED, Cause.RESOURCES):
                 self._say_why(oldest_id)  # also anew: others may hold by now what it waits for
             if not fitting:
                 return False
@@ -852,7 +833,7 @@ class Sweep:
             return
         at_most = 1 if self._suggestions.is_put_off else ahead - waiting
         while at_most > 0 and self._can_ask:
-            self._out.append(Suggest(self._id(self._suggestions.next_number())))
+            self._out.append(m.Suggest(self._id(self._suggestions.next_number())))
             at_most -= 1
 
     # --- bookkeeping -----------------------------------------------------------------------------------------------
@@ -875,7 +856,7 @@ class Sweep:
             return new  # the way of every report
         self._trials[new.id] = self._changes.trials[new.id] = new
         for free in self._ledger.replace(old, new):
-            self._out.append(Discard(free))
+            self._out.append(m.Discard(free))
         return new
 
     def _recount(self, old: Trial | None, new: Trial) -> Trial:
@@ -894,8 +875,9 @@ class Sweep:
         # one that waits for more, or that was not begun after all, does so where it did
         is_kept = old is not None and (new.grown is not old.grown or new.attempt < old.attempt)
         ticket = self._queue.add(new.id, new.resources, new.attempt > 0, new.ticket if is_kept else 0)
-        reason = new.reason or self._packer.absence(new.resources)
-        return evolve(new, ticket=0 if self._ending is Ask.INTERRUPT else ticket, reason=reason)  # resumed, it is first
+        new = evolve(new, ticket=0 if self._ending is m.Ask.INTERRUPT else ticket)  # resumed, it is first
+        absent = "" if new.reason else self._packer.absence(new.resources)
+        return evolve(new, reason=absent, cause=Cause.RESOURCES) if absent else new
 
     def _fail_for_what_is_missing(self) -> bool:
         """End the sweep when enough trials lack what all were expected to report; whether it did."""
@@ -906,4 +888,4 @@ class Sweep:
     def _fail(self, error: Exception | None) -> None:
         if error is not None and not self._failed:
             self._failed = True
-            self._out.append(Fail(error))
+            self._out.append(m.Fail(error))

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from sweep.core.results import TrialResult
 
 
-WAITS_FOR_SPACE = "waits for disk space"  # the reason of a trial that cannot write begins so
-
-
 class Status(StrEnum):
     """Where a trial is in its life."""
 
@@ -28,6 +25,19 @@ class Status(StrEnum):
     PAUSED = "PAUSED"  # saved, holds nothing, may be resumed
     TERMINATED = "TERMINATED"  # ended as it should, or was stopped
     ERROR = "ERROR"  # ended by its own fault or because it could not run
+
+
+class Cause(StrEnum):
+    """Why a trial waits or has ended, where something depends on it; people read its `reason`."""
+
+    NONE = ""
+    EARLY = "early"  # a scheduler ended it before its time
+    REACHED = "reached"  # it went as far as `stop` or its scheduler lets trials go
+    BUDGET = "budget"  # the sweep's time was up
+    RETRY = "retry"  # it starts again
+    DAMAGED = "damaged"  # it starts again, because the checkpoint that it was started from is damaged
+    RESOURCES = "resources"  # it waits for what others hold
+    SPACE = "space"  # it cannot write: the disk is full
 
 
 HELD = frozenset({Status.STARTING, Status.RUNNING, Status.STOPPING})
@@ -49,7 +59,6 @@ STATES = ("running", "paused", "waiting", "finished", "stopped early", "failed")
 """Where a trial is, in the one word that people are shown."""
 
 _STATES = {"PENDING": "waiting", "PAUSED": "paused", "TERMINATED": "finished", "ERROR": "failed"}
-_EARLY = ("stopped early", "never promoted", "not needed beyond")  # how the reasons of schedulers begin
 
 
 def number_of(trial_id: str) -> int:
@@ -61,14 +70,14 @@ class _Facts(Protocol):
     @property
     def status(self) -> str: ...
     @property
-    def reason(self) -> str: ...
+    def cause(self) -> str: ...
     @property
     def placement(self) -> Placement | None: ...
 
 
 def shown_state(trial: _Facts) -> str:
     """Return where a trial is, one of `STATES`; one that holds resources is running, if its process only starts."""
-    if trial.status == "TERMINATED" and trial.reason.startswith(_EARLY):
+    if trial.status == "TERMINATED" and trial.cause == Cause.EARLY:
         return "stopped early"
     state = _STATES.get(trial.status, "running")
     return "running" if state == "waiting" and trial.placement is not None else state
@@ -164,7 +173,7 @@ class Trial(NamedTuple):
         failures: faults of its own. losses: faults of the infrastructure. node_losses: how often its node was gone.
         is_saved: while STOPPING towards PAUSED: the save that the pause needs is committed.
         is_by_person: the user paused it; only the user resumes it.
-        reason: why it waits, or why it ended; shown to the user.
+        reason: why it waits, or why it ended; shown to the user. cause: the same for the program.
         ticket: its place among those that wait, or its last one: smaller is earlier.
         failure: which kind of failure its last attempt was, one of `core.failures.CLASSES`; empty: none.
         ran_s: seconds that its former attempts ran, from `Started` on. running_since: when the running one started.
@@ -196,6 +205,7 @@ class Trial(NamedTuple):
     running_since: float | None = None
     grown: Grown | None = None
     node_losses: int = 0
+    cause: Cause = Cause.NONE
 
     @property
     def number(self) -> int:
@@ -229,7 +239,7 @@ class Trial(NamedTuple):
     @property
     def waits_for_space(self) -> bool:
         """Whether its process waits for room on a full disk: it can neither go on nor save."""
-        return self.reason.startswith(WAITS_FOR_SPACE) and self.is_held
+        return self.cause is Cause.SPACE and self.is_held
 
     def ended(self, status: Status, reason: str) -> Trial:
         """Return it at its end, TERMINATED or ERROR; its reports take less memory from then on, for many may follow."""
@@ -246,7 +256,12 @@ _new = tuple.__new__
 
 
 def evolve(trial: Trial, **changes: Any) -> Trial:
-    """Return a copy of `trial` with some fields changed, in about a microsecond, because every report passes here."""
+    """Return a copy of `trial` with some fields changed, in about a microsecond, because every report passes here.
+
+    With another reason comes the cause that is given with it, or none.
+    """
+    if "reason" in changes and "cause" not in changes and changes["reason"] != trial.reason:
+        changes["cause"] = Cause.NONE
     values: list[Any] = list(trial)
     for name, value in changes.items():
         values[_INDEX[name]] = value

@@ -262,8 +262,8 @@ class Group(HostedRanks):
                 actions = self._rules.joined(rank, now)
             case wire.Merged(_, seq, path):
                 actions = self._rules.merged(seq, path, now)
-            case wire.Waits(_, reason):
-                self._up.send(wire.Waits(self._token, f"{reason} (rank {rank})" if reason else ""))
+            case wire.Waits(_, reason, for_space):
+                self._up.send(wire.Waits(self._token, f"{reason} (rank {rank})" if reason else "", for_space))
                 actions = self._rules.waits_for_space(rank, bool(reason), now)
             case wire.Done(_, outcome, at):
                 actions = self._rules.said(rank, outcome, at if far is None else far.here(at, now), now)

@@ -20,7 +20,7 @@ from typing import TypeVar
 from sweep.core import messages
 from sweep.core.messages import Event, Exit, ExitKind
 from sweep.core.resources import Node
-from sweep.core.trial import Outcome, Trial
+from sweep.core.trial import Cause, Outcome, Trial
 from sweep.engines.base import Engine, EngineCommand, EngineContext
 from sweep.engines.exits import NOT_STARTED, classify
 from sweep.engines.jobs import JobMaker
@@ -281,8 +281,9 @@ class InlineEngine(Engine):
                     self._events.append(messages.Reported(*key, seq, metrics, checkpoint))
                 case wire.Saved(_, seq, checkpoint):
                     self._events.append(messages.Saved(*key, seq, checkpoint))
-                case wire.Waits(_, reason):
-                    self._events.append(messages.Waiting(attempt.trial.id, reason))
+                case wire.Waits(_, reason, for_space):
+                    cause = Cause.SPACE if for_space else Cause.NONE
+                    self._events.append(messages.Waiting(attempt.trial.id, reason, cause))
             self._turn.notify_all()
 
     def answer_for(self, attempt: _Attempt) -> Answer:

@@ -14,7 +14,7 @@ from sweep.core import messages
 from sweep.core.claims import Claim, Lookout
 from sweep.core.messages import Exit, ExitKind
 from sweep.core.resources import Node
-from sweep.core.trial import Outcome, Trial
+from sweep.core.trial import Cause, Outcome, Trial
 from sweep.engines.base import EngineCommand, EngineContext, T
 from sweep.engines.exits import NOT_STARTED, classify, num_oom_kills
 from sweep.engines.hosts import Attempt, Hosts, Slot, key_of
@@ -440,9 +440,10 @@ class LocalEngine(LoopEngine):
                     attempt.pids = pids
                 case wire.Relayed():
                     self._say_of(attempt.key, message)
-                case wire.Waits(_, reason):
+                case wire.Waits(_, reason, for_space):
+                    cause = Cause.SPACE if for_space else Cause.NONE
                     (self._silences.rest if reason else self._silences.watch)(attempt)
-                    self._events.append(messages.Waiting(attempt.trial.id, reason))
+                    self._events.append(messages.Waiting(attempt.trial.id, reason, cause))
         if link.problem is not None:
             self._end_garbled(link, link.problem)
 

@@ -8,22 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.core.messages import (
-    Continue,
-    Event,
-    Exit,
-    Exited,
-    ExitKind,
-    Kill,
-    Released,
-    Reported,
-    Save,
-    Saved,
-    Start,
-    Started,
-    Stop,
-    Tick,
-)
+from sweep.core import messages as m
 from sweep.core.resources import Node
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.engines.base import Engine, EngineCommand, EngineFactory
@@ -93,9 +78,9 @@ class Simulator(Engine):
         self._states: dict[str, Any] = {}  # by checkpoint
         self._start_s, self._stop_s = start_s, stop_s
         self._now = start_at
-        self._queue: list[tuple[float, int, int, Event]] = []  # by virtual time, order, and when it was caused
+        self._queue: list[tuple[float, int, int, m.Event]] = []  # by virtual time, order, and when it was caused
         self._count = 0
-        self._posted: deque[Event] = deque()
+        self._posted: deque[m.Event] = deque()
         self._running: dict[tuple[str, int], _Attempt] = {}
 
     @classmethod
@@ -110,31 +95,31 @@ class Simulator(Engine):
         return self._now
 
     def execute(self, command: EngineCommand) -> None:
-        if isinstance(command, Start):
+        if isinstance(command, m.Start):
             trial = command.trial
             done = trial.checkpoint.count if trial.checkpoint is not None else 0
             self._running[trial.id, trial.attempt] = _Attempt(trial, self._points(trial, done))
-            self._at(self._start_s, Started(trial.id, trial.attempt))
+            self._at(self._start_s, m.Started(trial.id, trial.attempt))
             return
         attempt_or_none = self._running.get((command.trial_id, command.attempt))
         if attempt_or_none is None:
             return
         attempt = attempt_or_none
         match command:
-            case Continue():
+            case m.Continue():
                 self._next(attempt)
-            case Save(seq=seq):
+            case m.Save(seq=seq):
                 self._save(attempt, seq)
                 self._next(attempt)
-            case Stop(seq=seq, save=save):
+            case m.Stop(seq=seq, save=save):
                 if seq:  # otherwise it takes effect at the next report
                     if save:
                         self._save(attempt, seq)
-                    self._end(attempt, Exit(ExitKind.STOPPED))
-            case Kill(reason=reason, kind=kind):
-                self._end(attempt, Exit(kind, reason or "killed"))
+                    self._end(attempt, m.Exit(m.ExitKind.STOPPED))
+            case m.Kill(reason=reason, kind=kind):
+                self._end(attempt, m.Exit(kind, reason or "killed"))
 
-    def next_events(self, deadline: float | None) -> Sequence[Event]:
+    def next_events(self, deadline: float | None) -> Sequence[m.Event]:
         if self._posted:
             events = list(self._posted)
             self._posted.clear()
@@ -154,9 +139,9 @@ class Simulator(Engine):
         if deadline is None:
             raise RuntimeError("the simulator was asked to wait, but nothing will ever happen")
         self._now = max(self._now, deadline)
-        return [Tick()]
+        return [m.Tick()]
 
-    def post(self, event: Event) -> None:
+    def post(self, event: m.Event) -> None:
         self._posted.append(event)
 
     def close(self) -> None:
@@ -177,12 +162,12 @@ class Simulator(Engine):
         else:
             yield from self._curve(trial.config, done)
 
-    def _is_current(self, event: Event) -> bool:
+    def _is_current(self, event: m.Event) -> bool:
         """Let an event pass unless its attempt ended before it came due; `Started` lets the curve begin."""
-        if not isinstance(event, (Started, Reported)):
+        if not isinstance(event, (m.Started, m.Reported)):
             return True
         attempt = self._running.get((event.trial_id, event.attempt))
-        if attempt is not None and isinstance(event, Started):
+        if attempt is not None and isinstance(event, m.Started):
             self._next(attempt)
         return attempt is not None
 
@@ -193,20 +178,20 @@ class Simulator(Engine):
             point = next(attempt.points, None)
         except Exception as error:  # the curve stands for user code
             self._end(
-                attempt, Exit(ExitKind.FAILED, f"{type(error).__name__}: {error}", class_name=type(error).__name__)
+                attempt, m.Exit(m.ExitKind.FAILED, f"{type(error).__name__}: {error}", class_name=type(error).__name__)
             )
             return
         if point is None:
-            self._end(attempt, Exit(ExitKind.FINISHED))
+            self._end(attempt, m.Exit(m.ExitKind.FINISHED))
             return
         attempt.seq += 1
         attempt.state = point.state
         metrics = {"time_this_iter_s": point.seconds, "timestamp": int(self._now + point.seconds), **point.metrics}
         checkpoint = self._checkpoint(attempt) if point.has_checkpoint else None
-        self._at(point.seconds, Reported(trial.id, trial.attempt, attempt.seq, metrics, checkpoint), point.order)
+        self._at(point.seconds, m.Reported(trial.id, trial.attempt, attempt.seq, metrics, checkpoint), point.order)
 
     def _save(self, attempt: _Attempt, seq: int) -> None:
-        self._at(0.0, Saved(attempt.trial.id, attempt.trial.attempt, seq, self._checkpoint(attempt)))
+        self._at(0.0, m.Saved(attempt.trial.id, attempt.trial.attempt, seq, self._checkpoint(attempt)))
 
     def _checkpoint(self, attempt: _Attempt) -> str:
         """Take a checkpoint of an attempt as it is now; returns its path."""
@@ -217,14 +202,14 @@ class Simulator(Engine):
             self._states[path] = attempt.state
         return path
 
-    def _end(self, attempt: _Attempt, exit: Exit) -> None:
+    def _end(self, attempt: _Attempt, exit: m.Exit) -> None:
         trial = attempt.trial
         del self._running[trial.id, trial.attempt]
         _close(attempt.points)
-        self._at(self._stop_s, Exited(trial.id, trial.attempt, exit))
-        self._at(self._stop_s, Released(trial.id, trial.attempt))
+        self._at(self._stop_s, m.Exited(trial.id, trial.attempt, exit))
+        self._at(self._stop_s, m.Released(trial.id, trial.attempt))
 
-    def _at(self, delay: float, event: Event, order: int = 0) -> None:
+    def _at(self, delay: float, event: m.Event, order: int = 0) -> None:
         self._count += 1
         # whole nanoseconds, so that sums of delays meet where they should
         heapq.heappush(self._queue, (round(self._now + delay, 9), order, self._count, event))

@@ -11,24 +11,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 from searchers.base import Searcher, Signal, answer_of
-from sweep.core.messages import (
-    Changes,
-    ClaimsChanged,
-    Command,
-    Discard,
-    Event,
-    Fail,
-    Failed,
-    Hook,
-    NodesChanged,
-    Notify,
-    PlanChanged,
-    Reported,
-    Suggest,
-    Suggested,
-    Tick,
-    Verdict,
-)
+from sweep.core import messages as m
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
 from sweep.core.sweep import Sweep
@@ -38,14 +21,14 @@ from sweep.errors import SearchError, SweepError, UserCodeError
 
 RequestOf = Callable[[Mapping[str, Any]], Resources]
 Complete = Callable[[Mapping[str, Any], str], Mapping[str, Any]]
-Judge = Callable[[str, TrialResult], Verdict]
+Judge = Callable[[str, TrialResult], m.Verdict]
 
 
 class Store(Protocol):
     """The durable record."""
 
     def commit(
-        self, events: Sequence[Event], commands: Sequence[Sequence[Command]], changes: Changes, now: float
+        self, events: Sequence[m.Event], commands: Sequence[Sequence[m.Command]], changes: m.Changes, now: float
     ) -> None:
         """Write a batch durably, in one transaction: `commands[i]` were caused by `events[i]`."""
 
@@ -62,7 +45,7 @@ class Observers(Protocol):
 
     driver_is_in: tuple[str, float] | None
 
-    def notify(self, commands: Sequence[Notify]) -> None:
+    def notify(self, commands: Sequence[m.Notify]) -> None:
         """Hand over the calls of callbacks."""
 
     def step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
@@ -92,24 +75,26 @@ def drive(
     Raises:
         SweepError: what the sweep failed with; everything that happened is committed.
     """
-    inbox: deque[Event] = deque([PlanChanged(sweep.plan), NodesChanged(tuple(engine.nodes()), tuple(engine.away))])
+    inbox: deque[m.Event] = deque(
+        [m.PlanChanged(sweep.plan), m.NodesChanged(tuple(engine.nodes()), tuple(engine.away))]
+    )
     if others := tuple(engine.claims()):
-        inbox.append(ClaimsChanged(others))
+        inbox.append(m.ClaimsChanged(others))
     name = f"the searcher {type(searcher).__name__}"
     while inbox or not sweep.done:
         due_s, deadline = attend(), sweep.deadline
         attend_at = engine.now() + due_s if engine.is_in_real_time else math.inf
         is_early = attend_at < (math.inf if deadline is None else deadline)
         arrived = list(inbox) or engine.next_events(attend_at if is_early else deadline)
-        if is_early and list(arrived) == [Tick()]:  # nothing has happened
+        if is_early and list(arrived) == [m.Tick()]:  # nothing has happened
             arrived = ()
         inbox.clear()
         now = engine.now()
-        events: list[Event] = []
-        commands: list[Sequence[Command]] = []
+        events: list[m.Event] = []
+        commands: list[Sequence[m.Command]] = []
         broken: SweepError | None = None
         for event in arrived:
-            if judge is not None and broken is None and isinstance(event, Reported):
+            if judge is not None and broken is None and isinstance(event, m.Reported):
                 observers.driver_is_in = ("the stop function", time.monotonic())
                 try:
                     event = _judged(event, sweep, judge)
@@ -123,20 +108,20 @@ def drive(
             store.commit(events, commands, changes, now)  # nothing below happens before this is durable
         if broken is not None:
             raise broken
-        notifications: list[Notify] = []
-        asks: list[Suggest] = []
+        notifications: list[m.Notify] = []
+        asks: list[m.Suggest] = []
         for command in chain.from_iterable(commands):
             match command:
-                case Notify():
+                case m.Notify():
                     observers.driver_is_in = (name, time.monotonic())
                     tell(searcher, command)
                     observers.driver_is_in = None
                     notifications.append(command)
-                case Suggest():
+                case m.Suggest():
                     asks.append(command)  # after everything that the searcher must learn first
-                case Discard(checkpoint):
+                case m.Discard(checkpoint):
                     store.discard(checkpoint)
-                case Fail(error):
+                case m.Fail(error):
                     observers.notify(notifications)
                     observers.step(sweep.trials, now, list(changes.trials))
                     raise error
@@ -152,7 +137,7 @@ def drive(
             observers.driver_is_in = None
 
 
-def tell(searcher: Searcher, command: Notify) -> None:
+def tell(searcher: Searcher, command: m.Notify) -> None:
     """Tell the searcher what concerns it.
 
     Raises:
@@ -160,15 +145,15 @@ def tell(searcher: Searcher, command: Notify) -> None:
     """
     try:
         match command.hook:
-            case Hook.RESULT if command.result is not None:
+            case m.Hook.RESULT if command.result is not None:
                 searcher.on_trial_result(command.trial.id, command.result)
-            case Hook.COMPLETE:
+            case m.Hook.COMPLETE:
                 searcher.on_trial_complete(command.trial.id, command.result)
-            case Hook.ERROR:
+            case m.Hook.ERROR:
                 searcher.on_trial_complete(command.trial.id, None, error=True)
-            case Hook.PAUSE:
+            case m.Hook.PAUSE:
                 searcher.on_pause(command.trial.id)
-            case Hook.START:
+            case m.Hook.START:
                 searcher.on_unpause(command.trial.id)
     except KeyboardInterrupt:
         raise
@@ -179,29 +164,29 @@ def tell(searcher: Searcher, command: Notify) -> None:
         ) from error
 
 
-def ask(searcher: Searcher, trial_id: str, request_of: RequestOf, complete: Complete | None) -> Suggested:
+def ask(searcher: Searcher, trial_id: str, request_of: RequestOf, complete: Complete | None) -> m.Suggested:
     """Ask the searcher for the config of a trial; an error of its is an answer, too."""
     try:
         answer = answer_of(searcher.suggest(trial_id))
         if isinstance(answer, Signal):
-            return Suggested(trial_id, answer)
+            return m.Suggested(trial_id, answer)
         if not isinstance(answer, Mapping):
             raise TypeError(f"suggest() returned {answer!r:.200}; expected a dict, NOT_NOW or EXHAUSTED")
         config = answer if complete is None else complete(answer, trial_id)
-        return Suggested(trial_id, config, request_of(config), searcher.suggestion_state(trial_id))
+        return m.Suggested(trial_id, config, request_of(config), searcher.suggestion_state(trial_id))
     except BaseException as error:  # the searcher and the resources function may be the user's; three in a row end it
         if isinstance(error, KeyboardInterrupt) or type(error) is SweepError:  # which is the scheduler's, and says so
             raise
-        return Suggested(trial_id, Failed(f"{type(searcher).__name__}: {type(error).__name__}: {error}"))
+        return m.Suggested(trial_id, m.Failed(f"{type(searcher).__name__}: {type(error).__name__}: {error}"))
 
 
-def _judged(event: Reported, sweep: Sweep, judge: Judge) -> Reported:
+def _judged(event: m.Reported, sweep: Sweep, judge: Judge) -> m.Reported:
     result = sweep.preview(event)
     try:
-        verdict = Verdict.NONE if result is None else judge(event.trial_id, result)
+        verdict = m.Verdict.NONE if result is None else judge(event.trial_id, result)
     except Exception as error:  # a stop function is the user's own
         raise UserCodeError(
             f"the stop function failed on a result of trial {event.trial_id}: {type(error).__name__}: {error}. "
             "Everything reported so far is kept; mend it and resume."
         ) from error
-    return event if verdict is Verdict.NONE else replace(event, verdict=verdict)
+    return event if verdict is m.Verdict.NONE else replace(event, verdict=verdict)

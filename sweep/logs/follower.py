@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweep.core.failures import says_fell_back
 from sweep.core.history import Fact
 from sweep.core.messages import Exited, ExitKind, Hook, Reported, Started, Suggested
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult, date_str
-from sweep.core.trial import CheckpointRef, Trial
+from sweep.core.trial import Cause, CheckpointRef, Trial
 from sweep.logs.files import Files
 from sweep.logs.text import csv_columns, csv_line, csv_row, json_line, params_text, to_json, widened_csv
 from sweep.record.access import Reading, open_for_following
@@ -226,9 +225,11 @@ class Follower:
             if not self._is_told:
                 self._files.replace(self._path(trial_id, "params.json"), params_text(known.config))
 
-    def _notified(self, hook: Hook, trial_id: str, fact: Fact, number: int = 0, reason: str = "") -> None:
+    def _notified(
+        self, hook: Hook, trial_id: str, fact: Fact, number: int = 0, reason: str = "", cause: str = ""
+    ) -> None:
         known = self._known(trial_id)
-        has_failed = hook in (Hook.ERROR, Hook.RETRY) and not says_fell_back(reason)
+        has_failed = hook in (Hook.ERROR, Hook.RETRY) and cause != Cause.DAMAGED
         if has_failed and "errors" in self._job.kinds and not self._is_told:
             text = f"Failure # {max(number, 1)} (occurred at {date_str(fact.wall)})\n{known.said or reason}\n\n"
             self._files.append(self._path(trial_id, ERROR_FILE), text)

@@ -13,7 +13,7 @@ from sweep.core.failures import without_numbers
 from sweep.core.history import Attempt
 from sweep.core.literals import as_arguments, json_text
 from sweep.core.results import MOST_SECONDS, flatten, without_index
-from sweep.core.trial import STATES
+from sweep.core.trial import STATES, Cause
 from sweep.display.formats import at_step, duration, rough_duration, text
 from sweep.figures.attempts import held_until, spans_of
 from sweep.page.markup import code, escaped, facts, line, rows, shown
@@ -27,7 +27,6 @@ _MAX_GROUPS = 20
 _MAX_FRONT = 50
 _MAX_NAMES = 50
 _MAX_SPACE = 50  # parameters that are shown at once
-_REACHED = "reached max_t: training_iteration="
 _MIN_ENDED = 3  # trials, before the end of a sweep is estimated
 _NUMBER = r"([-+\w.]+)"
 _RANGE = re.compile(
@@ -282,8 +281,8 @@ def _saved(reader: ExperimentReader) -> tuple[int, float, float] | None:
     """Return how many trials were stopped early, at which step they would have ended, and the seconds that would
     have taken them; None: it is not known how far they were to go."""
     stop = reader.plan().stop.get("training_iteration")
-    reached = [row.reason[len(_REACHED) :] for row in reader.trials() if row.reason.startswith(_REACHED)]
-    max_t = float(stop or (reached[0] if reached and reached[0].replace(".", "").isdigit() else 0))
+    reached = [row.last_metrics or {} for row in reader.trials() if row.cause == Cause.REACHED]
+    max_t = float(stop or max((last.get("training_iteration", 0) for last in reached), default=0))
     saved, trials = 0.0, 0
     for row in reader.trials():
         last = row.last_metrics or {}

@@ -20,7 +20,7 @@ from searchers.base import Signal
 from sweep.core import messages as m
 from sweep.core.plan import Plan
 from sweep.core.resources import Placement, Resources
-from sweep.core.trial import CheckpointRef, Grown, Status, Trial
+from sweep.core.trial import Cause, CheckpointRef, Grown, Status, Trial
 from sweep.record.encoding import encode, untag
 
 # What is filled in after what a trial reports, in that order; `node_ip` only on several nodes.
@@ -302,7 +302,8 @@ def _command(command: m.Command, configs: dict[str, Mapping[str, Any]]) -> list[
                 configs.pop(trial.id, None)
             if hook not in (m.Hook.ERROR, m.Hook.RETRY):
                 return row
-            return [*row, trial.failures + trial.losses + trial.node_losses, trial.reason]
+            row += [trial.failures + trial.losses + trial.node_losses, trial.reason]
+            return [*row, trial.cause.value] if trial.cause else row
 
 
 # --- trials ----------------------------------------------------------------------------------------------------------
@@ -342,6 +343,7 @@ _STATE: dict[str, _Way | None] = {
     "started_from": _Way(CheckpointRef.to_json, _ref),
     "last_result": _Way(lambda result: result.seq, lambda seq: seq),
     "best_result": _Way(lambda result: result.seq, lambda seq: seq),
+    "cause": _Way(lambda cause: cause.value, Cause),
     "grown": _Way(
         lambda grown: [grown.asked.to_json(), grown.is_guess],
         lambda data: Grown(Resources.from_json(data[0]), data[1]),

@@ -44,6 +44,11 @@ class TrialRow:
         return str(self.recorded.get("reason", ""))
 
     @property
+    def cause(self) -> str:
+        """The same for the program, one of `sweep.core.trial.Cause`."""
+        return str(self.recorded.get("cause", ""))
+
+    @property
     def attempt(self) -> int:
         """Starts so far."""
         return int(self.recorded.get("attempt", 0))

@@ -12,7 +12,7 @@ from typing import Any
 from sweep import checks
 from sweep.core.messages import Decision, PauseTrial, ResumeTrial, StopTrial
 from sweep.core.results import TrialResult
-from sweep.core.trial import Status, Trial
+from sweep.core.trial import Cause, Status, Trial
 from sweep.errors import refuse_unknown
 from sweep.schedulers.base import MetricScheduler
 
@@ -194,7 +194,8 @@ class HyperBandScheduler(MetricScheduler):
             return decisions
         bracket.record(member, time, score)
         if self._stop_last and len(member.scores) == len(bracket.levels):
-            stop = StopTrial(trial.id, f"reached the last milestone of its bracket: {self.time_attr}={time:g}")
+            why = f"reached the last milestone of its bracket: {self.time_attr}={time:g}"
+            stop = StopTrial(trial.id, why, Cause.REACHED)
             return [*decisions, stop, *self._leave(trial.id, bracket)]
         decisions += self._advance(bracket)
         if trial.id in bracket.members and not bracket.is_at_last_level and len(member.scores) > bracket.level:

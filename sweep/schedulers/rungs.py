@@ -16,7 +16,7 @@ import numpy as np
 from sweep import checks
 from sweep.core.messages import Decision, PauseTrial, ResumeTrial, StopTrial
 from sweep.core.results import TrialResult, signed
-from sweep.core.trial import Status, Trial
+from sweep.core.trial import Cause, Status, Trial
 from sweep.errors import ConfigError
 from sweep.schedulers.base import MetricScheduler
 
@@ -349,7 +349,7 @@ class RungScheduler(MetricScheduler):
         time, point = read
         if time >= self.max_t and self._stop_last:
             self._num_finished += 1
-            return [StopTrial(trial.id, f"reached max_t: {self.time_attr}={time:g}")]
+            return [StopTrial(trial.id, f"reached max_t: {self.time_attr}={time:g}", Cause.REACHED)]
         decisions = self._judge(trial, time, point, result)
         self.num_stopped += sum(isinstance(decision, StopTrial) for decision in decisions)
         return decisions

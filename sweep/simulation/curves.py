@@ -16,7 +16,7 @@ from sweep.core.history import History
 from sweep.core.messages import Exit, ExitKind, NodesChanged, Reported
 from sweep.core.resources import Node, Resources
 from sweep.core.results import TRIAL_INDEX, flatten, unflatten
-from sweep.core.trial import Trial
+from sweep.core.trial import Cause, Trial
 from sweep.engines.simulator import Point
 from sweep.errors import ConfigError, ExperimentError, UserCodeError, refuse_unknown
 from sweep.record.access import understood
@@ -123,7 +123,7 @@ class Curves:
                         nodes = found  # those of the time when most of them were there
         exits, asked = _told(history, layout.root)
         reader = ExperimentReader(layout.root)
-        meta, reached = reader.meta, {row.trial_id for row in reader.trials() if row.reason.startswith("reached ")}
+        meta, reached = reader.meta, {row.trial_id for row in reader.trials() if row.cause == Cause.REACHED}
         curves = [
             _curve(trial, points[trial.id], exits.get(trial.id), asked.get(trial.id), has_reached=trial.id in reached)
             for trial in history.trials.values()

@@ -302,10 +302,10 @@ class _Nested:
                     tell(wire.Stop(job.token, seq) if is_stopping else wire.Continue(job.token, seq))
                 case wire.Saved(checkpoint=path):
                     self._note(None, path, count)
-                case wire.Waits(reason=reason):
+                case wire.Waits(_, reason, for_space):
                     if reason:
                         print(f"sweep: {reason}", flush=True)
-                    self._session.say_waiting(reason)
+                    self._session.say_waiting(reason, for_space)
                 case wire.Done(outcome=outcome):
                     if is_stopping:
                         raise StopRequested

@@ -213,7 +213,7 @@ def _open_output(job: wire.Job, channel: SocketChannel, trial_dir: str, logs: Se
     """
 
     def say(text: str) -> None:
-        channel.send(wire.frame(wire.Waits(job.token, text)))
+        channel.send(wire.frame(wire.Waits(job.token, text, for_space=True)))
 
     def wait(seconds: float) -> None:
         if channel.wait(seconds):

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import Any
 
 from sweep.core.resources import format_bytes
-from sweep.core.trial import WAITS_FOR_SPACE
 from sweep.record.space import few_inodes, free_bytes, lacks_space
 
 _LOOK_S = 0.2
@@ -68,7 +67,7 @@ class Room:
             left = f", {inodes} inodes free, and each file takes one (df -i)"
         size = f" of {format_bytes(needed)}" if needed else ""
         if not self._said:
-            self._said = f"{WAITS_FOR_SPACE}: {what}{size} does not fit into {self._directory}{left}"
+            self._said = f"waits for disk space: {what}{size} does not fit into {self._directory}{left}"
             self._say(self._said)
         patience_s = min(_FIRST_S * 2**self._num_tries, _LAST_S)
         self._num_tries += 1

@@ -349,12 +349,12 @@ class Session:
 
         return wait
 
-    def _say_waiting(self, text: str) -> None:
-        self._channel.send(wire.frame(wire.Waits(self.job.token, text)))
+    def _say_waiting(self, text: str, for_space: bool = True) -> None:
+        self._channel.send(wire.frame(wire.Waits(self.job.token, text, for_space)))
 
-    def say_waiting(self, text: str) -> None:
+    def say_waiting(self, text: str, for_space: bool = True) -> None:
         """Say what a group in this trial waits for, unless a report is under way; empty: nothing any more."""
-        self._undisturbed(lambda: self._say_waiting(text))
+        self._undisturbed(lambda: self._say_waiting(text, for_space))
 
     def room_to_print(self) -> Room:
         """Return how this trial waits for room for what it prints, on whatever thread."""

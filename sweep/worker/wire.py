@@ -220,10 +220,11 @@ class Saved(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """Worker, rank or host, upwards: what the trial waits for; empty: nothing any more."""
+    """Worker, rank or host, upwards: what the trial waits for; empty: nothing any more. for_space: on a full disk."""
 
     token: int
     reason: str
+    for_space: bool = False
 
 
 class Done(NamedTuple):

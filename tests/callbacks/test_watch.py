@@ -13,9 +13,9 @@ import sweep
 from sweep.callbacks.watch import SchedulerNotices, SlowStarts, SpaceNotice
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
-from sweep.core.trial import WAITS_FOR_SPACE, Status, Trial, evolve
+from sweep.core.trial import Cause, Status, Trial, evolve
 
-SHORT = f"{WAITS_FOR_SPACE}: a checkpoint of 3MiB does not fit into /x, 1MiB free"
+SHORT = "waits for disk space: a checkpoint of 3MiB does not fit into /x, 1MiB free"
 
 Swept = Callable[..., str]
 
@@ -32,7 +32,8 @@ def swept(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Swept:
 
 
 def trial(number: int, reason: str = "", status: Status = Status.RUNNING) -> Trial:
-    return Trial(f"abcde_{number:05d}", {}, Resources(), status, attempt=1, reason=reason)
+    cause = Cause.SPACE if reason == SHORT else Cause.NONE
+    return Trial(f"abcde_{number:05d}", {}, Resources(), status, attempt=1, reason=reason, cause=cause)
 
 
 def test_the_first_that_waits_is_named_once_a_minute() -> None:

@@ -11,16 +11,14 @@ from sweep.core.failures import (
     CLASSES,
     RETRIED,
     after_exit,
-    budget_spent,
     class_of,
-    fell_back,
     wants_save,
     was_put_off,
 )
 from sweep.core.messages import Ask, Exit, Exited, ExitKind, Kill, NodesChanged, PauseTrial, PlanChanged, ResizeTrial
 from sweep.core.plan import Plan
 from sweep.core.resources import Bundle, Device, Node, Resources
-from sweep.core.trial import CheckpointRef, Status, Trial, evolve, revived
+from sweep.core.trial import Cause, CheckpointRef, Status, Trial, evolve, revived
 
 PENDING, STARTING, RUNNING, STOPPING, PAUSED, TERMINATED, ERROR = Status
 
@@ -381,7 +379,7 @@ def test_a_trial_whose_checkpoint_is_damaged_starts_from_another_and_has_not_fai
     trial = evolve(AT_WORK, checkpoint=checkpoint, started_from=CheckpointRef("t/checkpoint_000004", 4))
     status, after = after_exit(trial, Exit(ExitKind.DAMAGED, "it is cut"), Plan(), 0.0)
     assert (status, after.reason, after.failures, after.losses) == (Status.PENDING, expected, 0, 0)
-    assert fell_back(after)
+    assert after.cause is Cause.DAMAGED
 
 
 @pytest.mark.parametrize(
@@ -391,7 +389,7 @@ def test_what_fails_otherwise_has_failed_whatever_it_was_started_from(kind, star
     trial = evolve(AT_WORK, started_from=started_from)
     status, after = after_exit(trial, Exit(kind, "raised"), Plan(max_failures=1), 0.0)
     assert (status, after.failures + after.losses) == (Status.PENDING, 1)
-    assert not fell_back(after)
+    assert after.cause is not Cause.DAMAGED
 
 
 def test_how_often_a_trial_was_lost_is_said_from_the_second_time_on():
@@ -484,7 +482,7 @@ def test_a_trial_that_goes_on_later_saves_before_it_ends(to, pending, expected):
 
 
 def test_what_the_budget_put_off_is_begun_when_there_is_time():
-    trial = Trial(tid(0), {}, cpus(1), Status.TERMINATED, reason=budget_spent(10))
+    trial = Trial(tid(0), {}, cpus(1), Status.TERMINATED, reason="the time budget of 10 s is spent", cause=Cause.BUDGET)
     assert [was_put_off(trial, Plan(time_budget_s=20.0), now) for now in (19.0, 20.0, 21.0)] == [True, False, False]
     assert was_put_off(trial, Plan(), 1e9)
     assert not was_put_off(evolve(trial, attempt=1), Plan(), 0.0)

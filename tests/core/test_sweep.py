@@ -38,7 +38,7 @@ from sweep.core.messages import (
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.core.results import TrialResult
 from sweep.core.retention import Kept
-from sweep.core.trial import WAITS_FOR_SPACE, CheckpointRef, Status, Trial, evolve
+from sweep.core.trial import Cause, CheckpointRef, Status, Trial, evolve
 from sweep.errors import MetricError
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.base import Scheduler
@@ -1420,7 +1420,7 @@ def test_rule_13_an_interrupted_function_with_a_checkpoint_is_given_the_grace_to
 def test_rule_13_an_interrupt_does_not_wait_for_a_trial_that_waits_for_disk_space_since(is_before):
     """It cannot save, so there is nothing to wait for; the other goes on to its next report."""
     world = two_running()
-    short = Waiting(tid(0), f"{WAITS_FOR_SPACE}: a checkpoint of 1MiB does not fit into /x")
+    short = Waiting(tid(0), "waits for disk space: a checkpoint of 1MiB does not fit into /x", Cause.SPACE)
     if is_before:
         world.tell(short)
         assert world[0].waits_for_space
@@ -1436,7 +1436,7 @@ def test_rule_13_an_interrupt_does_not_wait_for_a_trial_that_waits_for_disk_spac
 
 def test_a_wait_for_disk_space_is_the_reason_of_a_trial_until_it_is_over():
     world = two_running()
-    world.tell(Waiting(tid(0), f"{WAITS_FOR_SPACE}: a checkpoint does not fit"))
+    world.tell(Waiting(tid(0), "waits for disk space: a checkpoint does not fit", Cause.SPACE))
     assert (world[0].status, world[0].waits_for_space, world[1].waits_for_space) == (Status.RUNNING, True, False)
     world.tell(Waiting(tid(0), ""))
     assert not world[0].waits_for_space
@@ -1513,8 +1513,8 @@ def test_rule_13_a_budget_spent_by_earlier_runs_starts_nothing():
 
 def test_rule_13_a_trial_that_a_budget_ended_before_it_began_runs_when_there_is_time_again():
     spent = "the time budget of 10 s is spent"
-    unbegun = loaded(status=TERMINATED, placement=None, attempt=0, reason=spent)
-    begun = loaded(1, status=TERMINATED, placement=None, attempt=1, reason=spent)
+    unbegun = loaded(status=TERMINATED, placement=None, attempt=0, reason=spent, cause=Cause.BUDGET)
+    begun = loaded(1, status=TERMINATED, placement=None, attempt=1, reason=spent, cause=Cause.BUDGET)
     cancelled = loaded(2, status=TERMINATED, placement=None, attempt=0, reason="cancelled")
     for budget, revived in ((60.0, True), (None, True), (12.0, False)):
         world = World(trials=[unbegun, begun, cancelled], time_budget_s=budget, num_trials=3)

@@ -14,6 +14,7 @@ from sweep.core.trial import (
     HELD,
     LEGAL,
     STATES,
+    Cause,
     CheckpointRef,
     Status,
     Trial,
@@ -70,24 +71,31 @@ def test_every_status_has_a_row_and_is_shown_to_users_under_a_name_of_tune():
 
 
 @pytest.mark.parametrize(
-    ("status", "reason", "is_holding", "state"),
+    ("status", "cause", "is_holding", "state"),
     [
-        (Status.PENDING, "waits for 1 CPU", False, "waiting"),
-        (Status.PENDING, "", True, "running"),  # how a record shows STARTING
-        (Status.STARTING, "", True, "running"),
-        (Status.RUNNING, "", True, "running"),
-        (Status.STOPPING, "stopped early: worse", True, "running"),
-        (Status.PAUSED, "", False, "paused"),
-        (Status.TERMINATED, "reached max_t", False, "finished"),
-        (Status.TERMINATED, "stopped early: worse", False, "stopped early"),
-        (Status.TERMINATED, "never promoted", True, "stopped early"),
-        (Status.ERROR, "stopped early, it says", False, "failed"),
+        (Status.PENDING, Cause.RESOURCES, False, "waiting"),
+        (Status.PENDING, Cause.NONE, True, "running"),  # how a record shows STARTING
+        (Status.STARTING, Cause.NONE, True, "running"),
+        (Status.RUNNING, Cause.NONE, True, "running"),
+        (Status.STOPPING, Cause.EARLY, True, "running"),
+        (Status.PAUSED, Cause.NONE, False, "paused"),
+        (Status.TERMINATED, Cause.REACHED, False, "finished"),
+        (Status.TERMINATED, Cause.EARLY, False, "stopped early"),
+        (Status.TERMINATED, Cause.EARLY, True, "stopped early"),
+        (Status.ERROR, Cause.EARLY, False, "failed"),
     ],
 )
-def test_people_are_shown_one_of_six_words(status: Status, reason: str, is_holding: bool, state: str):
+def test_people_are_shown_one_of_six_words(status: Status, cause: Cause, is_holding: bool, state: str):
     placement = Placement(()) if is_holding else None
-    assert shown_state(Trial("a_00000", {}, Resources(), status, reason=reason, placement=placement)) == state
+    assert shown_state(Trial("a_00000", {}, Resources(), status, cause=cause, placement=placement)) == state
     assert state in STATES
+
+
+def test_another_reason_takes_its_cause_along():
+    trial = Trial("a_00000", {}, Resources(), reason="waits for gpu=1", cause=Cause.RESOURCES)
+    assert evolve(trial, reason="waits for gpu=1", attempt=1).cause is Cause.RESOURCES
+    assert evolve(trial, reason="").cause is Cause.NONE
+    assert evolve(trial, reason="waits", cause=Cause.SPACE).cause is Cause.SPACE
 
 
 def test_an_end_is_final_unless_somebody_asks_for_a_retry():

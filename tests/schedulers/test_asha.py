@@ -14,7 +14,7 @@ from sweep_run import given_configs
 from searchers.space import uniform
 from sweep.core.messages import PauseTrial, ResumeTrial, StopTrial
 from sweep.core.results import TrialResult
-from sweep.core.trial import CheckpointRef, Status, evolve
+from sweep.core.trial import Cause, CheckpointRef, Status, evolve
 from sweep.engines.simulator import Point
 from sweep.errors import ConfigError
 from sweep.schedulers.asha import ASHAScheduler, AsyncHyperBandScheduler
@@ -111,7 +111,9 @@ def test_at_max_t_a_trial_is_stopped_and_not_counted_as_stopped_early():
     told = asha(max_t=4, reduction_factor=2, num_trials=1)
     for step in (1, 2, 3):
         assert not told.report(0, training_iteration=step, m=1.0)
-    assert told.report(0, training_iteration=4, m=1.0) == [StopTrial(tid(0), "reached max_t: training_iteration=4")]
+    assert told.report(0, training_iteration=4, m=1.0) == [
+        StopTrial(tid(0), "reached max_t: training_iteration=4", Cause.REACHED)
+    ]
     assert told.scheduler.num_stopped == 0
 
 
@@ -247,7 +249,9 @@ def test_rungs_may_be_given_and_the_last_one_is_the_end():
     assert milestones(told) == [[100, 33, 11, 4], [100, 33, 11]]
     assert (told.scheduler.max_t, told.scheduler.grace_period) == (100, 4)
     told.add(0)
-    assert told.report(0, training_iteration=100, m=1.0) == [StopTrial(tid(0), "reached max_t: training_iteration=100")]
+    assert told.report(0, training_iteration=100, m=1.0) == [
+        StopTrial(tid(0), "reached max_t: training_iteration=100", Cause.REACHED)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -294,7 +298,7 @@ def test_one_in_three_is_promoted_as_soon_as_it_is_among_the_best():
     assert reach(told, 1, 3, 0.1) == [waits(1, 0.1, 3, 0, 1)]
     assert reach(told, 4, 3, 0.2) == [waits(4, 0.2, 3, 0, 2)]
     assert reach(told, 3, 3, 0.3) == []
-    assert reach(told, 3, 9, 0.3) == [StopTrial(tid(3), "reached max_t: training_iteration=9")]
+    assert reach(told, 3, 9, 0.3) == [StopTrial(tid(3), "reached max_t: training_iteration=9", Cause.REACHED)]
 
 
 def test_a_newcomer_that_is_better_is_promoted_though_another_was_before_it():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sweep_run import in_virtual_time, new_sweep
 
 from sweep.core.messages import CloneTrial, PauseTrial, ResumeTrial, StopTrial
-from sweep.core.trial import Status
+from sweep.core.trial import Cause, Status
 from sweep.engines.simulator import Point
 from sweep.errors import ConfigError
 from sweep.schedulers import create_scheduler
@@ -106,7 +106,7 @@ def test_trials_wait_for_each_other_and_the_best_go_on():
     assert told.scheduler.num_stopped == 3
     assert told.reach(7, 8) == []
     assert told.reach(7, 9) == [
-        StopTrial(tid(7), "reached the last milestone of its bracket: training_iteration=9"),
+        StopTrial(tid(7), "reached the last milestone of its bracket: training_iteration=9", Cause.REACHED),
     ]
     restart(told, 4)
     assert [type(d) for d in told.reach(4, 9)] == [StopTrial]
@@ -290,7 +290,7 @@ def test_what_on_idle_did_is_found_out_from_the_results_that_follow():
         restart(told, 4)
         told.reach(4, 8, 1.0)
         assert told.reach(4, 9, 1.0) == [
-            StopTrial(tid(4), "reached the last milestone of its bracket: training_iteration=9")
+            StopTrial(tid(4), "reached the last milestone of its bracket: training_iteration=9", Cause.REACHED)
         ]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sweep.core.messages import StopTrial
 from sweep.core.results import TrialResult
-from sweep.core.trial import evolve
+from sweep.core.trial import Cause, evolve
 from sweep.errors import ConfigError
 from sweep.schedulers.moasha import MOASHAScheduler
 from sweep.schedulers.nondominated import ParetoOrder, is_early_in_net
@@ -55,7 +55,7 @@ def test_the_first_to_come_goes_on():
     assert stopped(told, [(-5, -5)]) == []
     assert not told.report(0, a=-9, b=-9, training_iteration=2)
     assert told.report(0, a=-9, b=-9, training_iteration=3) == [
-        StopTrial(tid(0), "reached max_t: training_iteration=3")
+        StopTrial(tid(0), "reached max_t: training_iteration=3", Cause.REACHED)
     ]
 
 

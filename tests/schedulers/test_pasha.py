@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sweep_run import given_configs
 
 from sweep.core.messages import PauseTrial, ResumeTrial, StopTrial
-from sweep.core.trial import CheckpointRef, Status
+from sweep.core.trial import Cause, CheckpointRef, Status
 from sweep.engines.simulator import Point
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.pasha import PASHAScheduler, crossing
@@ -71,7 +71,9 @@ def test_the_trial_that_opens_a_rung_may_go_on_itself():
 def test_a_trial_that_gets_to_max_t_is_stopped():
     told = pasha(rungs=[1, 2])
     reach(told, 0, 1, 0.9)
-    assert told.report(0, training_iteration=2, m=1.0) == [StopTrial(tid(0), "reached max_t: training_iteration=2")]
+    assert told.report(0, training_iteration=2, m=1.0) == [
+        StopTrial(tid(0), "reached max_t: training_iteration=2", Cause.REACHED)
+    ]
 
 
 def test_max_t_may_lie_above_the_last_rung():

@@ -401,13 +401,16 @@ def test_a_group_that_has_ended_before_its_report_is_answered_is_heard_to_its_en
 
 def test_what_a_group_inside_a_trial_waits_for_is_said_as_the_trials_own():
     ours, theirs = socket.socketpair()
-    for message in (wire.Waits(1, "waits for disk space"), wire.Waits(1, ""), wire.Done(1, Outcome("FINISHED"), 0.0)):
+    space = wire.Waits(1, "waits for disk space", for_space=True)
+    for message in (space, wire.Waits(1, ""), wire.Done(1, Outcome("FINISHED"), 0.0)):
         theirs.sendall(wire.frame(message))
     nested, said = object.__new__(_Nested), []
-    nested._session = SimpleNamespace(has_message=False, fileno=lambda: -1, say_waiting=said.append)
+    nested._session = SimpleNamespace(
+        has_message=False, fileno=lambda: -1, say_waiting=lambda *words: said.append(words)
+    )
     with ours, theirs:
         nested._serve(SocketChannel(ours.fileno()), SimpleNamespace(base_count=0, token=1))
-    assert said == ["waits for disk space", ""]
+    assert said == [("waits for disk space", True), ("", False)]
 
 
 def test_a_trial_that_is_stopped_while_its_group_runs_ends_it_at_once(run, tmp_path):
