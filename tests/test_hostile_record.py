@@ -51,6 +51,7 @@ WAYS = {
 def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A storage with an experiment, and a neighbour's directory that looks like a trial's."""
     monkeypatch.syspath_prepend(str(GOLDEN))
+    monkeypatch.setenv("GOLDEN_TOKEN", "given again")
     root = tmp_path / "storage"
     shutil.copytree(GOLDEN / "v1" / "function", root / "function")
     victim = root / "victim"

@@ -18,7 +18,7 @@ from virtual_terminal import VirtualTerminal
 from sweep.core.plan import Plan
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.core.results import TrialResult
-from sweep.core.trial import Status, Trial, evolve
+from sweep.core.trial import Cause, Status, Trial, evolve
 from sweep.display.ending import Ending
 from sweep.display.formats import width_of
 from sweep.display.progress import Progress
@@ -107,7 +107,9 @@ class Feed:
         self.progress.on_trial_result(self.trials[f"abcde_{number:05d}"], result)
 
     def end(self, number: int, status: Status = Status.TERMINATED, reason: str = "") -> None:
-        self.put(number, status=status, reason=reason, placement=None, failures=int(status is Status.ERROR))
+        cause = Cause.EARLY if reason.startswith("stopped early") else Cause.NONE
+        failures = int(status is Status.ERROR)
+        self.put(number, status=status, reason=reason, cause=cause, placement=None, failures=failures)
 
     def some(self) -> Feed:
         """Let two trials run, one of which reports three times, and one wait."""

@@ -187,7 +187,7 @@ def limited(number: int) -> tuple[str, ...]:
 @pytest.mark.parametrize("number", [8, pytest.param(9, marks=pytest.mark.slow), 12])
 @pytest.mark.parametrize("options", ["", ", reuse_actors=True"], ids=["fresh", "reused"])
 def test_few_processes_make_fewer_trials_run_at_once(tmp_path, number, options):
-    """Driver, its threads for callbacks, display and flushes, zygote, and two for each trial."""
+    """Driver, its threads for callbacks and display, zygote, and two for each trial."""
     told, found = sweep_in(tmp_path, f"run(train, 6, 6{options})", *limited(number))
     assert told.get("statuses") == {"TERMINATED": 6}, found
     assert told["most"] < 6
@@ -205,16 +205,16 @@ def test_with_too_few_processes_for_any_trial_it_waits_and_says_why(tmp_path):
         class Ask(Watch):
             def on_step(self, trials, now, changed):
                 super().on_step(trials, now, changed)
-                if "cannot start: processes (ulimit -u 6)" in reasons and not counts["asked"]:
+                if "cannot start: processes (ulimit -u 5)" in reasons and not counts["asked"]:
                     counts["asked"] = 1
                     signal.setitimer(signal.ITIMER_REAL, 1.5)
 
         signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGTERM))
         Watch = Ask
         """
-    told, found = sweep_in(tmp_path, "run(train, 6, 6)", *limited(6), more=more)
+    told, found = sweep_in(tmp_path, "run(train, 6, 6)", *limited(5), more=more)
     assert told.get("statuses") == {"PENDING": 6}, found
-    assert "sweep: no trial can be started: the kernel allows no more processes (ulimit -u 6)" in found.out
+    assert "sweep: no trial can be started: the kernel allows no more processes (ulimit -u 5)" in found.out
     assert told["alarm"] < 20
     assert told["run_once"] < 200
 

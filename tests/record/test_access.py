@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from made_experiment import MadeExperiment
 
-from sweep.core.messages import Ask, Asked
-from sweep.core.sweep import Changes
+from sweep.core.messages import Ask, Asked, Changes
 from sweep.errors import ExperimentError
 from sweep.record import access
 from sweep.record.access import connect_for_reading

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.core.messages import Ask, Asked
-from sweep.core.sweep import Changes
+from sweep.core.messages import Ask, Asked, Changes
 from sweep.core.trial import CheckpointRef
 from sweep.errors import CheckpointError, RecordError
 from sweep.record import journal as journal_module

@@ -12,10 +12,9 @@ from contextlib import closing
 
 import pytest
 
-from sweep.core.messages import Ask, Asked, Continue, Hook, Notify, Reported
+from sweep.core.messages import Ask, Asked, Changes, Continue, Hook, Notify, Reported
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
-from sweep.core.sweep import Changes
 from sweep.core.trial import Status, Trial, evolve
 from sweep.errors import ExperimentError, NoExperimentError, RecordError
 from sweep.record import journal as journal_module

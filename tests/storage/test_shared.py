@@ -16,10 +16,9 @@ import pytest
 from killed import MOST, ends_itself
 from sealed import changed
 
-from sweep.core.messages import CheckpointRef, Discard, Reported, Started, Tick
+from sweep.core.messages import Changes, CheckpointRef, Discard, Reported, Started, Tick
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
-from sweep.core.sweep import Changes
 from sweep.core.trial import Status, Trial, evolve
 from sweep.errors import ExperimentError, RecordError
 from sweep.record.access import open_for_reading
