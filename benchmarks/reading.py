@@ -65,7 +65,7 @@ def main() -> None:
     if not (directory / "made").exists():
         make(directory / "made")
     with sqlite3.connect(directory / "made" / "sweep.db") as db:
-        query = "SELECT avg(json_extract(metrics, '$.loss')) FROM report"
+        query = "SELECT avg(json_extract(metrics, '$.loss')) FROM result"
         print(f"{'floor: one number of all reports':34}{seconds(lambda: db.execute(query).fetchone()):8.2f} s")
     analysis = ExperimentAnalysis(directory / "made")
     print(f"{'open, all trials':34}{seconds(lambda: analysis.trials):8.2f} s")

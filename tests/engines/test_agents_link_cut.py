@@ -74,7 +74,7 @@ def until(is_so):
 
 def num_lost():
     with contextlib.closing(sqlite3.connect(f"file:{root}/cut/sweep.db?mode=ro", uri=True)) as db:
-        return db.execute("SELECT count(*) FROM event WHERE kind = 'Exited'").fetchone()[0]
+        return db.execute("SELECT count(*) FROM events WHERE kind = 'Exited'").fetchone()[0]
 
 def conduct():
     until(lambda: len(list(root.glob("*-far-*"))) == 2 and len(list(root.glob("*-near-*"))) == 3)  # both are full
