@@ -35,7 +35,6 @@ _MOST_POINTS = 24_000  # of all curves together
 _MANY = 100  # curves: of more each is fainter
 _MOST_TEXTS = 6000  # points that carry a config; of more only the last of each curve does
 Curve = list[tuple[float, float, int]]  # x, value, number of the attempt
-_FLOATS = {'{"$float":"nan"}': math.nan, '{"$float":"inf"}': math.inf, '{"$float":"-inf"}': -math.inf}
 
 
 def curves_of(reader: ExperimentReader, rows: Sequence[TrialRow], metric: str, x: str) -> dict[int, Curve]:
