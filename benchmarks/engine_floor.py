@@ -18,7 +18,7 @@ from sweep.core.messages import Continue, Exited, ExitKind, Released, Reported, 
 from sweep.core.resources import Bundle, Node, Resources
 from sweep.core.trial import Trial
 from sweep.engines.base import EngineContext
-from sweep.engines.local import LocalEngine
+from sweep.engines.local.engine import LocalEngine
 from sweep.worker.environment import THREAD_VARIABLES
 from sweep.worker.session import report
 from sweep.worker.trainable import prepare

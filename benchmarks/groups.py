@@ -23,7 +23,7 @@ from sweep.core.packing import Packer
 from sweep.core.resources import Node
 from sweep.core.trial import Trial
 from sweep.engines.base import EngineContext
-from sweep.engines.local import LocalEngine
+from sweep.engines.local.engine import LocalEngine
 from sweep.train import DataParallelTrainer, ScalingConfig
 from sweep.train.torch import TorchTrainer
 from sweep.worker.trainable import prepare

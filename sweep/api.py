@@ -96,7 +96,7 @@ def run(
     seed: int | None = None,
     engine: str | Engine | EngineFactory | None = None,
     nodes: Sequence[Node] | None = None,
-    start_method: str = "zygote",
+    start_method: str = "forkserver",
     preload: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
     durability: str = "normal",
@@ -163,7 +163,7 @@ def run(
             `Engine`, or a function that takes an `EngineContext` and returns one. None: "local", or what `sweep.init`
             has said: "ray" after `sweep.init(engine="ray")`, "inline" after `sweep.init(local_mode=True)`.
         nodes: the inventory; None: that of `sweep.init`, else this machine.
-        start_method: "zygote" (fast), or "spawn" (for libraries that cannot be forked).
+        start_method: "forkserver" (fast), or "spawn" (for libraries that cannot be forked).
         preload: modules that trials import, imported once beforehand in addition to those found.
         env: environment variables for trials; the experiment keeps their names, and not their values.
         durability: what a power cut may take: the last second ("normal"), or nothing ("full"). A kill takes nothing of

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from sweep.core.resources import Node
-from sweep.engines.agents import Cluster
-from sweep.engines.gate import Invitation
-from sweep.engines.lease import LEASE_S
-from sweep.engines.nursery import own_path
+from sweep.engines.cluster.agents import Cluster
+from sweep.engines.cluster.handshake import Invitation
+from sweep.engines.cluster.heartbeat import LEASE_S
+from sweep.engines.local.fork_server_client import own_path
 
-_BOOT = "import sys; sys.path[:] = {path!r}; from sweep.engines.agent import main; main()"
+_BOOT = "import sys; sys.path[:] = {path!r}; from sweep.engines.cluster.agent import main; main()"
 
 
 class AgentProcesses(Cluster):

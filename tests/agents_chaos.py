@@ -15,7 +15,7 @@ from test_kill import check_no_trial_runs_after_its_end
 
 import sweep
 from sweep.core.messages import Exited, ExitKind, PlanChanged, Reported
-from sweep.engines.processes import descendants, send
+from sweep.engines.local.processes import descendants, send
 from sweep.record.facts import read_facts
 from sweep.record.proc import children_of
 
@@ -118,7 +118,7 @@ def agents_of(driver: int) -> list[int]:
     found = []
     for child in children_of(driver):
         try:
-            if b"sweep.engines.agent" in Path(f"/proc/{child}/cmdline").read_bytes():
+            if b"sweep.engines.cluster.agent" in Path(f"/proc/{child}/cmdline").read_bytes():
                 found.append(child)
         except OSError:
             continue  # it ended just now
@@ -143,10 +143,10 @@ class Harm:
         match kind:
             case "agent":
                 victims = [agent]
-            case "zygote":
+            case "fork_server":
                 victims = children_of(agent)[:1]
             case "host":
-                hosts = [host for zygote in children_of(agent) for host in children_of(zygote)]
+                hosts = [host for fork_server in children_of(agent) for host in children_of(fork_server)]
                 victims = [self.draw.choice(hosts)] if hosts else []
             case "node":
                 victims = [agent, *descendants(agent)]

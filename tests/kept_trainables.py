@@ -5,7 +5,7 @@ import resource
 import sys
 
 import sweep
-from sweep.engines.leftovers import experiment_mapped
+from sweep.engines.local.orphans import experiment_mapped
 
 
 def read(path):
@@ -23,10 +23,10 @@ def files_of(pid):
 
 
 def train(config, **more):
-    """Report what there is to see from inside; the zygote is the parent of the host."""
+    """Report what there is to see from inside; the fork server is the parent of the host."""
     print("printed in", os.environ["SWEEP_EXPERIMENT"])
     host = os.getppid()
-    zygote = int(read(f"/proc/{host}/stat").rpartition(")")[2].split()[1])
+    fork_server = int(read(f"/proc/{host}/stat").rpartition(")")[2].split()[1])
     ends, child_end = os.pipe()
     if os.fork() == 0:
         os.write(child_end, marked("self").encode())
@@ -34,11 +34,11 @@ def train(config, **more):
     os.wait()
     sweep.report(
         host=host,
-        zygote=zygote,
+        fork_server=fork_server,
         own=os.environ["SWEEP_EXPERIMENT"],
         of_child=os.read(ends, 5000).decode(),
-        of_zygote=marked(zygote),
-        files=files_of(zygote),
+        of_fork_server=marked(fork_server),
+        files=files_of(fork_server),
         cwd=os.getcwd(),
         mine=os.environ.get("MINE"),
         umask=os.umask(0),

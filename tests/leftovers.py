@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from sweep.engines.nursery import end_kept
+from sweep.engines.local.fork_server_client import end_kept
 
 MARK = "SWEEP_TEST_MARK"
 
@@ -30,7 +30,7 @@ def marked(mark: str) -> dict[int, str]:
 def wait_until_gone(mark: str, limit_s: float = 10.0) -> dict[int, str]:
     """Return what is left of the marked processes after at most `limit_s` seconds; empty: nothing.
 
-    The zygote that this process keeps for its next run is none of them, and ended first.
+    The fork server that this process keeps for its next run is none of them, and ended first.
     """
     end_kept()
     give_up = time.monotonic() + limit_s

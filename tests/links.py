@@ -13,7 +13,7 @@ from pathlib import Path
 from agent_processes import AgentProcesses
 
 from sweep.core.resources import Node
-from sweep.engines.gate import Invitation
+from sweep.engines.cluster.handshake import Invitation
 
 __all__ = ["Linked", "Links"]
 

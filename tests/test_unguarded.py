@@ -249,7 +249,7 @@ import sweep
 def train(config):
     sweep.report(loss=config["x"])
 
-if "sweep.engines.zygote" in sys.modules:  # imported for the trials
+if "sweep.engines.local.fork_server" in sys.modules:  # imported for the trials
     code = "import time; time.sleep(1000)"
     subprocess.Popen([sys.executable, "-c", code])
     subprocess.Popen([sys.executable, "-c", code], start_new_session=True, env={})
@@ -297,7 +297,7 @@ def test_a_script_that_an_import_starts_in_a_process_of_its_own_starts_no_sweep(
         def train(config):
             sweep.report(loss=config["x"])
 
-        if "sweep.engines.zygote" in sys.modules:
+        if "sweep.engines.local.fork_server" in sys.modules:
             done = subprocess.run([sys.executable, "OTHER.py"], capture_output=True, text=True)
             open("said", "w").write(done.stderr)
         """,

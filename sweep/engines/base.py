@@ -47,7 +47,7 @@ class EngineContext:
         log_limit_bytes: size that each file of a trial's output is kept below; 0: unlimited.
         report_timeout_s: how long a report may take before the trial counts as hung and is killed; None: for ever.
         reuse_actors: a worker stays and runs further trials that ask for the same and hold the same devices.
-        start_method: "zygote" forks workers; "spawn" starts a fresh interpreter for each: for libraries that do not
+        start_method: "forkserver" forks workers; "spawn" starts a fresh interpreter for each: for libraries that do not
             survive a fork.
         preload: modules to import in advance, besides those that the trainable refers to.
         lock_fd: descriptor of the experiment's lock, which every process of the engine that could outlive the driver
@@ -77,7 +77,7 @@ class EngineContext:
     log_limit_bytes: int = LOG_LIMIT_BYTES
     report_timeout_s: float | None = None
     reuse_actors: bool = False
-    start_method: str = "zygote"
+    start_method: str = "forkserver"
     preload: Sequence[str] = ()
     lock_fd: int | None = None
     is_shared: bool = True

@@ -34,7 +34,7 @@ def _ray_cluster(spec: RunSpec) -> EngineFactory:
     """
     if spec.nodes is not None:
         raise ConfigError("engine='ray' and nodes= were both given: the nodes are the cluster's. Leave nodes= out.")
-    from sweep.engines.ray import RayCluster, RayOptions
+    from sweep.engines.cluster.ray import RayCluster, RayOptions
 
     return RayCluster(RayOptions(**inventory.cluster_options()), Notices(spec.verbosity).say)
 
@@ -107,7 +107,7 @@ def _factory(engine: str | EngineFactory) -> EngineFactory:
 
             return InlineEngine
         case "local":
-            from sweep.engines.local import LocalEngine
+            from sweep.engines.local.engine import LocalEngine
 
             return LocalEngine
     assert callable(engine)

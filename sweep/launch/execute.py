@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.accelerators import inventory
 from sweep.core.config import level_of_caller
-from sweep.engines.nursery import end_kept, prepare
+from sweep.engines.local.fork_server_client import end_kept, prepare
 from sweep.errors import SweepInterrupted, TrialsFailed, readable
 from sweep.launch.interrupt import end_script_quietly
 from sweep.launch.registry import registered
@@ -51,12 +51,12 @@ def execute(trainable: Any, arguments: Mapping[str, Any]) -> ExperimentAnalysis:
     if spec.chdir_to_trial_dir is None and IS_AS_IN_TUNE.get():
         variables = {**os.environ, **inventory.env_vars(), **(spec.env or {})}
         spec = replace(spec, chdir_to_trial_dir=variables.get("RAY_CHDIR_TO_TRIAL_DIR") != "0")
-    with _zygote_ahead(spec):
+    with _fork_server_ahead(spec):
         if spec.warm_start is not None:  # read now: the former experiment may be gone when this one is continued
             from sweep.launch.warm_start import evaluated_points
 
             spec = replace(spec, warm_start=evaluated_points(spec.warm_start, spec.metric, spec.mode))
-        # Not at the top, like what stands beside it: the zygote boots while it is imported.
+        # Not at the top, like what stands beside it: the fork server boots while it is imported.
         from sweep.launch.launcher import Launch
         from sweep.results.analysis import own_analysis
         from sweep.worker.trainable import kept
@@ -104,10 +104,10 @@ def last_analysis() -> ExperimentAnalysis | None:
 
 
 @contextlib.contextmanager
-def _zygote_ahead(spec: RunSpec) -> Iterator[None]:
+def _fork_server_ahead(spec: RunSpec) -> Iterator[None]:
     """Start the process that trials are forked from before anything else is done; where the run fails, end it."""
     is_local = (spec.engine or inventory.default_engine()) == "local" and sys.platform == "linux"
-    if is_local and spec.start_method == "zygote" and spec.env is None:
+    if is_local and spec.start_method == "forkserver" and spec.env is None:
         prepare({**os.environ, **inventory.env_vars()})
     try:
         yield

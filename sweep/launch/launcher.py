@@ -21,7 +21,7 @@ from sweep.core.plan import Plan
 from sweep.core.sweep import Sweep
 from sweep.display.ending import Ending
 from sweep.engines.base import Engine
-from sweep.engines.leftovers import end_leftovers
+from sweep.engines.local.orphans import end_leftovers
 from sweep.errors import ExperimentError, MetricError, RecordError
 from sweep.launch.build import build, prepared, seed_of
 from sweep.launch.description import COMPLETE, meta_of_run, setup_info
@@ -216,7 +216,7 @@ class Launch:
                 lock_fd=lock.fd,
                 notice=notices.say,
             )
-        # While the zygote imports, so that it costs no time.
+        # While the fork server imports, so that it costs no time.
         importlib.import_module("sweep.results.analysis")
         end_leftovers(self.layout.root.absolute(), "", mark_of_dead_driver, notices.say)
         sweep = Sweep(

@@ -158,7 +158,7 @@ class RunSpec:
     seed: int | None = None
     engine: str | Engine | EngineFactory | None = None
     nodes: Sequence[Node] | None = None
-    start_method: str = "zygote"
+    start_method: str = "forkserver"
     preload: Sequence[str] = ()
     env: Mapping[str, str] | None = None
     durability: str = "normal"

@@ -1,4 +1,4 @@
-"""The ends of sockets between processes of an engine, for those that may block: a worker's, a host's, the zygote's."""
+"""The ends of an engine's sockets, for those that may block: a worker's, a host's, the fork server's."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def die_with(parent: int) -> None:
 
 def become_worker(parent: int) -> None:
     """Make this fresh process the worker of `parent`, the host: own session, no inherited exit functions or signals."""
-    atexit._clear()  # torch registers functions in the zygote that would take 0.1 s here
+    atexit._clear()  # torch registers functions in the fork server that would take 0.1 s here
     die_with(parent)
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -317,17 +317,17 @@ class Retired(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Host or zygote to driver: the kernel allows no process or descriptor for this token, or this host's number."""
+    """Host or fork server to driver: the kernel allows no process or descriptor for this token or host number."""
 
     number: int
     errno: int
 
 
-# --- between driver and zygote ---------------------------------------------------------------------------------------
+# --- between driver and fork server ---------------------------------------------------------------------------------
 
 
 class Setup(NamedTuple):
-    """Driver to zygote, once.
+    """Driver to fork server, once.
 
     Attributes:
         num_files: the soft limit of descriptors that trials get.
@@ -344,8 +344,8 @@ class Setup(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """Driver to zygote, once per run, with so many descriptors: of the log, and of files that stay locked until the
-    run is over and every host is gone.
+    """Driver to fork server, once per run, with so many descriptors: of the log, and of files that stay locked until
+    the run is over and every host is gone.
 
     Attributes:
         directory: of the experiment, absolute.
@@ -359,51 +359,51 @@ class Begin(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """Driver to zygote, once the hosts have lost their sockets: the run is over. It waits for the next one, so long."""
+    """Driver to fork server, once the hosts lost their sockets: the run is over. It waits so long for the next."""
 
     patience_s: float
 
 
 class ForkHost(NamedTuple):
-    """Driver to zygote, with the host's life socket: fork a host."""
+    """Driver to fork server, with the host's life socket: fork a host."""
 
     number: int
 
 
 class EndHost(NamedTuple):
-    """Driver to zygote: kill that host, which does not answer."""
+    """Driver to fork server: kill that host, which does not answer."""
 
     number: int
 
 
 class Importing(NamedTuple):
-    """Zygote to driver: it imports this module now."""
+    """Fork server to driver: it imports this module now."""
 
     module: str
 
 
 class Notice(NamedTuple):
-    """Zygote to driver: what the user should be shown."""
+    """Fork server to driver: what the user should be shown."""
 
     text: str
 
 
 class Ready(NamedTuple):
-    """Zygote to driver: everything is imported, and this process has so many threads."""
+    """Fork server to driver: everything is imported, and this process has so many threads."""
 
     num_threads: int
 
 
 class Begun(NamedTuple):
-    """Zygote to driver: it serves another run. One from which a new one would differ ends instead."""
+    """Fork server to driver: it serves another run. One from which a new one would differ ends instead."""
 
 
 class Resting(NamedTuple):
-    """Zygote to driver: nothing of the run is left, and it may serve another. One that is not sure ends instead."""
+    """Fork server to driver: nothing of the run is left, it may serve another. One that is not sure ends instead."""
 
 
 class Gone(NamedTuple):
-    """Zygote to driver: that host ended, and so has everything that it left behind."""
+    """Fork server to driver: that host ended, and so has everything that it left behind."""
 
     number: int
 
@@ -524,11 +524,11 @@ ToWorker = Job | GroupJob | Continue | Save | Stop | Merge
 FromWorker = Started | Report | Saved | Waits | Done | Pids | Joined | Merged | Relayed
 ToHost = StartWorker | StartGroup | Kill | Retire
 FromHost = Hello | Exited | Idle | Retired | Refused
-ToZygote = Setup | Begin | ForkHost | EndHost | Rest
-FromZygote = Importing | Notice | Ready | Gone | Refused | Begun | Resting
+ToForkServer = Setup | Begin | ForkHost | EndHost | Rest
+FromForkServer = Importing | Notice | Ready | Gone | Refused | Begun | Resting
 ToAgent = Prepare | Order | Passed | LookOut
 FromAgent = Prepared | Happened | Passed | Written
-Message = ToWorker | FromWorker | ToHost | FromHost | ToZygote | FromZygote | ToAgent | FromAgent
+Message = ToWorker | FromWorker | ToHost | FromHost | ToForkServer | FromForkServer | ToAgent | FromAgent
 
 _KINDS: tuple[Any, ...] = get_args(Message)
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}

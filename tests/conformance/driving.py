@@ -8,7 +8,7 @@ from typing import Any
 from conformance.engines import collect, context, has_released, trial
 
 from sweep.core.messages import Continue, Event, Exit, Exited, Reported, Saved, Start, Waiting
-from sweep.engines.local import LocalEngine
+from sweep.engines.local.engine import LocalEngine
 
 
 @dataclass

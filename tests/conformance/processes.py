@@ -6,14 +6,14 @@ import os
 import select
 from pathlib import Path
 
-from sweep.engines.leftovers import experiment_mapped
+from sweep.engines.local.orphans import experiment_mapped
 
 LIMIT_S = 20.0  # only for a broken engine
 
 
 def of_experiment(directory: Path) -> list[int]:
     """Return the processes, other than this one, that bear the experiment's marker in their environment, or were forked
-    from its zygote without a new program."""
+    from its fork server without a new program."""
     marker = f"SWEEP_EXPERIMENT={directory}".encode()
     found = []
     for name in os.listdir("/proc"):

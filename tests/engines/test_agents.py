@@ -20,8 +20,8 @@ from sweep.core.messages import Continue, Exited, ExitKind, Kill, NodesChanged, 
 from sweep.core.resources import BundlePlacement as At
 from sweep.core.resources import Device, Node, Placement
 from sweep.core.trial import evolve
-from sweep.engines import agents as agents_module
-from sweep.engines.agent import Setup
+from sweep.engines.cluster import agents as agents_module
+from sweep.engines.cluster.agent import Setup
 from sweep.engines.jobs import Stored
 from sweep.errors import ExperimentError
 

@@ -269,7 +269,7 @@ def test_storage_that_cannot_be_sent_to_nodes_is_refused_before_the_start(tmp_pa
     monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
     here = Here(str(tmp_path), LocalFileSystem())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sweep.engines.agents.witness", lambda *_: ("nowhere/never", "written"))
+        patch.setattr("sweep.engines.cluster.agents.witness", lambda *_: ("nowhere/never", "written"))
         with pytest.raises(ExperimentError, match=r"one: it does not see the files of .*it holds a socket"):
             run(train, (tmp_path, here), num_samples=1, config={"x": 1}, engine=AgentProcesses(TWO[:1], lease_s=40.0))
 

@@ -23,7 +23,7 @@ from links import Linked, Links
 from sweep import Device, Node
 
 NUM_TRIALS, NUM_KILLS = 120, 30
-KINDS = ["agent", "zygote", "host", "host", "node", "driver", "driver", "cut", "silence"]
+KINDS = ["agent", "fork_server", "host", "host", "node", "driver", "driver", "cut", "silence"]
 
 
 def open_files() -> Counter[str]:
@@ -49,7 +49,7 @@ def test_a_few_kills_and_cuts_in_one_sweep_cost_nothing_that_was_recorded(tmp_pa
     before, threads = open_files(), set(threading.enumerate())
 
     def do_harm() -> None:
-        kinds = ["agent", "zygote", "host", "node", "cut", "silence"]
+        kinds = ["agent", "fork_server", "host", "node", "cut", "silence"]
         while kinds and not is_over.wait(harm.draw.uniform(0.2, 0.5)):
             if done := harm.do(os.getpid(), kinds):
                 kinds.remove(done)

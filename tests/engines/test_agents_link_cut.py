@@ -17,7 +17,7 @@ from leftovers import MARK, wait_until_gone
 
 import sweep
 from sweep.core.messages import Exited, ExitKind, NodesChanged
-from sweep.engines.processes import descendants, send
+from sweep.engines.local.processes import descendants, send
 from sweep.record.facts import read_facts
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(180)]
@@ -41,7 +41,7 @@ import contextlib, fcntl, json, os, pathlib, sqlite3, subprocess, sys, threading
 import agent_processes
 import sweep
 from sweep import Node
-from sweep.engines import agents
+from sweep.engines.cluster import agents
 from agent_processes import AgentProcesses
 
 root, lose, heal = pathlib.Path(sys.argv[1]), *json.loads(sys.argv[2])

@@ -13,9 +13,9 @@ from fsspec.implementations.local import LocalFileSystem
 from sweep.core.messages import Start
 from sweep.core.resources import BundlePlacement, Node, Placement, Resources
 from sweep.core.trial import evolve
-from sweep.engines.agents import Agents
+from sweep.engines.cluster.agents import Agents
 from sweep.engines.inline import InlineEngine
-from sweep.engines.local import LocalEngine
+from sweep.engines.local.engine import LocalEngine
 from sweep.engines.simulator import Point, Simulator
 from sweep.storage.filesystems import RemoteDirectory
 from sweep.storage.nodes import Home

@@ -11,7 +11,7 @@ from conformance.engines import collect, context, has_released, trial
 
 from sweep.core.messages import Continue, Reported, Start
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
-from sweep.engines.local import LocalEngine
+from sweep.engines.local.engine import LocalEngine
 
 NODES = tuple(Node(name, 4, devices=(Device("GPU-0", visible=visible),)) for name, visible in (("m", "4"), ("n", "5")))
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 from multiprocess.connection import Connection, deliver_challenge
 
-from sweep.engines.gate import LINK, Gate, Invitation, dial
+from sweep.engines.cluster.handshake import LINK, Gate, Invitation, dial
 from sweep.errors import ExperimentError
 
 KEY = bytes(32)
@@ -76,7 +76,7 @@ def test_who_knows_no_key_has_nothing_unpickled_and_keeps_nobody_waiting(gate, t
 
 def test_who_says_a_little_again_and_again_is_cut_when_the_whole_handshake_takes_too_long(gate, monkeypatch):
     made, _ = gate
-    monkeypatch.setattr("sweep.engines.gate._HANDSHAKE_S", 0.2)
+    monkeypatch.setattr("sweep.engines.cluster.handshake._HANDSHAKE_S", 0.2)
     stranger = socket.create_connection((made.host, made.port))
     stranger.settimeout(0.05)
     stranger.sendall((200).to_bytes(4, "big"))  # of the answer, which comes byte by byte

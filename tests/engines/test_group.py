@@ -29,8 +29,8 @@ from sweep.core.messages import Exited, ExitKind, Kill, Reported, Start
 from sweep.core.resources import Bundle, BundlePlacement, Placement, Resources
 from sweep.core.trial import evolve
 from sweep.engines.base import EngineContext
-from sweep.engines.group import Group
-from sweep.engines.local import LocalEngine
+from sweep.engines.local.engine import LocalEngine
+from sweep.engines.local.group import Group
 from sweep.errors import TrialsFailed, UserCodeError
 from sweep.record.layout import shards_name
 from sweep.train import DataParallelTrainer, ScalingConfig
@@ -413,7 +413,7 @@ sweep.run(
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("method", ["zygote", "spawn"])
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
 def test_nothing_is_left_of_groups_whose_driver_is_killed(tmp_path, method):
     mark = uuid.uuid4().hex
     os.mkfifo(tmp_path / "ready")
@@ -516,7 +516,7 @@ class Bench:
         self.refusals: list[OSError | None] = []  # of the next processes; None: it is made
         self.pids: list[int] = []
         self.ranks: list[int] = []  # descriptors by which ranks speak
-        monkeypatch.setattr("sweep.engines.group.time", types.SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr("sweep.engines.local.group.time", types.SimpleNamespace(monotonic=lambda: self.now))
         self.driver, theirs = socket.socketpair()
         self.driver.setblocking(False)
         self.upstream = theirs.fileno()

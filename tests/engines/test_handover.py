@@ -9,8 +9,8 @@ import sweep
 from sweep.accelerators.meter import Holder, MemoryUse
 from sweep.core.messages import Waiting
 from sweep.core.resources import Device, Node
-from sweep.engines.local import LocalEngine
-from sweep.engines.release import Clear, HandOver, Quarantined, Waits
+from sweep.engines.local.engine import LocalEngine
+from sweep.engines.local.release import Clear, HandOver, Quarantined, Waits
 
 GIB = 1 << 30
 

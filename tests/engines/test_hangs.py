@@ -12,9 +12,9 @@ from conformance.driving import play
 from conformance.engines import collect, context, has_released, trial
 
 from sweep.core.messages import ExitKind, Kill, Start
-from sweep.engines.local import LocalEngine
+from sweep.engines.local.engine import LocalEngine
+from sweep.engines.local.watchdogs import LockWatch, processor_s
 from sweep.engines.loop import Loop
-from sweep.engines.watches import LockWatch, processor_s
 from sweep.worker.session import report
 
 

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from sweep.engines.host import Host
+from sweep.engines.local.supervisor import Host
 from sweep.worker import wire
 
 
@@ -66,7 +66,7 @@ def test_a_start_whose_descriptors_found_no_room_here_is_refused(wired, message,
 def test_a_group_whose_ranks_the_kernel_refuses_is_told_the_driver(wired, monkeypatch, tmp_path):
     host, driver = wired
     monkeypatch.setattr(host, "_fork", refuse)
-    monkeypatch.setattr("sweep.engines.host.end_descendants", lambda: 0)
+    monkeypatch.setattr("sweep.engines.local.supervisor.end_descendants", lambda: 0)
     ours, theirs = socket.socketpair()
     values = dict.fromkeys(wire.Job._fields, "") | {"directory": str(tmp_path), "trial_id": "x", "variables": {}}
     group = wire.GroupJob(wire.Job(**values | {"token": 5}), (wire.RankJob(wire.Rank(0, 1), {}, 1),))

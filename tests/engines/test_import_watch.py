@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from sweep.engines.zygote import watched
+from sweep.engines.local.fork_server import watched
 
 
 @pytest.mark.parametrize("name", ["fork", "pidfd_open"])
@@ -26,7 +26,7 @@ def test_without_a_process_or_descriptor_for_the_watch_the_import_goes_on(monkey
 
 
 def test_where_processes_are_few_the_watch_takes_none_that_the_driver_needs(monkeypatch):
-    monkeypatch.setattr("sweep.engines.zygote.are_processes_few", lambda: True)
+    monkeypatch.setattr("sweep.engines.local.fork_server.are_processes_few", lambda: True)
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("a thread of the driver found no room then"))
     with watched(-1, -1, ()):
         pass

@@ -1,4 +1,4 @@
-"""The zygote that is kept between runs: it is used again where a new one would be the same, and leaves nothing."""
+"""The fork server that is kept between runs: it is used again where a new one would be the same, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from kept_trainables import end_the_host, files_of, marked, meet, train, use
 
 import sweep
 from sweep.core.messages import Ask, Asked
-from sweep.engines import leftovers, nursery
 from sweep.engines.base import EngineContext
-from sweep.engines.leftovers import end_leftovers
-from sweep.engines.local import LocalEngine
-from sweep.engines.nursery import Nursery, key_of, setup_of
-from sweep.engines.zygote import LoadedFiles
+from sweep.engines.local import fork_server_client, orphans
+from sweep.engines.local.engine import LocalEngine
+from sweep.engines.local.fork_server import LoadedFiles
+from sweep.engines.local.fork_server_client import Nursery, key_of, setup_of
+from sweep.engines.local.orphans import end_leftovers
 from sweep.errors import ResourceError
 from sweep.record.lock import DriverLock
 from sweep.worker.nested import process_mark
@@ -35,9 +35,9 @@ GRAIN_NS = 25_000_000  # after which a file counts as changed before
 
 @pytest.fixture(autouse=True)
 def _none_before_or_after():
-    nursery.end_kept()
+    fork_server_client.end_kept()
     yield
-    nursery.end_kept()
+    fork_server_client.end_kept()
 
 
 @pytest.fixture
@@ -58,24 +58,24 @@ def run(tmp_path):
 
 def test_the_next_run_is_forked_from_the_same_process_and_is_a_run_of_its_own(run, tmp_path):
     first = run()
-    zygote = first["zygote"]
-    assert not [path for path in files_of(zygote) if path.startswith(str(tmp_path))]
-    assert marked(zygote) == ""
-    assert not Path(f"/proc/{zygote}/task/{zygote}/children").read_text()
+    fork_server = first["fork_server"]
+    assert not [path for path in files_of(fork_server) if path.startswith(str(tmp_path))]
+    assert marked(fork_server) == ""
+    assert not Path(f"/proc/{fork_server}/task/{fork_server}/children").read_text()
     DriverLock(tmp_path / "one" / "driver.lock", "it is free").release()
     second = run(preload=["wave"])
-    assert second["zygote"] == zygote
+    assert second["fork_server"] == fork_server
     assert second["host"] != first["host"]
     assert first["directory"] != second["directory"]
     for found in (first, second):
         directory = found["directory"]
-        assert found["own"] == found["of_child"] == found["of_zygote"] == directory
+        assert found["own"] == found["of_child"] == found["of_fork_server"] == directory
         assert f"{directory}/driver.lock" in found["files"]
-        assert f"{directory}/code/zygote.log" in found["files"]
+        assert f"{directory}/code/fork-server.log" in found["files"]
         assert f"printed in {directory}\n" in Path(found["logdir"], "output.log").read_text()
     assert not [path for path in second["files"] if path.startswith(first["directory"])]
     assert [first["is_loaded"], second["is_loaded"]] == [False, True]
-    assert run()["zygote"] != zygote  # which has a module that this one does not need
+    assert run()["fork_server"] != fork_server  # which has a module that this one does not need
 
 
 def test_runs_at_a_time_have_one_each(tmp_path, run):
@@ -89,9 +89,9 @@ def test_runs_at_a_time_have_one_each(tmp_path, run):
         thread.start()
     for thread in threads:
         thread.join()
-    zygotes = {one["zygote"] for one in found}
-    assert len(zygotes) == 2
-    assert run(meet, config={"own": paths[0], "other": paths[1]})["zygote"] in zygotes
+    fork_servers = {one["fork_server"] for one in found}
+    assert len(fork_servers) == 2
+    assert run(meet, config={"own": paths[0], "other": paths[1]})["fork_server"] in fork_servers
 
 
 def test_a_run_takes_the_one_that_was_started_before_the_driver_was_ready(run, monkeypatch):
@@ -102,14 +102,14 @@ def test_a_run_takes_the_one_that_was_started_before_the_driver_was_ready(run, m
             super().__init__(*arguments)
             made.append(self.pid)
 
-    monkeypatch.setattr(nursery, "Nursery", Counted)
-    assert [run()["zygote"]] == made
+    monkeypatch.setattr(fork_server_client, "Nursery", Counted)
+    assert [run()["fork_server"]] == made
 
 
 def test_a_run_that_is_refused_leaves_none(run):
     with pytest.raises(ResourceError):
         run(resources_per_trial={"cpu": 1e6})
-    assert nursery._kept is None
+    assert fork_server_client._kept is None
 
 
 # --- what makes a new one --------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def test_a_module_that_was_edited_is_imported_anew(run, tmp_path, monkeypatch):
     path.write_text("VALUE = 22\n")
     three = run(use, preload=["helper_of_kept"])
     assert [found["value"] for found in (one, two, three)] == [1, 1, 22]
-    assert one["zygote"] == two["zygote"] != three["zygote"]
+    assert one["fork_server"] == two["fork_server"] != three["fork_server"]
 
 
 def test_what_changes_while_it_is_imported_is_not_known(tmp_path, monkeypatch):
@@ -172,7 +172,7 @@ def test_trials_find_what_a_new_process_inherits_now(run, tmp_path, monkeypatch)
     finally:
         os.umask(umask)
         resource.setrlimit(resource.RLIMIT_CORE, core)
-    assert second["zygote"] != first["zygote"]
+    assert second["fork_server"] != first["fork_server"]
     assert [second[key] for key in ("mine", "cwd", "umask")] == ["here", str(tmp_path), 0o027]
     assert second["core"] == (0 if core[0] else 4096)
 
@@ -210,12 +210,12 @@ def test_whatever_a_process_inherits_counts(what, tmp_path, monkeypatch):
 
 def test_one_that_could_not_import_a_module_is_not_kept(run):
     run(preload=["no_such_module_of_kept"])
-    assert nursery._kept is None
+    assert fork_server_client._kept is None
 
 
 def test_one_whose_host_has_died_is_not_kept(run, tmp_path):
     run(end_the_host, config={"path": str(tmp_path / "ended")})
-    assert nursery._kept is None
+    assert fork_server_client._kept is None
 
 
 @pytest.mark.parametrize("ask", [None, Ask.INTERRUPT])
@@ -230,54 +230,54 @@ def test_one_of_a_run_that_was_interrupted_is_not_kept(tmp_path, ask):
 
     engine.run_loop(loop)
     engine.close()
-    assert (nursery._kept is None) == (ask is not None)
+    assert (fork_server_client._kept is None) == (ask is not None)
 
 
 # --- its end ---------------------------------------------------------------------------------------------------------
 
 
 def test_shutdown_ends_it(run):
-    watch = Watch([run()["zygote"]])
+    watch = Watch([run()["fork_server"]])
     sweep.shutdown()
     assert watch.left() == []
-    assert nursery._kept is None
+    assert fork_server_client._kept is None
 
 
 def test_one_that_has_waited_for_too_long_has_ended_by_itself(run, monkeypatch):
-    monkeypatch.setattr(nursery, "_REST_S", 0.01)
-    zygote = run()["zygote"]
-    assert Watch([zygote]).left() == []
-    assert run()["zygote"] != zygote
+    monkeypatch.setattr(fork_server_client, "_REST_S", 0.01)
+    fork_server = run()["fork_server"]
+    assert Watch([fork_server]).left() == []
+    assert run()["fork_server"] != fork_server
 
 
 def test_one_that_does_not_answer_is_replaced(run, monkeypatch):
-    monkeypatch.setattr(nursery, "_ANSWER_S", 0.05)
-    zygote = run()["zygote"]
-    watch = Watch([zygote])
-    os.kill(zygote, signal.SIGSTOP)
-    assert run()["zygote"] != zygote
+    monkeypatch.setattr(fork_server_client, "_ANSWER_S", 0.05)
+    fork_server = run()["fork_server"]
+    watch = Watch([fork_server])
+    os.kill(fork_server, signal.SIGSTOP)
+    assert run()["fork_server"] != fork_server
     assert watch.left() == []
 
 
 def test_a_process_that_the_driver_forks_neither_has_it_nor_ends_it(run):
-    zygote = run()["zygote"]
+    fork_server = run()["fork_server"]
     pid = os.fork()
     if pid == 0:
-        is_without = nursery._kept is None
-        nursery.end_kept()
+        is_without = fork_server_client._kept is None
+        fork_server_client.end_kept()
         os._exit(0 if is_without else 1)
     assert os.waitpid(pid, 0)[1] == 0
-    assert run()["zygote"] == zygote
+    assert run()["fork_server"] == fork_server
 
 
 def test_the_hunt_for_what_dead_drivers_left_spares_it(run, tmp_path, monkeypatch):
-    zygote = run()["zygote"]
+    fork_server = run()["fork_server"]
     (tmp_path / "own").mkdir()
-    monkeypatch.setattr(leftovers, "is_dead", lambda mark: True)  # even then: it bears the mark of no experiment
+    monkeypatch.setattr(orphans, "is_dead", lambda mark: True)  # even then: it bears the mark of no experiment
     assert end_leftovers(tmp_path / "own", "", lambda lock: process_mark(os.getpid()), print) == []
-    assert nursery._kept is not None
-    assert nursery._kept.pid == zygote
-    assert nursery._kept.rest()
+    assert fork_server_client._kept is not None
+    assert fork_server_client._kept.pid == fork_server
+    assert fork_server_client._kept.rest()
 
 
 SCRIPT = f"""
@@ -287,7 +287,7 @@ sys.path.append({str(Path(__file__).parents[1])!r})
 from kept_trainables import train
 
 def run():
-    return sweep.run(train, verbose=0).trials[0].last_result["zygote"]
+    return sweep.run(train, verbose=0).trials[0].last_result["fork_server"]
 
 if __name__ == "__main__":
     BODY
@@ -302,11 +302,11 @@ def test_it_ends_with_its_driver_that_is_killed(tmp_path):
 
 
 FORKING = """
-    zygote = run()
+    fork server = run()
     child = os.fork()
     if not child:
-        sys.exit(0 if run() != zygote else 1)
-    print(os.waitpid(child, 0)[1], run() == zygote)
+        sys.exit(0 if run() != fork server else 1)
+    print(os.waitpid(child, 0)[1], run() == fork server)
 """
 
 

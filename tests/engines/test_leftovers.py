@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from census import census
 
-from sweep.engines import leftovers
-from sweep.engines.leftovers import end_leftovers
+from sweep.engines.local import orphans
+from sweep.engines.local.orphans import end_leftovers
 from sweep.record.lock import DriverLock
 from sweep.worker.nested import is_dead, process_mark
 
@@ -110,7 +110,7 @@ def test_the_own_experiment_is_known_by_whatever_path(world):
 
 def test_what_is_started_meanwhile_by_what_is_ended_is_ended_too(world, monkeypatch):
     first = world.leave()
-    marked = leftovers._marked
+    marked = orphans._marked
     later: list[subprocess.Popen[bytes]] = []
 
     def looks():
@@ -119,7 +119,7 @@ def test_what_is_started_meanwhile_by_what_is_ended_is_ended_too(world, monkeypa
             later.append(world.leave())
         return found
 
-    monkeypatch.setattr(leftovers, "_marked", looks)
+    monkeypatch.setattr(orphans, "_marked", looks)
     assert sorted(world.end()) == sorted([first.pid, later[0].pid])
 
 
@@ -222,7 +222,7 @@ if __name__ == "__main__":
               resume=len(sys.argv) > 2, **eval(os.environ.get("OPTIONS", "{}")))
 """
 
-# Kills the driver, its zygote and its hosts at once, and has the next driver come.
+# Kills the driver, its fork server and its hosts at once, and has the next driver come.
 PLAY = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
@@ -239,11 +239,11 @@ driver = subprocess.Popen(first)
 while not os.path.exists("ready"):
     time.sleep(0.01)
 os.remove("ready")
-zygotes = children(driver.pid)
-hosts = [host for zygote in zygotes for host in children(zygote)]
-for pid in (driver.pid, *zygotes, *hosts):
+fork_servers = children(driver.pid)
+hosts = [host for fork_server in fork_servers for host in children(fork_server)]
+for pid in (driver.pid, *fork_servers, *hosts):
     os.kill(pid, signal.SIGSTOP)
-for pid in (driver.pid, *zygotes, *hosts):
+for pid in (driver.pid, *fork_servers, *hosts):
     os.kill(pid, signal.SIGKILL)
 driver.wait()
 give_up = time.monotonic() + 10
@@ -267,7 +267,10 @@ print("left after", len(left()), flush=True)
 
 @pytest.mark.parametrize(
     "options",
-    [pytest.param("{}", id="zygote"), pytest.param("{'start_method': 'spawn'}", marks=pytest.mark.slow, id="spawn")],
+    [
+        pytest.param("{}", id="forkserver"),
+        pytest.param("{'start_method': 'spawn'}", marks=pytest.mark.slow, id="spawn"),
+    ],
 )
 @pytest.mark.parametrize("how", ["another", "resume", pytest.param("resume, killed", marks=pytest.mark.slow)])
 def test_daemons_of_a_driver_that_was_killed_with_its_helpers_are_ended_by_the_next(tmp_path, how, options):

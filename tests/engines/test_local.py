@@ -23,9 +23,9 @@ from conformance.processes import Watch, of_experiment
 from sweep.core.messages import Continue, Exited, ExitKind, Kill, Released, Reported, Save, Saved, Start, Started, Stop
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.core.trial import CheckpointRef, Outcome
-from sweep.engines.host import trim_output
 from sweep.engines.link import Link
-from sweep.engines.local import LocalEngine
+from sweep.engines.local.engine import LocalEngine
+from sweep.engines.local.supervisor import trim_output
 from sweep.errors import ConfigError
 from sweep.record.checkpoints import Checkpoint
 from sweep.worker import wire
@@ -176,7 +176,7 @@ def test_an_exception_that_cannot_be_pickled_still_gives_its_text(tmp_path):
 
 def test_a_kill_for_memory_is_told_when_the_kernels_count_rose(tmp_path, monkeypatch):
     counts = iter(range(100))
-    monkeypatch.setattr("sweep.engines.local.num_oom_kills", lambda: next(counts))
+    monkeypatch.setattr("sweep.engines.local.engine.num_oom_kills", lambda: next(counts))
 
     def train(config):
         os.kill(os.getpid(), 9)
@@ -298,7 +298,7 @@ def test_kill_ends_a_trial_that_holds_the_interpreter_and_ignores_signals(tmp_pa
 
 
 def test_kill_ends_a_trial_whose_host_is_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr("sweep.engines.local._KILL_GRACE_S", 0.1)
+    monkeypatch.setattr("sweep.engines.local.engine._KILL_GRACE_S", 0.1)
 
     def train(config):
         report({"host": os.getppid()})
@@ -326,7 +326,7 @@ def test_close_leaves_no_process(tmp_path):
     assert of_experiment(tmp_path) == []
 
 
-def test_a_zygote_that_dies_is_replaced_and_the_trials_go_on(tmp_path):
+def test_a_fork_server_that_dies_is_replaced_and_the_trials_go_on(tmp_path):
     def train(config):
         report({"a": 1})
         report({"a": 2})
@@ -688,7 +688,7 @@ def test_a_reused_worker_that_dies_when_it_has_just_said_that_it_is_idle_ends_it
         "sys.stdout = sys.stderr = None",
     ],
 )
-@pytest.mark.parametrize("method", ["zygote", "spawn"])
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
 def test_what_a_trial_does_to_its_output_is_no_matter_of_the_next_in_a_reused_worker(tmp_path, spoil, method):
     scope: dict = {}
     exec(
@@ -807,7 +807,7 @@ class Color(enum.Enum):
     RED = "red"
 
 
-@pytest.mark.parametrize("method", ["zygote", "spawn"])
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
 def test_a_script_without_a_guard_runs_its_body_once(tmp_path, method):
     script = tmp_path / "script.py"
     script.write_text(
@@ -947,5 +947,5 @@ def test_numbers_that_json_cannot_say_arrive_exactly(tmp_path):
 
 
 def test_an_unknown_start_method_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="expected 'zygote' or 'spawn'"):
+    with pytest.raises(ConfigError, match="expected 'forkserver' or 'spawn'"):
         LocalEngine(context(tmp_path, lambda config: 1, start_method="fork"))

@@ -15,7 +15,7 @@ from conformance.engines import collect, context, has_released, has_reported, tr
 from conformance.processes import LIMIT_S, Watch, of_experiment, parent_of
 
 from sweep.core.messages import Ask, Asked, Exited, ExitKind, Kill, Start, Stop
-from sweep.engines.local import LocalEngine
+from sweep.engines.local.engine import LocalEngine
 from sweep.record.proc import children_of
 from sweep.worker.session import report
 
@@ -27,7 +27,7 @@ from sweep.core.messages import Continue, Exited, Reported, Start
 from sweep.core.resources import Node, Resources
 from sweep.core.trial import Trial
 from sweep.engines.base import EngineContext
-from sweep.engines.local import LocalEngine
+from sweep.engines.local.engine import LocalEngine
 from sweep.worker.session import report
 from sweep.worker.trainable import prepare
 
@@ -92,7 +92,7 @@ def drive(tmp_path):
     """Return `drive(body)`: a driver whose trials have all started and reported, and who belongs to it."""
     started = []
 
-    def start(body, method="zygote"):
+    def start(body, method="forkserver"):
         script = tmp_path / "driver.py"
         script.write_text(DRIVER.format(body=textwrap.indent(textwrap.dedent(body), "    ").strip()))
         process = subprocess.Popen(
@@ -114,11 +114,11 @@ def drive(tmp_path):
         process.stdout.close()
 
 
-EVERYBODY = 1 + 2 + 2 + 6  # zygote, hosts, workers, and three processes that each worker has started
+EVERYBODY = 1 + 2 + 2 + 6  # fork server, hosts, workers, and three processes that each worker has started
 
 
 def people(driver, directory):
-    """Return zygote, hosts and everybody of a driver, once all are there.
+    """Return fork server, hosts and everybody of a driver, once all are there.
 
     A process that is just becoming another program shows no environment for a moment.
     """
@@ -126,9 +126,9 @@ def people(driver, directory):
     while len(everybody := of_experiment(directory)) < EVERYBODY and time.monotonic() < give_up:
         time.sleep(0.005)
     assert len(everybody) >= EVERYBODY
-    (zygote,) = [pid for pid in everybody if parent_of(pid) == driver.pid]
-    hosts = [pid for pid in everybody if parent_of(pid) == zygote]
-    return zygote, hosts, everybody
+    (fork_server,) = [pid for pid in everybody if parent_of(pid) == driver.pid]
+    hosts = [pid for pid in everybody if parent_of(pid) == fork_server]
+    return fork_server, hosts, everybody
 
 
 def below(host, everybody):
@@ -139,7 +139,13 @@ def below(host, everybody):
 
 @pytest.mark.parametrize(
     ("body", "method"),
-    [(WAITING, "zygote"), (COMPUTING, "zygote"), (IGNORING, "zygote"), (FORKING, "zygote"), (WAITING, "spawn")],
+    [
+        (WAITING, "forkserver"),
+        (COMPUTING, "forkserver"),
+        (IGNORING, "forkserver"),
+        (FORKING, "forkserver"),
+        (WAITING, "spawn"),
+    ],
     ids=["waits_for_an_answer", "holds_the_gil", "ignores_signals", "forks_without_end", "was_spawned"],
 )
 def test_nothing_is_left_when_the_driver_is_killed_and_the_trial(drive, tmp_path, body, method):
@@ -152,11 +158,11 @@ def test_nothing_is_left_when_the_driver_is_killed_and_the_trial(drive, tmp_path
 
 
 def left_after(driver, directory, who, number):
-    """Send a signal to the hosts or the zygote of a driver, kill the driver right after, and return who is left."""
-    zygote, hosts, everybody = people(driver, directory)
+    """Send a signal to a driver's hosts or fork server, kill the driver right after, and return who is left."""
+    fork_server, hosts, everybody = people(driver, directory)
     assert len(hosts) == 2
     watch = Watch(everybody)
-    for pid in hosts if who == "hosts" else [zygote]:
+    for pid in hosts if who == "hosts" else [fork_server]:
         os.kill(pid, number)
     driver.kill()
     return watch.left()
@@ -170,18 +176,18 @@ def test_nothing_is_left_when_the_hosts_are_stopped_and_the_driver_is_killed(dri
     assert left_after(drive(WAITING), tmp_path / "exp", "hosts", signal.SIGSTOP) == []
 
 
-def test_nothing_is_left_when_zygote_and_driver_are_killed(drive, tmp_path):
-    assert left_after(drive(WAITING), tmp_path / "exp", "zygote", signal.SIGKILL) == []
+def test_nothing_is_left_when_fork_server_and_driver_are_killed(drive, tmp_path):
+    assert left_after(drive(WAITING), tmp_path / "exp", "fork_server", signal.SIGKILL) == []
 
 
-def test_trials_run_on_when_only_the_zygote_is_killed(drive, tmp_path):
+def test_trials_run_on_when_only_the_fork_server_is_killed(drive, tmp_path):
     driver = drive(WAITING)
-    zygote, _, everybody = people(driver, tmp_path / "exp")
-    watch = Watch([zygote])
-    os.kill(zygote, signal.SIGKILL)
+    fork_server, _, everybody = people(driver, tmp_path / "exp")
+    watch = Watch([fork_server])
+    os.kill(fork_server, signal.SIGKILL)
     assert watch.left() == []
     still = of_experiment(tmp_path / "exp")
-    assert set(everybody) - {zygote} <= set(still)
+    assert set(everybody) - {fork_server} <= set(still)
     watch = Watch(still)
     driver.kill()
     assert watch.left() == []
@@ -198,12 +204,12 @@ def test_a_killed_host_gives_lost_only_after_its_strays_are_gone(drive, tmp_path
     assert len(of_experiment(tmp_path / "exp")) == len(everybody) - 5
 
 
-def test_a_host_killed_after_its_zygote_gives_lost_with_nothing_left(drive, tmp_path):
+def test_a_host_killed_after_its_fork_server_gives_lost_with_nothing_left(drive, tmp_path):
     driver = drive(WAITING)
-    zygote, hosts, everybody = people(driver, tmp_path / "exp")
+    fork_server, hosts, everybody = people(driver, tmp_path / "exp")
     strays = below(hosts[0], everybody)
-    watch = Watch([zygote])
-    os.kill(zygote, signal.SIGKILL)
+    watch = Watch([fork_server])
+    os.kill(fork_server, signal.SIGKILL)
     assert watch.left() == []
     watch = Watch(strays)
     os.kill(hosts[0], signal.SIGKILL)
@@ -213,13 +219,13 @@ def test_a_host_killed_after_its_zygote_gives_lost_with_nothing_left(drive, tmp_
 
 @pytest.mark.parametrize("command", ["stop", "kill"])
 def test_a_trial_ends_though_the_fork_server_and_its_supervisor_were_stopped(tmp_path, monkeypatch, command):
-    monkeypatch.setattr("sweep.engines.local._KILL_GRACE_S", 0.1)
+    monkeypatch.setattr("sweep.engines.local.engine._KILL_GRACE_S", 0.1)
     with closing(LocalEngine(context(tmp_path, lambda config: report(a=1)))) as engine:
         engine.execute(Start(trial()))
         (_, reported) = collect(engine, has_reported(1), answer=None)
-        zygote = engine._hosts._nursery.pid
-        (host,) = children_of(zygote)
-        for pid in (zygote, host):
+        fork_server = engine._hosts._nursery.pid
+        (host,) = children_of(fork_server)
+        for pid in (fork_server, host):
             os.kill(pid, signal.SIGSTOP)
         if command == "stop":  # as for Ctrl-C
             engine.post(Asked(Ask.INTERRUPT))
@@ -229,7 +235,7 @@ def test_a_trial_ends_though_the_fork_server_and_its_supervisor_were_stopped(tmp
         try:
             events = collect(engine, has_released(1), answer=None)
         except BaseException:
-            for pid in (zygote, host):  # stopped processes would outlive the test
+            for pid in (fork_server, host):  # stopped processes would outlive the test
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
             raise
@@ -243,7 +249,7 @@ def test_nothing_is_left_when_the_driver_is_killed_while_modules_are_imported(tm
     os.mkfifo(fifo)
     script = tmp_path / "driver.py"
     script.write_text(
-        "import sys\nfrom pathlib import Path\nfrom sweep.engines.local import LocalEngine\n"
+        "import sys\nfrom pathlib import Path\nfrom sweep.engines.local.engine import LocalEngine\n"
         "from sweep.core.resources import Node\nfrom sweep.worker.trainable import prepare\n"
         "from sweep.engines.base import EngineContext\n"
         "engine = LocalEngine(EngineContext(directory=Path('exp'), trainable=prepare(lambda config: None), "

@@ -187,7 +187,7 @@ def limited(number: int) -> tuple[str, ...]:
 @pytest.mark.parametrize("number", [8, pytest.param(9, marks=pytest.mark.slow), 12])
 @pytest.mark.parametrize("options", ["", ", reuse_actors=True"], ids=["fresh", "reused"])
 def test_few_processes_make_fewer_trials_run_at_once(tmp_path, number, options):
-    """Driver, its threads for callbacks and display, zygote, and two for each trial."""
+    """Driver, its threads for callbacks and display, fork server, and two for each trial."""
     told, found = sweep_in(tmp_path, f"run(train, 6, 6{options})", *limited(number))
     assert told.get("statuses") == {"TERMINATED": 6}, found
     assert told["most"] < 6

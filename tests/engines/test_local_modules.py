@@ -9,8 +9,8 @@ import textwrap
 from pathlib import Path
 from types import ModuleType
 
-from sweep.engines import agents as agents_module
-from sweep.engines.agents import ship_local_modules
+from sweep.engines.cluster import agents as agents_module
+from sweep.engines.cluster.agents import ship_local_modules
 
 
 def make_project(root):
@@ -35,7 +35,7 @@ def shipped(tmp_path, *, most=None):
             from pathlib import Path
             import numpy
             import package.deep
-            from sweep.engines import agents as agents_module
+            from sweep.engines.cluster import agents as agents_module
             agents_module.MOST_BYTES = {most or agents_module.MOST_BYTES}
             print(agents_module.ship_local_modules(Path({str(store)!r}), print))
             """

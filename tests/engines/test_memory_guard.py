@@ -7,19 +7,19 @@ import os
 from conformance.engines import trial
 
 from sweep.core.messages import ExitKind
-from sweep.engines import watches
-from sweep.engines.hosts import Attempt
+from sweep.engines.local import watchdogs
+from sweep.engines.local.supervisors import Attempt
+from sweep.engines.local.watchdogs import MemoryGuard, memory_in_use, resident_bytes
 from sweep.engines.loop import Loop
-from sweep.engines.watches import MemoryGuard, memory_in_use, resident_bytes
 
 GIB = 1 << 30
 
 
 def ended(monkeypatch, sizes, readings):
     """Return the kills of a guard that sees attempts of these sizes, at these readings, one after another."""
-    monkeypatch.setattr(watches, "_LOOK_S", 0.0)
-    monkeypatch.setattr(watches, "_SETTLE_S", 0.0)
-    monkeypatch.setattr(watches, "resident_bytes", lambda pids: sizes[pids[0]])
+    monkeypatch.setattr(watchdogs, "_LOOK_S", 0.0)
+    monkeypatch.setattr(watchdogs, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(watchdogs, "resident_bytes", lambda pids: sizes[pids[0]])
     attempts = {}
     for number, pid in enumerate(sizes):
         one = Attempt(number, trial(number), pids=(pid,))

@@ -13,7 +13,7 @@ import pytest
 
 from sweep.core.group import Dismiss, Dump, KillAll
 from sweep.core.trial import Outcome
-from sweep.engines.group import Part
+from sweep.engines.local.group import Part
 from sweep.worker import wire
 
 JOB = wire.Job(7, "abcde_00000", 1, "e", "/nowhere", "", "function", "f", "", b"", {}, 1, 0, 0, "", {}, False)

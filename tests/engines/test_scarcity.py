@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweep.engines.scarcity import Scarcity
+from sweep.engines.local.backpressure import Scarcity
 
 
 class World:

@@ -19,9 +19,9 @@ from sweep.core.claims import Lookout
 from sweep.core.messages import ClaimsChanged, Declined, Released, Start
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.core.trial import evolve
-from sweep.engines.local import LocalEngine
+from sweep.engines.local.engine import LocalEngine
+from sweep.engines.local.sharing import Sharing
 from sweep.engines.loop import Loop
-from sweep.engines.sharing import Sharing
 from sweep.record.reader import ExperimentReader
 from sweep.simulation.replay import replay, rerun
 
@@ -242,7 +242,7 @@ def test_hosts_hold_the_claim_and_trials_do_not(tmp_path, registry):
 
         report({"loss": 1.0, "mine": files_of(os.getpid()), "hosts": files_of(os.getppid())})
 
-    for start_method in ("zygote", "spawn"):
+    for start_method in ("forkserver", "spawn"):
         engine = LocalEngine(context(tmp_path / start_method, look, start_method=start_method))
         try:
             (report,) = [event.metrics for event in play_out(engine) if hasattr(event, "metrics")]

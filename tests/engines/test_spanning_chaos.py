@@ -12,7 +12,7 @@ from conformance.spanning import ONE_EACH, Driver
 
 import sweep
 from sweep.core.messages import Continue, Exited, Kill, Released, Reported, Start, Stop, Tick
-from sweep.engines.processes import send
+from sweep.engines.local.processes import send
 from sweep.record.proc import children_of
 
 NUM_TRIALS = 40
@@ -34,7 +34,7 @@ class Harm:
     def do(self, running):
         """Do something of this kind."""
         agent = self.draw.choice(list(self.driver.cluster.processes.values())).pid
-        hosts = [host for zygote in children_of(agent) for host in children_of(zygote)]
+        hosts = [host for fork_server in children_of(agent) for host in children_of(fork_server)]
         ranks = [rank for host in hosts for rank in children_of(host)]
         key = self.draw.choice(sorted(running))
         match self.draw.randrange(6):

@@ -23,9 +23,9 @@ from recorded import exits, only
 import sweep
 from sweep.core.messages import Continue, Exited, ExitKind, Kill, Released, Start, Stop, Tick, Waiting
 from sweep.core.resources import Bundle, BundlePlacement, Node, Placement, Resources
-from sweep.engines.hosts import Slot
 from sweep.engines.jobs import JobMaker, brief_of, store_trainable
-from sweep.engines.local import LocalEngine
+from sweep.engines.local.engine import LocalEngine
+from sweep.engines.local.supervisors import Slot
 from sweep.record.layout import ExperimentLayout
 from sweep.train import DataParallelTrainer, ScalingConfig
 from sweep.worker import wire

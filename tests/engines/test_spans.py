@@ -8,8 +8,8 @@ import pytest
 from conformance.engines import trial
 
 from sweep.core.messages import Continue, Declined, Exit, Exited, ExitKind, Kill, Released, Start, Stop, Waiting
+from sweep.engines.cluster.multi_node import Spans
 from sweep.engines.jobs import Brief
-from sweep.engines.spans import Spans
 from sweep.worker import wire
 
 KEY = ("abcde_00000", 1)

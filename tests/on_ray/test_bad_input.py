@@ -18,7 +18,7 @@ from mounts import with_mounts
 
 import sweep
 from sweep.cli.main import sweep as command_line
-from sweep.engines.ray import RayCluster
+from sweep.engines.cluster.ray import RayCluster
 from sweep.errors import ConfigError, ExperimentError, ResourceError, SweepError
 
 pytestmark = pytest.mark.ray
@@ -58,7 +58,7 @@ def test_an_address_where_something_else_listens_is_refused_in_seconds():
 
 
 def test_the_port_of_ray_client_is_refused(cluster, monkeypatch):
-    monkeypatch.setattr("sweep.engines.ray._CLIENT_PORT", cluster.address.rpartition(":")[2])
+    monkeypatch.setattr("sweep.engines.cluster.ray._CLIENT_PORT", cluster.address.rpartition(":")[2])
     refused(ConfigError, "has the port of Ray Client", "6379", address=cluster.address)
 
 
@@ -92,7 +92,7 @@ def test_what_others_took_a_moment_before_is_named_while_agents_wait_for_it(join
     holders = [Holder.options(num_cpus=4, num_gpus=2).remote() for _ in range(2)]
     joined.get([one.ready.remote() for one in holders])
     monkeypatch.setattr(RayCluster, "_usable", lambda _, node: {"CPU": 4.0} if "GPU" in node["Resources"] else {})
-    monkeypatch.setattr("sweep.engines.ray._HELD_S", 0.3)
+    monkeypatch.setattr("sweep.engines.cluster.ray._HELD_S", 0.3)
     monkeypatch.setattr(RayCluster, "start_s", 2.0)
     sweep.init(engine="ray")
     with pytest.raises(ExperimentError, match="Ray started no agent on any node within 2 s"):
@@ -204,8 +204,8 @@ def test_a_module_that_a_node_cannot_import_is_named_before_the_first_trial(run,
     monkeypatch.syspath_prepend(str(tmp_path / "mine"))
     import only_here_xyz
 
-    monkeypatch.setattr("sweep.engines.agents.own_path", list)
-    monkeypatch.setattr("sweep.engines.agents.MOST_BYTES", 1)
+    monkeypatch.setattr("sweep.engines.cluster.agents.own_path", list)
+    monkeypatch.setattr("sweep.engines.cluster.agents.MOST_BYTES", 1)
     with pytest.raises(ExperimentError) as error:
         run(only_here_xyz.train)
     assert "cannot import only_here_xyz" in str(error.value)
@@ -215,7 +215,7 @@ def test_a_module_that_a_node_cannot_import_is_named_before_the_first_trial(run,
 
 def test_a_directory_that_a_node_does_not_see_is_named_before_the_first_trial(run, tmp_path, monkeypatch, left):
     """What the driver leaves there for the agents to find is left elsewhere."""
-    monkeypatch.setattr("sweep.engines.agents.witness", lambda directory, token: (f"elsewhere/{token}", token))
+    monkeypatch.setattr("sweep.engines.cluster.agents.witness", lambda directory, token: (f"elsewhere/{token}", token))
     with pytest.raises(ExperimentError) as error:
         run(train)
     assert "does not see the files" in str(error.value)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from conformance.engines import NODE, EngineContract
 
-from sweep.engines.ray import RayCluster, RayOptions
+from sweep.engines.cluster.ray import RayCluster, RayOptions
 
 pytestmark = pytest.mark.ray
 

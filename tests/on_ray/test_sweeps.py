@@ -257,8 +257,8 @@ def test_a_trial_may_use_ray_itself_where_it_is_left_some_of_it(run, cluster):
 def test_a_trial_that_waits_for_what_the_sweep_itself_holds_of_ray_is_not_left_without_a_word(
     run, cluster, monkeypatch, capfd
 ):
-    monkeypatch.setattr("sweep.engines.ray._LOOK_S", 0.1)
-    monkeypatch.setattr("sweep.engines.ray._LOOKS", 1)
+    monkeypatch.setattr("sweep.engines.cluster.ray._LOOK_S", 0.1)
+    monkeypatch.setattr("sweep.engines.cluster.ray._LOOKS", 1)
     config = {"address": cluster.address, "patience_s": 8}
     (trial,) = run(asks_ray, config=config, raise_on_failed_trial=False, verbose=1).trials
     assert trial.status == "ERROR"

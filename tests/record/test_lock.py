@@ -61,7 +61,7 @@ def test_what_holds_the_lock_of_a_dead_driver_for_too_long_is_ended(path, monkey
     def end(dead):
         taken.append(dead)
         if held.fd >= 0:
-            die_with(held)  # a zygote that was stopped
+            die_with(held)  # a fork server that was stopped
 
     with pytest.raises(ExperimentError, match="processes left by pid"):
         DriverLock(path, "9.9.boot.1", take_over=taken.append)

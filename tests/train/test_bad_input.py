@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import sweep
-from sweep.engines.local import LocalEngine
+from sweep.engines.local.engine import LocalEngine
 from sweep.errors import ConfigError, ResourceError, TrainableError
 from sweep.train import DataParallelTrainer, FailureConfig, RunConfig, ScalingConfig
 from sweep.train.jax import JaxConfig, JaxTrainer

@@ -1,4 +1,4 @@
-"""The engine that runs trials in processes of this machine: driver, zygote, a host per slot, a worker per attempt."""
+"""The engine that runs trials in processes of this machine: a fork server, a host per slot, a worker per attempt."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from sweep.core.resources import Node
 from sweep.core.trial import Cause, Outcome, Trial
 from sweep.engines.base import EngineCommand, EngineContext, T
 from sweep.engines.exits import NOT_STARTED, classify, num_oom_kills
-from sweep.engines.hosts import Attempt, Hosts, Slot, key_of
 from sweep.engines.jobs import Brief, JobMaker, store_trainable
 from sweep.engines.link import Link
+from sweep.engines.local.backpressure import Scarcity
+from sweep.engines.local.processes import end_marked
+from sweep.engines.local.release import HandOver, Releases
+from sweep.engines.local.sharing import Sharing
+from sweep.engines.local.supervisors import Attempt, Hosts, Slot, key_of
+from sweep.engines.local.watchdogs import HANG_S, LockWatch, MemoryGuard, Silences
 from sweep.engines.loop import Loop, LoopEngine
-from sweep.engines.processes import end_marked
-from sweep.engines.release import HandOver, Releases
-from sweep.engines.scarcity import Scarcity
-from sweep.engines.sharing import Sharing
-from sweep.engines.watches import HANG_S, LockWatch, MemoryGuard, Silences
 from sweep.errors import ConfigError
 from sweep.record.layout import ExperimentLayout
 from sweep.worker import environment, limits, wire
@@ -52,7 +52,7 @@ class LocalEngine(LoopEngine):
         memory_limit: float | None = None,
         say_of: Callable[[tuple[str, int], Any], None] | None = None,
     ) -> None:
-        """Store the trainable in the experiment and start the zygote.
+        """Store the trainable in the experiment and start the fork server.
 
         Args:
             jobs: makes the jobs of what is stored already; None: the trainable is stored here, and of its own.
@@ -119,7 +119,7 @@ class LocalEngine(LoopEngine):
         self._hosts = Hosts(
             context,
             self._loop,
-            log=self._layout.code / (f"zygote-{context.node}.log" if context.node else "zygote.log"),
+            log=self._layout.code / (f"fork-server-{context.node}.log" if context.node else "fork-server.log"),
             environ=self._jobs.environ,
             on_message=self._on_host,
             refuse=self._refuse,
@@ -523,8 +523,8 @@ class LocalEngine(LoopEngine):
 
 
 def _refuse_what_cannot_run(context: EngineContext) -> None:
-    if context.start_method not in ("zygote", "spawn"):
-        raise ConfigError(f"start_method is {context.start_method!r}; expected 'zygote' or 'spawn'.")
+    if context.start_method not in ("forkserver", "spawn"):
+        raise ConfigError(f"start_method is {context.start_method!r}; expected 'forkserver' or 'spawn'.")
     if sys.platform != "linux":
         raise ConfigError(
             f"the local engine needs Linux, this is {sys.platform}: no other system can end a trial's processes "

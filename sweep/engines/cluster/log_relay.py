@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from sweep.engines.host import trim_output
+from sweep.engines.local.supervisor import trim_output
 from sweep.record.layout import ExperimentLayout, checked_name
 from sweep.storage.local_copy import is_log
 from sweep.worker import wire

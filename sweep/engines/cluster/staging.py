@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from sweep.core import messages
 from sweep.core.messages import Event
 from sweep.core.trial import Trial
-from sweep.engines.log_relay import LogTails
+from sweep.engines.cluster.log_relay import LogTails
 from sweep.storage.nodes import NodeCopy, delete
 from sweep.worker import wire
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from sweep.engines.processes import become_subreaper, end_descendants, fork, is_gone, send
+from sweep.engines.local.processes import become_subreaper, end_descendants, fork, is_gone, send
 from sweep.record.proc import children_of
 from sweep.worker import wire
 from sweep.worker.channel import Packets, SocketChannel
@@ -24,7 +24,7 @@ from sweep.worker.limits import users_limit
 from sweep.worker.main import become_worker, say_idle_over, serve
 
 if TYPE_CHECKING:
-    from sweep.engines.group import Group, Part
+    from sweep.engines.local.group import Group, Part
 
 
 _LOG_CHECK_S = 0.5
@@ -221,8 +221,8 @@ class Host:
             self._add_group(descriptors, is_patient=True)
 
     def _add_group(self, descriptors: Sequence[int], *, is_patient: bool, part_token: int = 0) -> Group | Part:
-        # Not at the top: it would take a part of every cold start; the zygote imports it where there will be groups.
-        from sweep.engines.group import Group, Part
+        # Not at the top: it would slow every cold start; the fork server imports it where there will be groups.
+        from sweep.engines.local.group import Group, Part
 
         def make(data: int, kept: Sequence[int], is_spawned: bool) -> int:
             return (self._spawn if is_spawned else self._fork)(data, kept, -1, -1)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from sweep.engines.hosts import Attempt
+from sweep.engines.local.supervisors import Attempt
 from sweep.engines.loop import Loop
 from sweep.worker.limits import describe_shortage
 

@@ -1,4 +1,4 @@
-"""The driver's end of a zygote: start it, begin a run, ask it for hosts, read its messages, let it rest, end it."""
+"""The driver's end of a fork server: start it, begin a run, ask it for hosts, read its messages, rest, end it."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from sweep.worker.environment import (
 from sweep.worker.nested import process_mark
 
 _CLOSE_S = 10.0
-_ANSWER_S = 1.0  # of a zygote that rests; one that is swapped out takes longer than a new one
+_ANSWER_S = 1.0  # of a fork server that rests; one that is swapped out takes longer than a new one
 _REST_S = 600.0  # a notebook that is left open should not hold memory for ever
 _numbers = itertools.count(1)
-_BOOT = "import sys; sys.path[:] = {path!r}; from sweep.engines.zygote import main; main({descriptor})"
+_BOOT = "import sys; sys.path[:] = {path!r}; from sweep.engines.local.fork_server import main; main({descriptor})"
 # Lines of /proc/thread-self/status that a child inherits.
 _INHERITED = ("Umask", "Uid", "Gid", "Groups", "SigBlk", "SigIgn", "Cap", "NoNewPrivs", "Seccomp", "Cpus", "Mems")
 
 
 class Run(NamedTuple):
-    """What a zygote must know of a run.
+    """What a fork server must know of a run.
 
     Attributes:
         directory: of the experiment, absolute.
         log: gets what the imported modules print.
         is_reusing: workers stay after their attempt.
         modules: that trials need.
-        locks: descriptors of files that are locked: zygote and hosts hold them too, so that they are free only when
-            the hosts are gone.
+        locks: descriptors of files that are locked: fork server and hosts hold them too, so that they are free only
+            when the hosts are gone.
     """
 
     directory: Path
@@ -60,7 +60,7 @@ class Run(NamedTuple):
 
 
 class Nursery:
-    """One zygote process.
+    """One fork server process.
 
     Attributes:
         packets: the socket to it, which it closes when it ends.
@@ -68,7 +68,7 @@ class Nursery:
         modules: that it was asked to import.
         is_new: it has served no run so far.
         is_clean: nothing has happened that a new one would not have in it.
-        key: whatever makes one zygote different from another, but for the files of its modules, which it knows itself.
+        key: whatever makes one differ from another, but for the files of its modules, which it knows itself.
     """
 
     def __init__(self, setup: wire.Setup, environ: Mapping[str, str], run: Run | None = None) -> None:
@@ -120,7 +120,7 @@ class Nursery:
 
     @property
     def pid(self) -> int:
-        """Of the zygote."""
+        """Of the fork server."""
         return self._process.pid
 
     def begin(self, run: Run) -> bool:
@@ -195,7 +195,7 @@ class Nursery:
             begin = wire.Begin(str(run.directory), run.modules, run.is_reusing, len(descriptors))
             self.packets.send(begin, descriptors)
 
-    def _has_said(self, kind: type[wire.FromZygote], patience_s: float) -> bool:
+    def _has_said(self, kind: type[wire.FromForkServer], patience_s: float) -> bool:
         """Wait for a message; False: it does not come, or it is gone."""
         poll = select.poll()
         poll.register(self.packets.socket, select.POLLIN)
@@ -208,7 +208,7 @@ class Nursery:
 
 
 def key_of(setup: wire.Setup, environ: Mapping[str, str]) -> tuple[object, ...]:
-    """Return what a zygote that is started now would be made of, to be compared."""
+    """Return what a fork server that is started now would be made of, to be compared."""
     status = _said("thread-self/status").decode(errors="replace").splitlines()
     bounds = {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")}
     bounds["RLIMIT_NOFILE"] = (0, bounds["RLIMIT_NOFILE"][1])  # raised while a sweep runs; the user's is in the setup
@@ -242,7 +242,7 @@ def interpreter_flags() -> list[str]:
 
 
 def setup_of(*, is_importing: bool) -> wire.Setup:
-    """Return what a zygote of this process is told first."""
+    """Return what a fork server of this process is told first."""
     return wire.Setup(
         path=own_path(),
         is_importing=is_importing,
@@ -260,14 +260,14 @@ def own_path() -> list[str]:
     return path if here in path else [*path, here]
 
 
-# The zygote that is kept between the runs of this process, at most one: that of the run that ended last. It is used
-# again only where a new one would be the same, and ends with the driver, or when no run has come for ten minutes.
+# The fork server that is kept between the runs of this process, at most one: that of the run that ended last. It is
+# used again only where a new one would be the same, and ends with the driver, or when no run has come for ten minutes.
 _kept: Nursery | None = None
 _lock = threading.Lock()
 
 
 def nursery_for(setup: wire.Setup, run: Run, environ: Mapping[str, str]) -> Nursery:
-    """Return a zygote that serves a run: the one that is kept, or a new one.
+    """Return a fork server that serves a run: the one that is kept, or a new one.
 
     Raises:
         OSError: the kernel allows no process or descriptor.
@@ -285,20 +285,20 @@ def nursery_for(setup: wire.Setup, run: Run, environ: Mapping[str, str]) -> Nurs
 
 
 def prepare(environ: Mapping[str, str]) -> None:
-    """Start a zygote for a run that is about to begin, unless one is kept: it boots while the driver gets ready."""
+    """Start a fork server for a run that is about to begin, unless one is kept: it boots while we get ready."""
     if _kept is None:
         with contextlib.suppress(OSError):  # the run will meet the reason
             keep(Nursery(setup_of(is_importing=True), environ))
 
 
 def keep(nursery: Nursery) -> None:
-    """Keep a zygote that rests; one that was kept before is ended."""
+    """Keep a fork server that rests; one that was kept before is ended."""
     if (before := _exchange(nursery)) is not None:
         before.end_resting()
 
 
 def end_kept() -> None:
-    """End the zygote that is kept, and wait until it is gone."""
+    """End the fork server that is kept, and wait until it is gone."""
     if (found := _exchange(None)) is not None:
         found.end_resting()
 

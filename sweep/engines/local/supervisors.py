@@ -1,4 +1,4 @@
-"""The processes that attempts run in, as the driver sees them: a zygote, and a host for each slot."""
+"""The processes that attempts run in, as the driver sees them: a fork server, and a host for each slot."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sweep.core.resources import Resources
 from sweep.core.trial import Outcome, Trial
 from sweep.engines.base import EngineContext
 from sweep.engines.link import Link
+from sweep.engines.local.fork_server_client import Nursery, Run, keep, nursery_for, setup_of
+from sweep.engines.local.processes import await_end, send
 from sweep.engines.loop import Loop
-from sweep.engines.nursery import Nursery, Run, keep, nursery_for, setup_of
-from sweep.engines.processes import await_end, send
 from sweep.worker import limits, wire
 from sweep.worker.channel import Packets
 
@@ -133,9 +133,9 @@ class Hosts:
         log: gets what the modules print that are imported in advance.
         environ: the variables that trials start from.
         on_message: called with each message of a host. The last is `Gone`: with all that it had left behind, or no
-            zygote is there to say so, and then the engine ends what can be found.
+            fork server is there to say so, and then the engine ends what can be found.
         refuse: an attempt gets no host, because of this errno.
-        is_importing: the zygote imports this module now.
+        is_importing: the fork server imports this module now.
         is_ready: it has imported these modules, which started so many threads.
         say: called with each line for the user.
         locks: descriptors that every host holds, beside that of the experiment's lock.
@@ -161,11 +161,11 @@ class Hosts:
     def _modules(self) -> tuple[str, ...]:
         modules = tuple(dict.fromkeys((*self.context.preload, *self.context.trainable.imports)))
         if any(name.startswith("sweep.train.") for name in modules):
-            modules = (*modules, "sweep.engines.group", "sweep.worker.rank")
+            modules = (*modules, "sweep.engines.local.group", "sweep.worker.rank")
         return modules
 
     def start(self) -> Nursery:
-        """Start a zygote, or take the one that an earlier run of this process has left.
+        """Start a fork server, or take the one that an earlier run of this process has left.
 
         Raises:
             OSError: the kernel allows no process or descriptor.
@@ -237,7 +237,7 @@ class Hosts:
                 slot.retire()
 
     def wake(self) -> None:
-        """Have zygotes and hosts go on that somebody has stopped (SIGSTOP): they are to end."""
+        """Have fork servers and hosts go on that somebody has stopped (SIGSTOP): they are to end."""
         for slot in self.slots.values():
             slot.nursery.wake()
             if slot.pid and not slot.is_dead:
@@ -254,7 +254,7 @@ class Hosts:
         """End everything, and return when it is gone.
 
         Args:
-            is_in_order: the run has come to its end: the zygote may be kept for another.
+            is_in_order: the run has come to its end: the fork server may be kept for another.
         """
         orphans = []
         for slot in self.slots.values():
@@ -281,7 +281,7 @@ class Hosts:
             self.loop.ignore(slot.life.socket.fileno())
             if not slot.nursery.is_alive:
                 self._bury(slot)
-            # otherwise the zygote says when everything that it left behind is gone
+            # otherwise the fork server says when everything that it left behind is gone
 
     def _bury(self, slot: Slot) -> None:
         for message in slot.life.receive_all():
@@ -293,11 +293,11 @@ class Hosts:
 
     def _on_nursery(self, nursery: Nursery) -> None:
         for message in nursery.packets.receive_all():
-            self._on_zygotes_word(nursery, message)
+            self._on_fork_servers_word(nursery, message)
         if not nursery.is_alive:
             self._on_nursery_gone(nursery)
 
-    def _on_zygotes_word(self, nursery: Nursery, message: wire.FromZygote) -> None:
+    def _on_fork_servers_word(self, nursery: Nursery, message: wire.FromForkServer) -> None:
         match message:
             case wire.Importing(module):
                 nursery.importing = module
@@ -321,7 +321,7 @@ class Hosts:
                     self.refuse(attempt, errno)
 
     def _on_nursery_gone(self, nursery: Nursery) -> None:
-        """Trials go on without their zygote; another is started when the next host is needed."""
+        """Trials go on without their fork server; another is started when the next host is needed."""
         self.loop.ignore(nursery.packets.socket.fileno())
         how = nursery.close()
         while_importing = ""

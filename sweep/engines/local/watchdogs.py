@@ -15,9 +15,9 @@ from typing import Any
 
 from sweep.core.messages import ExitKind, Kill
 from sweep.core.resources import format_bytes
-from sweep.engines.hosts import Attempt
+from sweep.engines.local.processes import ask_for_stacks, descendants
+from sweep.engines.local.supervisors import Attempt
 from sweep.engines.loop import Loop
-from sweep.engines.processes import ask_for_stacks, descendants
 from sweep.record.proc import stat_of
 
 _TURN_S = 0.1  # for a process to write its stacks: two that wrote at once could not be read

@@ -1,16 +1,17 @@
-"""End what drivers that died have left running: daemons of trials whose driver, zygote and hosts were killed at once.
+"""End what dead drivers have left running: daemons of trials whose driver, fork server and hosts were killed at once.
 
 A process is ended only if all of this is so. It is looked at once its pidfd is held, through which the signal goes:
 
 | what | how it is known |
 | --- | --- |
-| it belongs to a trial, or to a zygote | `SWEEP_DRIVER` and `SWEEP_EXPERIMENT` in its environment; or its log mapped |
+| it is of a trial, or a fork server | `SWEEP_DRIVER` and `SWEEP_EXPERIMENT` in its environment; or its log mapped |
 | it is ours to end | same user, same PID namespace |
 | its driver is dead | the mark names this boot and this namespace, and no process there is that one |
 | and died without a word | the experiment's lock is found and free, and names that driver as one who never let go |
 
-What is forked without a new program keeps the environment of the zygote in the kernel's eyes, which may serve several
-experiments. So a zygote has its log in the one that it serves mapped, and whatever is forked from it has, too.
+What is forked without a new program keeps the environment of the fork server in the kernel's eyes, which may serve
+several experiments. So a fork server has its log in the one that it serves mapped, and so has whatever is forked from
+it.
 
 So a batch job that a trial has submitted outlives a sweep that ends in order. What bears the mark under which this
 process itself was started stays, too: a sweep may be driven in what another has left.
@@ -27,7 +28,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from sweep.engines.processes import ended_of
+from sweep.engines.local.processes import ended_of
 from sweep.record.layout import ExperimentLayout
 from sweep.record.proc import read
 from sweep.worker.environment import DRIVER_VARIABLE, EXPERIMENT_VARIABLE
@@ -37,7 +38,7 @@ _ROUNDS = 10  # as many times as what is ended may have started something meanwh
 _GONE_S = 1.0
 _MARK = f"{DRIVER_VARIABLE}=".encode()
 _NUM_NAMED = 3
-_LOG = re.compile(rf"(/.*)/{ExperimentLayout(Path()).code.name}/zygote[^/]*\.log")
+_LOG = re.compile(rf"(/.*)/{ExperimentLayout(Path()).code.name}/fork-server[^/]*\.log")
 
 
 class Leftover(NamedTuple):
@@ -129,7 +130,7 @@ def _end(pid: int, is_left: Callable[[str, str], bool]) -> tuple[int, Leftover] 
 
 
 def experiment_mapped(pid: int | str) -> str:
-    """Return the experiment of which a process has the zygote's log mapped; empty: of none."""
+    """Return the experiment of which a process has the fork server's log mapped; empty: of none."""
     found = _LOG.search(os.fsdecode(read(f"/proc/{pid}/maps")))
     return found[1] if found is not None else ""
 

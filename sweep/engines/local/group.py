@@ -38,7 +38,7 @@ from sweep.core.group import (
 )
 from sweep.core.trial import Outcome
 from sweep.engines.link import Link
-from sweep.engines.ranks import MakeRank, Ranks
+from sweep.engines.local.ranks import MakeRank, Ranks
 from sweep.record.layout import find_shards
 from sweep.worker import wire
 from sweep.worker.limits import describe_shortage

@@ -31,16 +31,16 @@ from sweep.core.claims import Claim, Lookout
 from sweep.core.messages import Event, Exit, ExitKind
 from sweep.core.resources import Node
 from sweep.core.trial import Trial, evolve
-from sweep.engines.agent import Setup, witness
 from sweep.engines.base import Engine, EngineCommand, EngineContext
-from sweep.engines.gate import LEASE, VERSION, Gate, Guest, Hello, Invitation
+from sweep.engines.cluster.agent import Setup, witness
+from sweep.engines.cluster.handshake import LEASE, VERSION, Gate, Guest, Hello, Invitation
+from sweep.engines.cluster.heartbeat import LEASE_S, Leases
+from sweep.engines.cluster.log_relay import LogWriter
+from sweep.engines.cluster.multi_node import Spans
 from sweep.engines.jobs import brief_of, store_trainable
-from sweep.engines.lease import LEASE_S, Leases
 from sweep.engines.link import Link
-from sweep.engines.log_relay import LogWriter
+from sweep.engines.local.fork_server_client import own_path
 from sweep.engines.loop import LoopEngine
-from sweep.engines.nursery import own_path
-from sweep.engines.spans import Spans
 from sweep.errors import ExperimentError
 from sweep.record.layout import TRANSIT, ExperimentLayout
 from sweep.storage.nodes import Home, end_transit, send_code

@@ -1,6 +1,6 @@
-"""The zygote: it imports what trials need, once, and is forked for every host; it runs no user code of trials.
+"""The fork server: it imports what trials need, once, and is forked for every host; it runs no user code of trials.
 
-It is a subreaper: when a host is killed, its descendants become children of the zygote, which ends them. When the
+It is a subreaper: when a host is killed, its descendants become children of the fork server, which ends them. When the
 driver is gone it gives the hosts a second to do that themselves, then kills them (stopped ones too) and what is left.
 Between the runs of a driver it may rest: then it has no child, no lock and no file of the last one.
 """
@@ -22,8 +22,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import NoReturn
 
-from sweep.engines.host import Host
-from sweep.engines.processes import (
+from sweep.engines.local.processes import (
     become_subreaper,
     end_descendants,
     end_marked,
@@ -33,6 +32,7 @@ from sweep.engines.processes import (
     map_file,
     pidfd_of,
 )
+from sweep.engines.local.supervisor import Host
 from sweep.record.importing import importing, why_missing
 from sweep.record.proc import children_of
 from sweep.worker import devices, limits, wire
@@ -47,8 +47,8 @@ _HOST_GRACE_S = 1.0
 _PRELOADED = ("random", "threading", "logging", "traceback", "tempfile", "cloudpickle")
 
 
-class Zygote:
-    """The zygote's loop."""
+class ForkServer:
+    """The fork server's loop."""
 
     def __init__(self, control: Packets, setup: wire.Setup, driver: int) -> None:
         self._control = control
@@ -84,7 +84,7 @@ class Zygote:
         if self._setup.is_importing:
             self._import([name for name in (*_PRELOADED, *begin.modules) if name not in sys.modules])
         if children_of(os.getpid()):
-            self._can_rest = False  # a module's: they end with the first host, and a new zygote would have them
+            self._can_rest = False  # a module's: they end with the first host, and a new fork server would have them
         self.send(wire.Ready(len(os.listdir("/proc/self/task"))))
 
     def _import(self, modules: Sequence[str]) -> None:
@@ -134,7 +134,7 @@ class Zygote:
             if self._hosts and self._files is None:
                 self._files = LoadedFiles(self._began_ns)
 
-    def send(self, message: wire.FromZygote) -> None:
+    def send(self, message: wire.FromForkServer) -> None:
         """Send to the driver; that it is gone is found out by the loop."""
         with contextlib.suppress(OSError):
             self._control.send(message)
@@ -213,7 +213,7 @@ class Zygote:
 
 
 def main(descriptor: int) -> NoReturn:
-    """Be the zygote: `descriptor` is the inherited socket to the driver."""
+    """Be the fork server: `descriptor` is the inherited socket to the driver."""
     parent = os.getppid()
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -233,7 +233,7 @@ def main(descriptor: int) -> NoReturn:
     sys.path[:] = setup.path
     limits.set_original(setup.num_files)
     limits.raise_files()
-    Zygote(control, setup, driver).run()
+    ForkServer(control, setup, driver).run()
 
 
 def _print_into(descriptor: int) -> None:
@@ -247,8 +247,8 @@ def _print_into(descriptor: int) -> None:
 def watched(driver: int, control: int, unneeded: Sequence[int]) -> Iterator[None]:
     """Have this process, and what it starts, end with the driver while this is open: a second process watches.
 
-    A zygote that imports does not listen, and what a module starts while it is imported outlives every process of ours:
-    the kernel's death signal would end the zygote alone.
+    A fork server that imports does not listen, and what a module starts while it is imported outlives every process
+    of ours: the kernel's death signal would end the fork server alone.
 
     What is started bears the mark that this process was started with; afterwards the mark is gone. Where the kernel
     allows no process more, or so few that the driver may need this one for a thread, nothing watches: then a driver
@@ -261,21 +261,21 @@ def watched(driver: int, control: int, unneeded: Sequence[int]) -> Iterator[None
     """
     own = os.getpid()
     mark = os.environ.get(IMPORTER_VARIABLE, "")
-    zygote = -1
+    fork_server = -1
 
     def watch() -> None:
         os.setsid()
         for descriptor in unneeded:
             os.close(descriptor)
-        _watch(own, driver, control, zygote, mark)
+        _watch(own, driver, control, fork_server, mark)
 
     pid = -1
     if not are_processes_few():
         with contextlib.suppress(OSError):
-            zygote = os.pidfd_open(own)
+            fork_server = os.pidfd_open(own)
             pid = fork(watch, 0)
-    if zygote >= 0:
-        os.close(zygote)
+    if fork_server >= 0:
+        os.close(fork_server)
     try:
         yield
     finally:
@@ -287,15 +287,15 @@ def watched(driver: int, control: int, unneeded: Sequence[int]) -> Iterator[None
                 os.waitpid(pid, 0)
 
 
-def _watch(zygote_pid: int, driver: int, control: int, zygote: int, mark: str) -> None:
+def _watch(fork_server_pid: int, driver: int, control: int, fork_server: int, mark: str) -> None:
     poll = select.poll()
     poll.register(driver, select.POLLIN)
-    poll.register(zygote, select.POLLIN)
+    poll.register(fork_server, select.POLLIN)
     poll.register(control, 0)  # the hang-up of a closed socket is reported whatever is registered
     ready = {descriptor for descriptor, _ in poll.poll()}
-    os.close(control)  # the driver sees that the zygote is gone when no process holds its end
-    if zygote not in ready:
-        end_tree(zygote_pid)
+    os.close(control)  # the driver sees that the fork server is gone when no process holds its end
+    if fork_server not in ready:
+        end_tree(fork_server_pid)
     if mark:
         end_marked([], [f"{IMPORTER_VARIABLE}={mark}".encode()])
 

@@ -23,12 +23,12 @@ from typing import Any
 from sweep.core import messages
 from sweep.core.messages import Event
 from sweep.engines.base import EngineContext
-from sweep.engines.gate import LEASE, LINK, Invitation, dial
+from sweep.engines.cluster.handshake import LEASE, LINK, Invitation, dial
+from sweep.engines.cluster.heartbeat import GONE, hold_lease
+from sweep.engines.cluster.staging import LOOK_S, Outpost
 from sweep.engines.jobs import Brief, JobMaker, Stored
-from sweep.engines.lease import GONE, hold_lease
 from sweep.engines.link import Link
-from sweep.engines.local import LocalEngine
-from sweep.engines.outpost import LOOK_S, Outpost
+from sweep.engines.local.engine import LocalEngine
 from sweep.errors import SweepError
 from sweep.record.layout import CACHE_VARIABLE, ExperimentLayout
 from sweep.storage.disks import SHARED_VARIABLE

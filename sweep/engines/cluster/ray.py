@@ -22,11 +22,11 @@ from typing import Any
 from sweep.accelerators import gpu, tpu
 from sweep.accelerators.gpu_types import labels_of
 from sweep.core.resources import Device, Node
-from sweep.engines.agent import Agent
-from sweep.engines.agents import Cluster
 from sweep.engines.base import Engine, EngineContext
-from sweep.engines.gate import Invitation
-from sweep.engines.lease import LEASE_S
+from sweep.engines.cluster.agent import Agent
+from sweep.engines.cluster.agents import Cluster
+from sweep.engines.cluster.handshake import Invitation
+from sweep.engines.cluster.heartbeat import LEASE_S
 from sweep.errors import ConfigError, ExperimentError, ResourceError
 
 _LOOK_S = 2.0  # between two looks at the cluster's nodes

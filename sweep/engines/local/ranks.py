@@ -15,7 +15,7 @@ from typing import Any
 from sweep.core.trial import Outcome
 from sweep.engines.exits import classify, num_oom_kills
 from sweep.engines.link import Link
-from sweep.engines.processes import ask_for_stacks, descendants, pidfd_of, send
+from sweep.engines.local.processes import ask_for_stacks, descendants, pidfd_of, send
 from sweep.record.layout import rank_output
 from sweep.record.proc import stat_of
 from sweep.worker import wire
