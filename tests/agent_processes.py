@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from sweep.core.resources import Node
 from sweep.engines.cluster.agents import Cluster
 from sweep.engines.cluster.handshake import Invitation
-from sweep.engines.cluster.heartbeat import LEASE_S
+from sweep.engines.cluster.heartbeat import HEARTBEAT_TIMEOUT_S
 from sweep.engines.local.fork_server_client import own_path
 
 _BOOT = "import sys; sys.path[:] = {path!r}; from sweep.engines.cluster.agent import main; main()"
@@ -24,10 +24,14 @@ class AgentProcesses(Cluster):
     """
 
     def __init__(
-        self, nodes: Sequence[Node], *, lease_s: float = LEASE_S, environ: Mapping[str, str] | None = None
+        self,
+        nodes: Sequence[Node],
+        *,
+        heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         """Declare the nodes; `environ` are the agents' variables, None: those of this process."""
-        self.lease_s = lease_s
+        self.heartbeat_timeout_s = heartbeat_timeout_s
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self._nodes = tuple(nodes)
         self._environ = environ
@@ -61,7 +65,7 @@ class AgentProcesses(Cluster):
         """Wait for the agents, which end when the driver's engine is closed."""
         for process in self.processes.values():
             try:
-                process.wait(2 * self.lease_s)
+                process.wait(2 * self.heartbeat_timeout_s)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -19,7 +19,7 @@ from sweep.engines.local.processes import descendants, send
 from sweep.record.facts import read_facts
 from sweep.record.proc import children_of
 
-LEASE_S = 2.0
+HEARTBEAT_TIMEOUT_S = 2.0
 
 TRAIN = '''
 import fcntl, os, pathlib, sys, tempfile, time
@@ -102,7 +102,7 @@ from links import Linked
 if __name__ == "__main__":
     root, num_trials, is_group, ports = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "group", json.loads(sys.argv[4])
     nodes = [Node(name, cpus=3, devices=(Device("0"),)) for name in ports]
-    engine = Linked(nodes, ports, pathlib.Path(root, "gate"), lease_s={LEASE_S})
+    engine = Linked(nodes, ports, pathlib.Path(root, "gate"), heartbeat_timeout_s={HEARTBEAT_TIMEOUT_S})
     drive(root, num_trials, is_group, engine, 6)
 """
 

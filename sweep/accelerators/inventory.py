@@ -87,7 +87,7 @@ def init(
     accelerator_type: str | None = None,
     label_selector: Mapping[str, str] | None = None,
     autoscale: Mapping[str, Any] | None = None,
-    lease_s: float | None = None,
+    heartbeat_timeout_s: float | None = None,
     shared: bool | None = None,
     **of_a_cluster: Any,
 ) -> tuple[Node, ...]:
@@ -127,8 +127,8 @@ def init(
         label_selector: use only nodes with these labels of Ray.
         autoscale: nodes that Ray's autoscaler may add: `{"node_type": {"CPU": 8, "GPU": 1}, "max": 8}`. Trials that
             only such nodes can hold wait for them instead of being refused.
-        lease_s: seconds without a word of the driver after which the processes on a node end; after twice as long the
-            driver counts a silent node as lost.
+        heartbeat_timeout_s: seconds without a word of the driver after which the processes on a node end; after twice
+            as long the driver counts a silent node as lost.
         shared: False: sweeps of this process neither see what other sweeps of this user hold on this machine, nor are
             they seen by them, until `shutdown` or until True is given. Alone it leaves the inventory as it is.
         of_a_cluster: what only concerns a cluster of Ray, such as `include_dashboard`, has no effect. A warning names
@@ -162,7 +162,7 @@ def init(
         "accelerator_type": accelerator_type,
         "label_selector": label_selector,
         "autoscale": autoscale,
-        "lease_s": lease_s,
+        "heartbeat_timeout_s": heartbeat_timeout_s,
     }
     if engine not in (None, "local", "ray"):
         raise ConfigError(f"sweep.init: engine is {engine!r}. {nearest(str(engine), ['local', 'ray'])}")
@@ -282,7 +282,7 @@ def _checked_wishes(wishes: Mapping[str, Any], own: Mapping[str, Any]) -> dict[s
             )
     if wishes["max_nodes"] is not None:
         whole("sweep.init: max_nodes", wishes["max_nodes"], least=1)
-    for name in ("cpus_per_node", "lease_s"):
+    for name in ("cpus_per_node", "heartbeat_timeout_s"):
         if wishes[name] is not None and not (is_number(wishes[name]) and wishes[name] > 0):
             raise ConfigError(f"sweep.init: {name} is {wishes[name]!r}; expected a number above 0.")
     scale = wishes["autoscale"]

@@ -56,7 +56,7 @@ class EngineContext:
         claims_as: what the engines of one run, each on a node of its own, have in common: those of them that share a
             machine do not keep off each other. Empty: there is only this one.
         home: remote storage that holds the experiment; None: the directory is all there is.
-        is_apart: the directory is this node's alone, one of several that are filled from remote storage.
+        is_staged: the directory is this node's alone, one of several that are filled from remote storage.
         notice: called at once with each line for the user; None: it is kept in `Engine.notices`.
     """
 
@@ -83,7 +83,7 @@ class EngineContext:
     is_shared: bool = True
     claims_as: str = ""
     home: Home | None = None
-    is_apart: bool = False
+    is_staged: bool = False
     notice: Callable[[str], None] | None = None
 
 

@@ -116,13 +116,13 @@ class JobMaker:
         """Whether trials are training groups."""
         return self._trainable.group is not None
 
-    def is_spanning(self, trial: Trial) -> bool:
+    def is_multi_node(self, trial: Trial) -> bool:
         """Whether a trial is a group with ranks on other machines, too."""
         return self.is_group and bool(self._context.node) and bool(self.brief(trial).nodes)
 
-    def is_part(self, trial: Trial) -> bool:
+    def is_remote(self, trial: Trial) -> bool:
         """Whether rank 0 of a group is on another machine."""
-        return self.is_spanning(trial) and self._nodes_of(trial)[0] != self._context.node
+        return self.is_multi_node(trial) and self._nodes_of(trial)[0] != self._context.node
 
     def open_ports(self, trial: Trial, brief: Brief) -> list[Port]:
         """Return the ports of a trial's group that are on this machine; none for a trial that is no group.
@@ -248,7 +248,7 @@ class JobMaker:
             trial_name=brief.name,
             is_guess=trial.grown is not None and trial.grown.is_guess,
             node=self._context.node,
-            is_apart=self._context.is_apart,
+            is_staged=self._context.is_staged,
             node_ip=next((node.address for node in self._nodes if node.id == self._context.node), ""),
         )
 

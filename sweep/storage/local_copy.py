@@ -19,7 +19,7 @@ from sweep.record.layout import (
     OUTGOING,
     RECORD_MARK,
     REMOTE_NOTE,
-    TRANSIT,
+    STAGING,
 )
 from sweep.record.manifest import MANIFEST, sync_directory
 
@@ -30,7 +30,7 @@ _LOGS = (
 _LOCAL_ONLY = ("driver.lock", "code")
 # with what writing them leaves when it is killed
 _LOCAL_PREFIXES = (
-    *(DATABASE, STRAY_PREFIX, ".probe-", "..", MIRROR_STATE, REMOTE_NOTE, RECORD_MARK, OUTGOING, TRANSIT),
+    *(DATABASE, STRAY_PREFIX, ".probe-", "..", MIRROR_STATE, REMOTE_NOTE, RECORD_MARK, OUTGOING, STAGING),
     Path(DATABASE).with_suffix(MARK).name,
 )
 

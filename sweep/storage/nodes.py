@@ -2,8 +2,8 @@
 
 It works in a directory of its own, which is filled from that storage and emptied into it:
 
-<uri>/<experiment>/.sweep-transit/code/    what trials are made of: sent by the driver, deleted when it ends
-<uri>/<experiment>/.sweep-transit/shards/  parts of checkpoints on their way between the nodes of a group
+<uri>/<experiment>/.sweep-staging/code/    what trials are made of: sent by the driver, deleted when it ends
+<uri>/<experiment>/.sweep-staging/shards/  parts of checkpoints on their way between the nodes of a group
 <uri>/<experiment>/<trial>/checkpoint_*/   checkpoints, sent by the node that made them
 $SWEEP_CACHE/nodes/<node>/<experiment>/    the directory of one node
 """
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from sweep.errors import CheckpointError
 from sweep.record.checkpoints import STRAY_PREFIX, fetch, send
-from sweep.record.layout import TRANSIT, ExperimentLayout, cache_root, tidy_name
+from sweep.record.layout import STAGING, ExperimentLayout, cache_root, tidy_name
 from sweep.record.manifest import MANIFEST
 from sweep.storage.filesystems import RemoteDirectory, remember_home
 from sweep.storage.local_copy import changed_files, files_of_trial, is_checkpoint
@@ -61,7 +61,7 @@ def send_code(home: Home, root: Path, paths: Iterable[str], start_from: str = ""
     Args:
         start_from: checkpoint of the user's own that trials start from; empty: there is none.
     """
-    home.remote.remove_tree(TRANSIT)
+    home.remote.remove_tree(STAGING)
     pairs = []
     with tempfile.TemporaryDirectory() as scratch:
         for path in [Path(path) for path in paths if path]:
@@ -76,12 +76,12 @@ def send_code(home: Home, root: Path, paths: Iterable[str], start_from: str = ""
         if start_from:
             top = Path(start_from)
             pairs += [(file, f"{_START}/{file.relative_to(top).as_posix()}") for file in _files_below(top)]
-        (home.remote / TRANSIT).put(pairs)
+        (home.remote / STAGING).put(pairs)
 
 
-def end_transit(home: Home) -> None:
+def end_staging(home: Home) -> None:
     """Delete what is only of use while trials run."""
-    home.remote.remove_tree(TRANSIT)
+    home.remote.remove_tree(STAGING)
 
 
 def _files_below(path: Path) -> list[Path]:
@@ -134,7 +134,7 @@ class NodeCopy:
 
     def bring_code(self) -> None:
         """Fetch what trials are made of."""
-        remote = self.home.remote / TRANSIT
+        remote = self.home.remote / STAGING
         names = list(remote.find(_CODE))
         remote.get(names, self.root)
         for name in names:
@@ -206,12 +206,12 @@ class NodeCopy:
         place = Path(path)
         name = self.shard_name(path)
         files = [(file, f"{name}/{file.relative_to(place).as_posix()}") for file in _files_below(place)]
-        (self.home.remote / TRANSIT / _SHARDS).put(files)
+        (self.home.remote / STAGING / _SHARDS).put(files)
         shutil.rmtree(place, ignore_errors=True)
 
     def bring_shard(self, name: str) -> str:
         """Move such a directory here, and return where it is."""
-        remote = self.home.remote / TRANSIT / _SHARDS
+        remote = self.home.remote / STAGING / _SHARDS
         place = self.root / name
         place.mkdir(parents=True, exist_ok=True)
         remote.get(list(remote.find(name)), self.root)
@@ -225,7 +225,7 @@ class NodeCopy:
     def end_shards(self, names: Sequence[str]) -> None:
         """Delete shards from the storage."""
         for name in names:
-            self.home.remote.remove_tree(f"{TRANSIT}/{_SHARDS}/{name}")
+            self.home.remote.remove_tree(f"{STAGING}/{_SHARDS}/{name}")
 
 
 def delete(place: Path) -> None:

@@ -104,18 +104,18 @@ class _GroupFacts:
         return Counter(member.node for member in self.members)
 
     @property
-    def is_spanning(self) -> bool:
+    def is_multi_node(self) -> bool:
         """Whether the ranks lie on several nodes."""
         return len(self.local_sizes) > 1
 
     def address(self, rank: int = 0) -> str:
         """Return the address at which the others reach a rank."""
-        return (self.addresses.get(self.members[rank].node) if self.is_spanning else "") or LOOPBACK_ADDRESS
+        return (self.addresses.get(self.members[rank].node) if self.is_multi_node else "") or LOOPBACK_ADDRESS
 
     @property
     def used_interface(self) -> str:
         """The interface by which the ranks of this machine are reached."""
-        return self.interface if self.is_spanning else _LOOPBACK
+        return self.interface if self.is_multi_node else _LOOPBACK
 
 
 def plan_ranks(
@@ -347,7 +347,7 @@ def _horovod(rank: Rank, group: _GroupFacts) -> _Variables:
     # Horovod's third communicator: the ranks with one local rank, one on each node that has so many.
     peers = [node for node, size in enumerate(group.local_sizes.values()) if size > rank.local_rank]
     host, own_interface = "localhost", ""
-    if group.is_spanning:
+    if group.is_multi_node:
         own_interface = group.user.get("HOROVOD_GLOO_IFACE", "")
         host = group.addresses.get(group.members[rank.rank].node) or f"localhost-{rank.node_rank}"
     return {

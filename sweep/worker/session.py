@@ -287,7 +287,7 @@ class Session:
     def _store(self, source: str, seq: int, *, is_source_spent: bool = False, is_source_immutable: bool = False) -> str:
         self._make_directory()
         name = checkpoint_name(self.job.base_count + seq)
-        if self.job.is_apart and self.job.attempt > 1:
+        if self.job.is_staged and self.job.attempt > 1:
             name = f"{name}.{self.job.attempt}"
         target = free_target(self.trial_dir, name, self.job.attempt)
         persist(source, target, is_source_spent=is_source_spent, is_source_immutable=is_source_immutable)

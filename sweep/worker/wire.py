@@ -85,7 +85,7 @@ class Job(NamedTuple):
         trial_name: that the user has given; empty: `<name>_<trial_id>`.
         is_guess: `resources` have room for a `fit()` as another trial called it; see `core.trial.Grown`.
         node: id of the node that its process is on, where there are several machines; empty: all nodes are this one.
-        is_apart: checkpoints of other attempts of the trial may lie where this one does not see them.
+        is_staged: checkpoints of other attempts of the trial may lie where this one does not see them.
         node_ip: address of that node; empty: there is only this machine.
         has_company: other trials may run at the same time.
         is_known: the driver knows this process, a reused one, and is not told that it has started.
@@ -118,7 +118,7 @@ class Job(NamedTuple):
     trial_name: str = ""
     is_guess: bool = False
     node: str = ""
-    is_apart: bool = False
+    is_staged: bool = False
     node_ip: str = ""
     has_company: bool = False
     is_known: bool = False
@@ -279,7 +279,7 @@ class StartGroup(NamedTuple):
 
     token: int
     num_descriptors: int
-    is_part: bool = False
+    is_remote: bool = False
 
 
 class Kill(NamedTuple):
@@ -420,13 +420,13 @@ class Prepare(NamedTuple):
 class Prepared(NamedTuple):
     """Agent to driver: it can run trials, on this node, of which other sweeps hold so much; or why it cannot.
 
-    `is_apart`: their files go through remote storage.
+    `is_staged`: their files go through remote storage.
     """
 
     node: Any
     problem: str = ""
     others: tuple[Any, ...] = ()
-    is_apart: bool = False
+    is_staged: bool = False
 
 
 class Order(NamedTuple):
@@ -496,7 +496,7 @@ class Relayed(NamedTuple):
     lag: float | None = None
 
 
-class PartReady(NamedTuple):
+class NodeReady(NamedTuple):
     """Agent to driver: the host of the ranks on this node is there, and these ports; its token for the attempt."""
 
     token: int

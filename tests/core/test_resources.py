@@ -671,7 +671,11 @@ def test_detected_chips_come_before_those_on_paper_and_take_a_declared_type(mach
         ({"engine": "rey"}, ConfigError, "engine is 'rey'. Did you mean 'ray'?"),
         ({"max_nodes": 2}, ConfigError, "max_nodes is for a cluster. Add engine='ray', or leave it out."),
         ({"engine": "ray", "max_nodes": 0}, ConfigError, "max_nodes is 0; expected"),
-        ({"engine": "ray", "lease_s": -1}, ConfigError, "lease_s is -1; expected a number above 0."),
+        (
+            {"engine": "ray", "heartbeat_timeout_s": -1},
+            ConfigError,
+            "heartbeat_timeout_s is -1; expected a number above 0.",
+        ),
         ({"engine": "ray", "autoscale": {"max": 8}}, ConfigError, "expected {'node_type': {'CPU': 8, 'GPU': 1}, 'max'"),
         (
             {"redis_address": "10.0.0.1:6379"},

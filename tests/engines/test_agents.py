@@ -42,7 +42,7 @@ def two(tmp_path):
     made = []
 
     def make(trainable=ENDLESS, **fields):
-        cluster = AgentProcesses(TWO, lease_s=5.0)
+        cluster = AgentProcesses(TWO, heartbeat_timeout_s=5.0)
         engine = cluster(context(tmp_path / "experiment", trainable, **{"nodes": TWO, **fields}))
         made.append(engine)
         return engine, cluster
@@ -98,7 +98,7 @@ def test_an_agent_that_ends_before_it_has_connected_is_called_again(tmp_path, mo
             is_bad = node == "two" and self.calls == bad
             super().summon(node, replace(invitation, key="00" * 32) if is_bad else invitation)
 
-    cluster = Failing(TWO, lease_s=5.0)
+    cluster = Failing(TWO, heartbeat_timeout_s=5.0)
     engine = cluster(context(tmp_path / "experiment", ENDLESS, nodes=TWO))
     try:
         assert len(engine.nodes()) == 2
@@ -188,7 +188,7 @@ def test_a_killed_driver_leaves_no_process_on_any_node_and_what_had_ended_is_not
 
             sweep.run(
                 train, config={"x": sweep.grid_search([0, 1, 2, 3]), "seen": sys.argv[2]}, storage_path=sys.argv[1],
-                name="killed", engine=AgentProcesses([Node("one", cpus=1), Node("two", cpus=1)], lease_s=5),
+                name="killed", engine=AgentProcesses([Node("one", cpus=1), Node("two", cpus=1)], heartbeat_timeout_s=5),
                 resume="AUTO", callbacks=[Dying()], verbose=0, max_failures=0,
             )
             """
@@ -218,7 +218,7 @@ def refused(tmp_path, change, monkeypatch):
         return change(original(cls, *arguments, **more))
 
     monkeypatch.setattr(Setup, "of", classmethod(changed))
-    cluster = AgentProcesses(TWO, lease_s=5.0)
+    cluster = AgentProcesses(TWO, heartbeat_timeout_s=5.0)
     with pytest.raises(ExperimentError) as raised:
         cluster(context(tmp_path / "experiment", ENDLESS, nodes=TWO))
     assert cluster.processes == {}
@@ -302,7 +302,7 @@ def test_objects_of_the_users_own_never_reach_an_agent(two, tmp_path):
 
 def test_a_setup_carries_every_field_of_a_context_that_is_a_plain_value(tmp_path):
     given = context(tmp_path, ENDLESS, nodes=TWO, is_chdir=True, reuse_actors=True, seed=7)
-    made = Setup.of(given, Stored("code", "objects"), path=(), cwd="/", lease_s=1.0).context_on("two")
+    made = Setup.of(given, Stored("code", "objects"), path=(), cwd="/", heartbeat_timeout_s=1.0).context_on("two")
     assert (made.node, made.seed, made.is_chdir, made.reuse_actors) == ("two", 7, True, True)
     assert made.nodes == tuple(TWO)
 

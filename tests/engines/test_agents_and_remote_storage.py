@@ -49,7 +49,7 @@ def train(config):
 def tune(**more):
     bucket = DirFileSystem(os.environ["BUCKET"], LocalFileSystem())
     two = [Node(id=name, cpus=2.0) for name in ("one", "two")]
-    cluster = AgentProcesses(two, lease_s=5.0, environ={**os.environ, "SWEEP_SHARED_STORAGE": "0"})
+    cluster = AgentProcesses(two, heartbeat_timeout_s=5.0, environ={**os.environ, "SWEEP_SHARED_STORAGE": "0"})
     return sweep.run(train, config={"x": sweep.uniform(0, 1)}, num_samples=6, engine=cluster, storage_path="b",
                      storage_filesystem=bucket, name="apart", verbose=0, seed=1, **more)
 """
@@ -105,7 +105,7 @@ def test_checkpoints_artifacts_and_output_are_where_the_driver_looks_for_them(bu
     ids = sorted(trial.trial_id for trial in analysis.trials)
     assert names(there, "*/checkpoint_*") == [f"{one}/checkpoint_000004.2" for one in ids]
     assert names(there, "*/artifact.txt") == [f"{one}/artifact.txt" for one in ids]
-    assert names(there, ".sweep-transit") == []
+    assert names(there, ".sweep-staging") == []
     for trial, x in zip(sorted(analysis.trials, key=lambda one: one.trial_id), (1, 2, 3, 4), strict=True):
         assert (there / trial.trial_id / "artifact.txt").read_text() == f"of {x}"
         printed = (Path(analysis.experiment_path) / trial.trial_id / "output.log").read_text()
@@ -184,7 +184,7 @@ def test_the_ranks_of_a_group_on_two_nodes_make_one_checkpoint_and_continue_from
         assert "'rank0', 'rank1'" in log
     with analysis.get_best_checkpoint(trial, "step", "max").as_directory() as directory:
         assert [Path(directory, f"rank{rank}").read_text() for rank in (0, 1)] == ["4", "4"]
-    assert names(bucket[0] / "b" / "apart", ".sweep-transit/**/*") == []
+    assert names(bucket[0] / "b" / "apart", ".sweep-staging/**/*") == []
 
 
 def test_a_trial_of_a_lost_node_goes_on_elsewhere_from_its_last_checkpoint(bucket):
@@ -271,7 +271,13 @@ def test_storage_that_cannot_be_sent_to_nodes_is_refused_before_the_start(tmp_pa
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sweep.engines.cluster.agents.witness", lambda *_: ("nowhere/never", "written"))
         with pytest.raises(ExperimentError, match=r"one: it does not see the files of .*it holds a socket"):
-            run(train, (tmp_path, here), num_samples=1, config={"x": 1}, engine=AgentProcesses(TWO[:1], lease_s=40.0))
+            run(
+                train,
+                (tmp_path, here),
+                num_samples=1,
+                config={"x": 1},
+                engine=AgentProcesses(TWO[:1], heartbeat_timeout_s=40.0),
+            )
 
 
 def test_storage_that_each_process_has_for_itself_is_refused_before_the_start(tmp_path, monkeypatch):
@@ -285,4 +291,4 @@ def test_a_node_without_a_disk_for_its_directory_is_named(bucket, tmp_path):
     with pytest.raises(ExperimentError, match=r"one: there is no directory for its trials: .*Set SWEEP_CACHE") as error:
         run(train, bucket, num_samples=1, config={"x": 1}, engine=apart(SWEEP_CACHE=str(tmp_path / "file")))
     assert "Nothing was started." in str(error.value)
-    assert names(bucket[0], "**/.sweep-transit") == []
+    assert names(bucket[0], "**/.sweep-staging") == []

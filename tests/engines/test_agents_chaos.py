@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents_chaos import APART, DRIVE, LEASE_S, PLAIN, TRAIN, Harm, agents_of, check, check_apart, prepared
+from agents_chaos import APART, DRIVE, HEARTBEAT_TIMEOUT_S, PLAIN, TRAIN, Harm, agents_of, check, check_apart, prepared
 from conformance.processes import Watch, of_experiment
 from leftovers import MARK, wait_until_gone
 from links import Linked, Links
@@ -53,13 +53,13 @@ def test_a_few_kills_and_cuts_in_one_sweep_cost_nothing_that_was_recorded(tmp_pa
         while kinds and not is_over.wait(harm.draw.uniform(0.2, 0.5)):
             if done := harm.do(os.getpid(), kinds):
                 kinds.remove(done)
-        is_over.wait(2 * LEASE_S + 1)
+        is_over.wait(2 * HEARTBEAT_TIMEOUT_S + 1)
         harm.heal()
 
     killer = threading.Thread(target=do_harm)
     killer.start()
     try:
-        engine = Linked(nodes, links.ports, tmp_path / "gate", lease_s=LEASE_S)
+        engine = Linked(nodes, links.ports, tmp_path / "gate", heartbeat_timeout_s=HEARTBEAT_TIMEOUT_S)
         script["drive"](str(tmp_path), 40, False, engine, 6)
     finally:
         is_over.set()
@@ -109,13 +109,13 @@ def test_whatever_is_killed_whenever_every_trial_ends_once_and_nothing_is_lost(t
                 if harm.done.total() >= NUM_KILLS:
                     continue  # the rest is left in peace
                 if harm.do(driver.pid, [one for one in KINDS if one != "silence" or not silent_until]) == "silence":
-                    silent_until = time.monotonic() + harm.draw.choice([0.5, 1.0, 2.5]) * 2 * LEASE_S
+                    silent_until = time.monotonic() + harm.draw.choice([0.5, 1.0, 2.5]) * 2 * HEARTBEAT_TIMEOUT_S
             harm.heal()
             assert driver.returncode in (0, -signal.SIGKILL), (tmp_path / "driver.log").read_text()
             if driver.returncode == 0:
                 break
             if harm.draw.random() < 0.5:
-                assert not wait_until_gone(mark, 2 * LEASE_S + 10), harm.done
+                assert not wait_until_gone(mark, 2 * HEARTBEAT_TIMEOUT_S + 10), harm.done
     finally:
         driver.kill()
         driver.wait()

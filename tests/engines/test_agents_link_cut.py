@@ -118,7 +118,8 @@ if __name__ == "__main__":
                 "far": os.readlink(f"/proc/{far.pid}/ns/net"),
             },
             engine=Apart(
-                [Node("near", cpus=3, address="10.9.0.1"), Node("far", cpus=2, address="10.9.0.2")], lease_s=2.0,
+                [Node("near", cpus=3, address="10.9.0.1"), Node("far", cpus=2, address="10.9.0.2")],
+                heartbeat_timeout_s=2.0,
             ),
             failure_config=sweep.FailureConfig(max_failures=0),
         )

@@ -48,7 +48,7 @@ def other(tmp_path, monkeypatch):
 @contextmanager
 def engine_in(directory, trainable=None):
     trainable = trainable or Behaviour(num_reports=2).as_function()
-    engine = AgentProcesses(TWO, lease_s=5.0)(context(directory, trainable, nodes=TWO))
+    engine = AgentProcesses(TWO, heartbeat_timeout_s=5.0)(context(directory, trainable, nodes=TWO))
     try:
         yield engine
     finally:

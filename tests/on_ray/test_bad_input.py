@@ -284,7 +284,7 @@ except sweep.errors.SweepError as error:
         ({"engine": "local", "max_nodes": 2}, "max_nodes"),
         ({"cpus_per_node": 2}, "engine='ray'"),
         ({"engine": "ray", "max_nodes": 0}, "max_nodes"),
-        ({"engine": "ray", "lease_s": -1}, "lease_s"),
+        ({"engine": "ray", "heartbeat_timeout_s": -1}, "heartbeat_timeout_s"),
         ({"engine": "ray", "autoscale": {"max": 3}}, "node_type"),
         ({"engine": "slurmy"}, "slurmy"),
     ],

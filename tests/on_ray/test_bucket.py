@@ -43,7 +43,7 @@ def test_checkpoints_travel_through_the_storage(run, left, tmp_path, monkeypatch
     assert [(one.last_result["step"], one.last_result["start"]) for one in analysis.trials] == [(4, 2)] * 8
     there = tmp_path / "bucket" / "b" / "made"
     assert sorted(path.name for path in there.glob("*/checkpoint_*")) == ["checkpoint_000004.2"] * 8
-    assert not (there / ".sweep-transit").exists()
+    assert not (there / ".sweep-staging").exists()
     for trial in analysis.trials:
         assert "from 2" in Path(analysis.experiment_path, trial.trial_id, "output.log").read_text()
     files = [path.name for path in (tmp_path / "node" / "nodes").rglob("*") if path.is_file()]

@@ -1,6 +1,6 @@
 """The agent: one process on each node of a cluster, in which the local engine runs what the driver sends there.
 
-It ends everything that it has started, and then itself, when its connection to the driver or its lease ends.
+It ends everything that it has started, and then itself, when its connection to the driver or its heartbeat ends.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Any
 from sweep.core import messages
 from sweep.core.messages import Event
 from sweep.engines.base import EngineContext
-from sweep.engines.cluster.handshake import LEASE, LINK, Invitation, dial
-from sweep.engines.cluster.heartbeat import GONE, hold_lease
-from sweep.engines.cluster.staging import LOOK_S, Outpost
+from sweep.engines.cluster.handshake import HEARTBEAT, LINK, Invitation, dial
+from sweep.engines.cluster.heartbeat import GONE, keep_heartbeat
+from sweep.engines.cluster.staging import LOOK_S, Staging
 from sweep.engines.jobs import Brief, JobMaker, Stored
 from sweep.engines.link import Link
 from sweep.engines.local.engine import LocalEngine
@@ -50,7 +50,7 @@ class Setup:
         trainable: likewise of `PreparedTrainable`; `stored` says where the rest of it lies.
         is_group: trials are training groups.
         path, cwd: of the driver: where its modules are found, and where it stands; used where they exist.
-        lease_s: see `engines.lease`.
+        heartbeat_timeout_s: see `heartbeat`.
         witness: a file that the driver has written into the experiment, and what it says.
         home: pickled `Home` of the experiment, for nodes that do not see the driver's directory; empty: there is none.
         no_home: why not.
@@ -62,7 +62,7 @@ class Setup:
     is_group: bool
     path: Sequence[str]
     cwd: str
-    lease_s: float
+    heartbeat_timeout_s: float
     witness: tuple[str, str] = ("", "")
     home: bytes = b""
     no_home: str = ""
@@ -70,7 +70,7 @@ class Setup:
     @classmethod
     def of(cls, context: EngineContext, stored: Stored, **more: Any) -> Setup:
         """Return what the agents of a run are sent."""
-        left_out = ("trainable", "name_of", "lock_fd", "notice", "start_at", "environ", "node", "home", "is_apart")
+        left_out = ("trainable", "name_of", "lock_fd", "notice", "start_at", "environ", "node", "home", "is_staged")
         plain = {name: getattr(context, name) for name in EngineContext.__dataclass_fields__ if name not in left_out}
         plain |= {"directory": context.directory.absolute(), "nodes": tuple(context.nodes), "env": dict(context.env)}
         one = context.trainable
@@ -83,7 +83,7 @@ class Setup:
         start_from = copy.start if self.context["start_from"] else ""
         return replace(
             self,
-            context={**self.context, "directory": copy.root, "is_apart": True, "start_from": start_from},
+            context={**self.context, "directory": copy.root, "is_staged": True, "start_from": start_from},
             stored=Stored(*(copy.own(root, path) for path in self.stored)),
             path=[copy.own(root, path) for path in self.path],
         )
@@ -131,7 +131,7 @@ class Agent:
         self._notices: list[str] = []
         self._why_over = ""
         self._engine: LocalEngine | None = None
-        self._outpost: Outpost | None = None  # where the node does not see the driver's directory
+        self._staging: Staging | None = None  # where the node does not see the driver's directory
         self._ready: list[Event] = []  # whose turn has come
         self._lock = -1
         self._socket = dial(invitation, LINK)
@@ -143,16 +143,16 @@ class Agent:
             setup = self._receive_setup()
             if setup is None:
                 return GONE
-            lease = dial(self._invitation, LEASE)
-            hold_lease(lease, setup.lease_s, self._end)
+            heartbeat = dial(self._invitation, HEARTBEAT)
+            keep_heartbeat(heartbeat, setup.heartbeat_timeout_s, self._end)
             if self._prepare(setup):
                 self._serve()
             return self._why_over
         finally:
             if self._engine is not None:
                 self._engine.close()
-            if self._outpost is not None:
-                self._outpost.close()
+            if self._staging is not None:
+                self._staging.close()
             self._socket.close()
             if self._lock >= 0:
                 os.close(self._lock)
@@ -190,7 +190,7 @@ class Agent:
             problem = f"{type(error).__name__}: {error}".rstrip(".")
         node = next((node for node in setup.context["nodes"] if node.id == self.node), None)
         others = () if self._engine is None else tuple(self._engine.claims())
-        link.send(wire.Prepared(node, problem, others, is_apart=self._outpost is not None))
+        link.send(wire.Prepared(node, problem, others, is_staged=self._staging is not None))
         while not link.is_empty:
             link.flush()
         return not problem
@@ -203,8 +203,8 @@ class Agent:
             SweepError: this node cannot reach it, or there is none.
         """
         directory: Path = setup.context["directory"]
-        is_apart = bool(setup.home) and os.environ.get(SHARED_VARIABLE) == "0"
-        if not is_apart and _is_seen(directory, setup.witness, _SEEN_SOON_S if setup.home else _SEEN_S):
+        is_staged = bool(setup.home) and os.environ.get(SHARED_VARIABLE) == "0"
+        if not is_staged and _is_seen(directory, setup.witness, _SEEN_SOON_S if setup.home else _SEEN_S):
             return setup
         if not setup.home:
             raise _UnfitError(
@@ -221,7 +221,7 @@ class Agent:
             raise _UnfitError(
                 f"there is no directory for its trials: {error}. Set {CACHE_VARIABLE} to one on a disk of that node"
             ) from error
-        self._lock = _lock_of(ExperimentLayout(copy.root), self.node, patience_s=2 * setup.lease_s)
+        self._lock = _lock_of(ExperimentLayout(copy.root), self.node, patience_s=2 * setup.heartbeat_timeout_s)
         copy.clear()
         try:
             copy.bring_code()
@@ -233,7 +233,7 @@ class Agent:
                 "node reaches, such as s3://bucket/sweeps"
             )
         assert self._link is not None
-        self._outpost = Outpost(
+        self._staging = Staging(
             copy,
             setup.context["log_to_file"] or (),
             tell=self._link.send,
@@ -246,7 +246,7 @@ class Agent:
     def _make_engine(self, setup: Setup) -> None:
         directory: Path = setup.context["directory"]
         if self._lock < 0:
-            self._lock = _lock_of(ExperimentLayout(directory), self.node, patience_s=2 * setup.lease_s)
+            self._lock = _lock_of(ExperimentLayout(directory), self.node, patience_s=2 * setup.heartbeat_timeout_s)
         context = setup.context_on(self.node, environ=self._environ, lock_fd=self._lock, notice=self._on_notice)
         jobs = JobMaker(
             context,
@@ -262,7 +262,7 @@ class Agent:
         assert self._link is not None
         engine, link = self._engine, self._link
         engine.loop.listen(link.socket.fileno(), self._on_link)
-        if self._outpost is not None:
+        if self._staging is not None:
             self._look()
         while not self._why_over:
             for event in engine.next_events(None):
@@ -270,12 +270,12 @@ class Agent:
                     continue
                 if isinstance(event, messages.Released | messages.Declined):
                     self._briefs.pop((event.trial_id, event.attempt), None)
-                if self._outpost is None:
+                if self._staging is None:
                     self._ready.append(event)
                 else:
-                    self._outpost.take(event)
-            if self._outpost is not None:
-                self._outpost.settle()
+                    self._staging.take(event)
+            if self._staging is not None:
+                self._staging.settle()
             if self._ready or self._notices:
                 link.send(wire.Happened(tuple(self._ready), tuple(self._notices)))
                 self._ready.clear()
@@ -285,9 +285,9 @@ class Agent:
         """Send what trials have printed, again and again, unless the driver has not read the last of it."""
         assert self._engine is not None
         assert self._link is not None
-        assert self._outpost is not None
+        assert self._staging is not None
         if self._link.is_empty:
-            self._outpost.look()
+            self._staging.look()
         self._engine.loop.alarm(LOOK_S, self._look)
 
     def _on_link(self) -> None:
@@ -297,21 +297,21 @@ class Agent:
             match message:
                 case wire.Order(messages.Start(trial) as command, brief):
                     self._briefs[trial.id, trial.attempt] = brief
-                    if self._outpost is None:
+                    if self._staging is None:
                         self._engine.execute(command)
                     else:
-                        self._outpost.start(trial, partial(self._engine.execute, command))
+                        self._staging.start(trial, partial(self._engine.execute, command))
                         self._wake()
                 case wire.Order(command):
-                    if self._outpost is not None:
-                        self._outpost.hurry((command.trial_id, command.attempt))
+                    if self._staging is not None:
+                        self._staging.hurry((command.trial_id, command.attempt))
                     self._engine.execute(command)
                 case wire.Passed(trial_id, attempt, word):
                     key = (trial_id, attempt)
-                    if self._outpost is None:
+                    if self._staging is None:
                         self._engine.hear(key, word)
                     else:
-                        self._outpost.hear(key, word, self._engine.hear)
+                        self._staging.hear(key, word, self._engine.hear)
                 case wire.LookOut(lookout):
                     self._engine.look_out(lookout)
         if not self._link.is_open:
@@ -320,10 +320,10 @@ class Agent:
 
     def _say_of(self, key: tuple[str, int], word: Any) -> None:
         """Tell the driver what concerns an attempt with ranks on other machines."""
-        if self._outpost is None:
+        if self._staging is None:
             self._pass_on(key, word)
         else:
-            self._outpost.say_of(key, word, self._pass_on)
+            self._staging.say_of(key, word, self._pass_on)
 
     def _pass_on(self, key: tuple[str, int], word: Any) -> None:
         assert self._link is not None
@@ -338,7 +338,7 @@ class Agent:
         self._wake()
 
     def _end(self, why: str) -> None:
-        """End the serving; called by the lease's thread, too."""
+        """End the serving; called by the thread of the heartbeat, too."""
         self._why_over = self._why_over or why
         self._wake()
 

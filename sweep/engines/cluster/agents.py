@@ -4,9 +4,9 @@
     driver <─Happened── agents
 
 A command goes to the agent of the node that the trial's first bundle lies on, or to those of all nodes that the ranks
-of its group lie on, see `engines.spans`; events of all agents become one sequence.
+of its group lie on, see `multi_node`; events of all agents become one sequence.
 An agent that is lost takes its trials with it: `Exited(NODE_LOST)` of each, then the inventory without the node, then
-`Released` of each. What the trials of a lost agent had started has ended by then, see `engines.lease`.
+`Released` of each. What the trials of a lost agent had started has ended by then, see `heartbeat`.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from sweep.core.resources import Node
 from sweep.core.trial import Trial, evolve
 from sweep.engines.base import Engine, EngineCommand, EngineContext
 from sweep.engines.cluster.agent import Setup, witness
-from sweep.engines.cluster.handshake import LEASE, VERSION, Gate, Guest, Hello, Invitation
-from sweep.engines.cluster.heartbeat import LEASE_S, Leases
+from sweep.engines.cluster.handshake import HEARTBEAT, VERSION, Guest, Hello, Invitation, Listener
+from sweep.engines.cluster.heartbeat import HEARTBEAT_TIMEOUT_S, Heartbeats
 from sweep.engines.cluster.log_relay import LogWriter
-from sweep.engines.cluster.multi_node import Spans
+from sweep.engines.cluster.multi_node import MultiNodeGroups
 from sweep.engines.jobs import brief_of, store_trainable
 from sweep.engines.link import Link
 from sweep.engines.local.fork_server_client import own_path
 from sweep.engines.loop import LoopEngine
 from sweep.errors import ExperimentError
-from sweep.record.layout import TRANSIT, ExperimentLayout
-from sweep.storage.nodes import Home, end_transit, send_code
+from sweep.record.layout import STAGING, ExperimentLayout
+from sweep.storage.nodes import Home, end_staging, send_code
 from sweep.worker import wire
 from sweep.worker.group_environment import nodes_of
 
@@ -53,12 +53,12 @@ class Cluster(ABC):
 
     Attributes:
         host: address of the interface on which the driver listens for the agents that are called next.
-        lease_s: see `engines.lease`.
+        heartbeat_timeout_s: see `heartbeat`.
         start_s: how long an agent may take to come.
     """
 
     host: str = "127.0.0.1"
-    lease_s: float = LEASE_S
+    heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S
     start_s: float = 60.0
 
     @abstractmethod
@@ -106,7 +106,7 @@ class _Member:
         is_called: an agent was called, and is not lost yet.
         attempts: that were sent there and are not released, by trial and number.
         exited: those of them whose exit was told.
-        is_apart: it does not see the driver's directory; files go through remote storage.
+        is_staged: it does not see the driver's directory; files go through remote storage.
         calls: how often an agent was called since one was last ready.
         called_at: when it was called last, on the monotonic clock.
         others: what other sweeps keep from this one there, as the agent said last.
@@ -116,7 +116,7 @@ class _Member:
     node: Node
     link: Link | None = None
     is_ready: bool = False
-    is_apart: bool = False
+    is_staged: bool = False
     is_called: bool = False
     attempts: dict[tuple[str, int], Trial] = field(default_factory=dict)
     exited: set[tuple[str, int]] = field(default_factory=set)
@@ -148,7 +148,7 @@ class Agents(LoopEngine):
         self._unheard: set[_Member] = set()  # who have not been told of a lookout since they spoke of others
         self._is_closed = False
         self._has_said_unused = False
-        self._spans = Spans(self._send, self._emit, self._loop.alarm, self._say)
+        self._multi_node = MultiNodeGroups(self._send, self._emit, self._loop.alarm, self._say)
         layout = ExperimentLayout(context.directory.absolute())
         stored = store_trainable(context.trainable, layout)
         self._witness = witness(layout.root, secrets.token_hex(8))
@@ -163,14 +163,14 @@ class Agents(LoopEngine):
             stored,
             path=[*own_path(), *filter(None, [modules])],
             cwd=_cwd(),
-            lease_s=cluster.lease_s,
+            heartbeat_timeout_s=cluster.heartbeat_timeout_s,
             witness=self._witness,
             home=home,
             no_home=no_home,
         )
-        self._gates: dict[str, Gate] = {}  # by the address that they listen on
-        self._leases = Leases(
-            cluster.lease_s, lambda node, why: self._call(lambda: self._on_lost(self._members[node], why))
+        self._listeners: dict[str, Listener] = {}  # by the address that they listen on
+        self._heartbeats = Heartbeats(
+            cluster.heartbeat_timeout_s, lambda node, why: self._call(lambda: self._on_lost(self._members[node], why))
         )
         self._problems: dict[str, str] = {}
         try:
@@ -202,8 +202,8 @@ class Agents(LoopEngine):
             self._start(command.trial)
             return
         key = (command.trial_id, command.attempt)
-        if key in self._spans:
-            self._spans.execute(key, command)
+        if key in self._multi_node:
+            self._multi_node.execute(key, command)
         member = self._where.get(key)
         if member is None or member.link is None or key in member.exited:
             return
@@ -237,8 +237,8 @@ class Agents(LoopEngine):
         if self._is_closed:
             return
         self._is_closed = True
-        for gate in self._gates.values():
-            gate.close()
+        for listener in self._listeners.values():
+            listener.close()
         waiting = []
         for member in self._members.values():
             if member.link is not None:
@@ -246,13 +246,13 @@ class Agents(LoopEngine):
                 with contextlib.suppress(OSError):  # it is gone
                     member.link.socket.shutdown(socket.SHUT_WR)  # an agent closes its end when it is done
                 waiting.append(member.link.socket)
-        give_up = time.monotonic() + 2 * self._cluster.lease_s  # by then its lease has ended it
+        give_up = time.monotonic() + 2 * self._cluster.heartbeat_timeout_s  # by then its own timeout has ended it
         for ended in waiting:
             _await_end(ended, give_up)
-        self._leases.close()
+        self._heartbeats.close()
         self._cluster.close()
         (self._context.directory.absolute() / self._witness[0]).unlink(missing_ok=True)
-        self._end_transit()
+        self._end_staging()
         self._loop.close()
 
     def _send_code(self, root: Path, paths: Sequence[str]) -> None:
@@ -265,13 +265,13 @@ class Agents(LoopEngine):
                 "Nothing was started."
             ) from error
 
-    def _end_transit(self) -> None:
+    def _end_staging(self) -> None:
         if self._home is not None:
             try:
-                end_transit(self._home)
+                end_staging(self._home)
             except Exception as error:  # whatever the package behind the file system raises; the next run deletes it
                 self._say(
-                    f"{self._home.remote / TRANSIT} could not be deleted ({type(error).__name__}: {error}); it holds "
+                    f"{self._home.remote / STAGING} could not be deleted ({type(error).__name__}: {error}); it holds "
                     "what trials were made of"
                 )
 
@@ -286,9 +286,9 @@ class Agents(LoopEngine):
         member.calls += 1
         member.called_at = called_at = time.monotonic()
         host = self._cluster.host
-        if host not in self._gates:
-            self._gates[host] = Gate(host, lambda guest: self._call(lambda: self._on_guest(guest)))
-        self._cluster.summon(member.node.id, self._gates[host].invitation(member.node.id))
+        if host not in self._listeners:
+            self._listeners[host] = Listener(host, lambda guest: self._call(lambda: self._on_guest(guest)))
+        self._cluster.summon(member.node.id, self._listeners[host].invitation(member.node.id))
         self._loop.alarm(_LOOK_S, lambda: self._look_for(member, called_at))
 
     def _look_for(self, member: _Member, called_at: float) -> None:
@@ -308,8 +308,8 @@ class Agents(LoopEngine):
         member = self._members.get(guest.hello.node)
         if self._is_closed or member is None:
             guest.socket.close()
-        elif guest.hello.purpose == LEASE:
-            self._leases.add(member.node.id, guest.socket)
+        elif guest.hello.purpose == HEARTBEAT:
+            self._heartbeats.add(member.node.id, guest.socket)
         elif member.link is not None:
             guest.socket.close()  # a second one for the same node
         else:
@@ -338,8 +338,8 @@ class Agents(LoopEngine):
             match message:
                 case wire.Prepared(_, problem) if problem:
                     self._on_problem(member, problem)
-                case wire.Prepared(node, _, others, is_apart):
-                    member.is_apart = is_apart
+                case wire.Prepared(node, _, others, is_staged):
+                    member.is_staged = is_staged
                     self._on_ready(member, node)
                     self._on_others(member, others)
                 case wire.Happened(events, notices):
@@ -348,12 +348,12 @@ class Agents(LoopEngine):
                     for event in events:
                         if isinstance(event, messages.Declined):
                             self._unheard.add(member)
-                        if not self._spans.take(member.node.id, event):
+                        if not self._multi_node.take(member.node.id, event):
                             self._on_event(member, event)
                 case wire.Written() as written:
                     self._logs.write(written)
                 case wire.Passed(trial_id, attempt, word):
-                    self._spans.hear(member.node.id, (trial_id, attempt), word)
+                    self._multi_node.hear(member.node.id, (trial_id, attempt), word)
         if not link.is_open and member.link is link:
             self._on_lost(member, "its agent ended")
 
@@ -411,12 +411,12 @@ class Agents(LoopEngine):
             self._loop.ignore(member.link.socket.fileno())
             member.link.close()
             member.link = None
-        self._leases.drop(member.node.id)
+        self._heartbeats.drop(member.node.id)
         running, member.attempts = member.attempts, {}
         exited, member.exited = member.exited, set()
         error = f"node {member.node.id} was lost: {why}"
-        num_lost = len(running) + self._spans.count(member.node.id)
-        self._spans.lose(member.node.id, error)
+        num_lost = len(running) + self._multi_node.count(member.node.id)
+        self._multi_node.lose(member.node.id, error)
         for key in running:
             self._where.pop(key, None)
             if key not in exited:
@@ -429,7 +429,7 @@ class Agents(LoopEngine):
         self._unheard.discard(member)
         for key in running:
             self._emit(messages.Released(*key))
-        self._spans.settle()
+        self._multi_node.settle()
         if member.node.id not in self._problems:
             pause_s = _AGAIN_S[min(member.calls, len(_AGAIN_S) - 1)]
             self._loop.alarm(pause_s, lambda: self._call_again(member))
@@ -462,9 +462,9 @@ class Agents(LoopEngine):
         missing = [member for member in self._members.values() if not member.is_ready]
         if self._problems or len(missing) == len(self._members):
             raise ExperimentError(self._why_not(missing))
-        if (num_apart := sum(member.is_apart for member in self._members.values())) and self._home is not None:
+        if (num_staged := sum(member.is_staged for member in self._members.values())) and self._home is not None:
             self._say(
-                f"{num_apart} of {len(self._members)} nodes do not see {self._context.directory}: their trials' files "
+                f"{num_staged} of {len(self._members)} nodes do not see {self._context.directory}: their trials' files "
                 f"go through {self._home.remote}"
             )
         for member in missing:
@@ -512,7 +512,7 @@ class Agents(LoopEngine):
         bare = evolve(trial, config={}, last_result=None, best_result=None, pending=None)
         found = [member for member in members if member is not None]
         if len(found) > 1:
-            self._spans.start(bare, replace(brief, nodes=tuple(member.node for member in found)), names)
+            self._multi_node.start(bare, replace(brief, nodes=tuple(member.node for member in found)), names)
             return
         self._where[key] = found[0]
         found[0].attempts[key] = bare

@@ -29,7 +29,7 @@ from sweep.errors import ExperimentError
 
 VERSION: str = sys.modules["sweep"].__version__  # this module's own package, so it is loaded
 
-LINK, LEASE = "link", "lease"  # what a connection is for
+LINK, HEARTBEAT = "link", "heartbeat"  # what a connection is for
 PROTOCOL = 2  # of the messages after the welcome
 _HANDSHAKE_S = 20.0
 _MOST_AT_ONCE = 256  # connections that have not shown yet that they know the key
@@ -77,7 +77,7 @@ class Guest:
     socket: socket.socket
 
 
-class Gate:
+class Listener:
     """Listens for agents, on threads of its own.
 
     Attributes:
@@ -107,7 +107,7 @@ class Gate:
                 "an address of this machine that the other nodes reach."
             ) from error
         self.host, self.port = self._listener.getsockname()[:2]
-        self._thread = threading.Thread(target=self._accept, name="sweep-gate", daemon=True)
+        self._thread = threading.Thread(target=self._accept, name="sweep-listener", daemon=True)
         self._thread.start()
 
     def invitation(self, node: str) -> Invitation:
@@ -134,7 +134,7 @@ class Gate:
             if not self._slots.acquire(blocking=False):
                 peer.close()
                 continue
-            threading.Thread(target=self._receive, args=(peer,), name="sweep-gate-guest", daemon=True).start()
+            threading.Thread(target=self._receive, args=(peer,), name="sweep-handshake", daemon=True).start()
 
     def _receive(self, peer: socket.socket) -> None:
         """Let one connection in, or close it."""

@@ -1,7 +1,7 @@
 """Attempts whose ranks lie on several nodes: what becomes of them on each, joined to one exit and one release.
 
-    Start ──> agent of rank 0's node ──> its host is there ──PartReady──┐
-          ──> agents of the others   ──> theirs, too       ──PartReady──┴─> Meet, to all: the ranks are made
+    Start ──> agent of rank 0's node ──> its host is there ──NodeReady──┐
+          ──> agents of the others   ──> theirs, too       ──NodeReady──┴─> Meet, to all: the ranks are made
     Continue, Save, Stop ──> rank 0's node        Kill ──> all of them
     Relayed: between the host of rank 0 and the others
 
@@ -34,7 +34,7 @@ Key = tuple[str, int]
 
 
 @dataclass(slots=True, eq=False)
-class _Part:
+class _NodeState:
     """The attempt on one node, from a start to its release.
 
     Attributes:
@@ -43,18 +43,18 @@ class _Part:
         is_released: what it held there is clean.
     """
 
-    ready: wire.PartReady | None = None
+    ready: wire.NodeReady | None = None
     exit: Exit | None = None
     is_released: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class _Span:
+class _MultiNodeGroup:
     """One attempt.
 
     Attributes:
         nodes: that it lies on; rank 0 is on the first.
-        parts: by node; empty: it waits to be tried again.
+        on_nodes: by node; empty: it waits to be tried again.
         has_met: all were told to make their ranks.
         is_ending: all were told to end.
         verdict: how it ended, if that is not for rank 0's host to say.
@@ -67,7 +67,7 @@ class _Span:
     trial: Trial
     brief: Brief
     nodes: Sequence[str]
-    parts: dict[str, _Part] = field(default_factory=dict)
+    on_nodes: dict[str, _NodeState] = field(default_factory=dict)
     has_met: bool = False
     is_ending: bool = False
     verdict: Exit | None = None
@@ -93,13 +93,13 @@ class _Span:
     @property
     def is_over(self) -> bool:
         """Whether nothing of it runs, and it is not to be tried again."""
-        return all(part.exit is not None for part in self.parts.values()) and (
-            bool(self.parts) or self.verdict is not None
+        return all(state.exit is not None for state in self.on_nodes.values()) and (
+            bool(self.on_nodes) or self.verdict is not None
         )
 
 
 @dataclass(eq=False)
-class Spans:
+class MultiNodeGroups:
     """All such attempts of an engine.
 
     Attributes:
@@ -113,182 +113,182 @@ class Spans:
     emit: Callable[[Event], None]
     alarm: Callable[[float, Callable[[], None]], None]
     notice: Callable[[str], None]
-    _spans: dict[Key, _Span] = field(default_factory=dict, init=False)
+    _groups: dict[Key, _MultiNodeGroup] = field(default_factory=dict, init=False)
     _noticed: set[str] = field(default_factory=set, init=False)
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._spans
+        return key in self._groups
 
     def start(self, trial: Trial, brief: Brief, nodes: Sequence[str]) -> None:
         """Begin an attempt on some nodes, all of which have an agent; rank 0 is on the first."""
-        span = _Span(trial, brief, nodes)
-        self._spans[span.key] = span
-        self._try(span)
+        group = _MultiNodeGroup(trial, brief, nodes)
+        self._groups[group.key] = group
+        self._try(group)
 
     def execute(self, key: Key, command: messages.Continue | messages.Save | messages.Stop | messages.Kill) -> None:
         """Carry out a command to an attempt that is known."""
-        span = self._spans[key]
+        group = self._groups[key]
         match command:
             case messages.Kill(kind=kind, reason=reason):
-                if not span.is_started:
-                    span.verdict = span.verdict or Exit(kind, error=reason or "killed")
-                self._end(span, command)
-            case messages.Stop() if not span.is_started:
-                span.verdict = span.verdict or Exit(ExitKind.STOPPED, error=NOT_STARTED)
-                self._end(span)
+                if not group.is_started:
+                    group.verdict = group.verdict or Exit(kind, error=reason or "killed")
+                self._end(group, command)
+            case messages.Stop() if not group.is_started:
+                group.verdict = group.verdict or Exit(ExitKind.STOPPED, error=NOT_STARTED)
+                self._end(group)
             case _:
-                self._send(span, span.first, wire.Order(command))
-        self._settle(span)
+                self._send(group, group.first, wire.Order(command))
+        self._settle(group)
 
     def hear(self, node: str, key: Key, word: Any) -> None:
         """Take in what the agent of a node says of an attempt."""
-        span = self._spans.get(key)
-        part = span.parts.get(node) if span is not None else None
-        if span is None or part is None:
+        group = self._groups.get(key)
+        state = group.on_nodes.get(node) if group is not None else None
+        if group is None or state is None:
             return
         match word:
-            case wire.PartReady():
-                part.ready = word
-                self._meet(span)
+            case wire.NodeReady():
+                state.ready = word
+                self._meet(group)
             case wire.Refused(_, errno):
-                self._refuse(span, node, errno)
-            case wire.Relayed(node=to) if node == span.first:
-                for other in span.nodes[1:] if not to else (to,):
-                    self._send(span, other, wire.Passed(*key, word._replace(node=other)))
+                self._refuse(group, node, errno)
+            case wire.Relayed(node=to) if node == group.first:
+                for other in group.nodes[1:] if not to else (to,):
+                    self._send(group, other, wire.Passed(*key, word._replace(node=other)))
             case wire.Relayed():
-                self._send(span, span.first, wire.Passed(*key, word._replace(node=node)))
+                self._send(group, group.first, wire.Passed(*key, word._replace(node=node)))
 
     def take(self, node: str, event: Event) -> bool:
         """Take in an event of the engine of a node; False: it concerns none of these attempts."""
         if not isinstance(event, messages.Exited | messages.Released | messages.Declined):
             return False
-        span = self._spans.get((event.trial_id, event.attempt))
-        part = span.parts.get(node) if span is not None else None
-        if span is None or part is None:
+        group = self._groups.get((event.trial_id, event.attempt))
+        state = group.on_nodes.get(node) if group is not None else None
+        if group is None or state is None:
             return False
         if isinstance(event, messages.Released):
-            part.is_released = True
+            state.is_released = True
         elif isinstance(event, messages.Declined):
-            part.exit, part.is_released = _NEVER_BEGAN, True
-            span.is_declined = True
-            self._end(span)
+            state.exit, state.is_released = _NEVER_BEGAN, True
+            group.is_declined = True
+            self._end(group)
         else:
-            part.exit = event.exit
+            state.exit = event.exit
             # Rank 0's host ends when every rank is gone, another one when its own are: if not, it did not get that far.
-            if node != span.first and event.exit.kind is not ExitKind.FINISHED and not span.is_ending:
-                span.verdict = event.exit
-            if node == span.first or span.verdict is not None:
-                self._end(span)
-        self._settle(span)
+            if node != group.first and event.exit.kind is not ExitKind.FINISHED and not group.is_ending:
+                group.verdict = event.exit
+            if node == group.first or group.verdict is not None:
+                self._end(group)
+        self._settle(group)
         return True
 
     def lose(self, node: str, error: str) -> None:
         """The agent of a node is gone, with all that it ran: so are the attempts that lay there. Their devices are
         released by `settle`."""
-        for span in list(self._spans.values()):
-            if node not in span.nodes or span.is_exit_told:
+        for group in list(self._groups.values()):
+            if node not in group.nodes or group.is_exit_told:
                 continue
-            first = span.parts.get(span.first)
+            first = group.on_nodes.get(group.first)
             lost = Exit(ExitKind.NODE_LOST, error=error)
-            if first is None or first.exit is None or span.refused:
-                span.verdict = span.verdict or lost
-            part = span.parts.get(node)
-            if part is not None:
-                part.exit = part.exit or lost
-            self._end(span)
-            self._tell_exit(span)
-        for span in self._spans.values():
-            if node in span.parts:
-                span.parts[node].is_released = True
+            if first is None or first.exit is None or group.refused:
+                group.verdict = group.verdict or lost
+            state = group.on_nodes.get(node)
+            if state is not None:
+                state.exit = state.exit or lost
+            self._end(group)
+            self._tell_exit(group)
+        for group in self._groups.values():
+            if node in group.on_nodes:
+                group.on_nodes[node].is_released = True
 
     def settle(self) -> None:
         """Release what is over, after a node was lost."""
-        for span in list(self._spans.values()):
-            self._settle(span)
+        for group in list(self._groups.values()):
+            self._settle(group)
 
     def count(self, node: str) -> int:
         """Return how many attempts lie on a node."""
-        return sum(node in span.nodes for span in self._spans.values())
+        return sum(node in group.nodes for group in self._groups.values())
 
     # --- one attempt -------------------------------------------------------------------------------------------------
 
-    def _send(self, span: _Span, node: str, message: wire.ToAgent) -> None:
-        part = span.parts.get(node)
-        if part is not None and part.exit is None:
+    def _send(self, group: _MultiNodeGroup, node: str, message: wire.ToAgent) -> None:
+        state = group.on_nodes.get(node)
+        if state is not None and state.exit is None:
             self.send(node, message)
 
-    def _try(self, span: _Span) -> None:
-        span.refused, span.has_met, span.is_ending = "", False, False
-        span.parts = {node: _Part() for node in span.nodes}
-        for node in span.nodes:
-            self._send(span, node, wire.Order(messages.Start(span.trial), span.brief))
+    def _try(self, group: _MultiNodeGroup) -> None:
+        group.refused, group.has_met, group.is_ending = "", False, False
+        group.on_nodes = {node: _NodeState() for node in group.nodes}
+        for node in group.nodes:
+            self._send(group, node, wire.Order(messages.Start(group.trial), group.brief))
 
-    def _try_again(self, span: _Span) -> None:
-        if self._spans.get(span.key) is span and not span.parts:
-            self._try(span)
+    def _try_again(self, group: _MultiNodeGroup) -> None:
+        if self._groups.get(group.key) is group and not group.on_nodes:
+            self._try(group)
 
-    def _meet(self, span: _Span) -> None:
+    def _meet(self, group: _MultiNodeGroup) -> None:
         """Have the ranks made once every node is ready."""
-        ready = {node: part.ready for node, part in span.parts.items() if part.ready is not None}
-        if len(ready) < len(span.nodes) or span.is_ending or span.has_met:
+        ready = {node: state.ready for node, state in group.on_nodes.items() if state.ready is not None}
+        if len(ready) < len(group.nodes) or group.is_ending or group.has_met:
             return
-        span.has_met = True
-        meet = wire.Meet(ready[span.first].token, {node: one.ports for node, one in ready.items()})
-        for node in span.nodes:
-            self._send(span, node, wire.Passed(*span.key, meet))
+        group.has_met = True
+        meet = wire.Meet(ready[group.first].token, {node: one.ports for node, one in ready.items()})
+        for node in group.nodes:
+            self._send(group, node, wire.Passed(*group.key, meet))
 
-    def _refuse(self, span: _Span, node: str, errno: int) -> None:
-        if span.is_ending:
+    def _refuse(self, group: _MultiNodeGroup, node: str, errno: int) -> None:
+        if group.is_ending:
             return
         shortage = describe_shortage(OSError(errno, ""))
-        span.refused = f"cannot start on {node}: {shortage}"
-        self.emit(messages.Waiting(span.trial.id, span.refused))
+        group.refused = f"cannot start on {node}: {shortage}"
+        self.emit(messages.Waiting(group.trial.id, group.refused))
         if shortage not in self._noticed:
             self._noticed.add(shortage)
             self.notice(
                 f"a training group cannot start: the kernel of {node} allows no more {shortage}; it is tried again"
             )
-        self._end(span)
+        self._end(group)
 
-    def _end(self, span: _Span, kill: messages.Kill | None = None) -> None:
+    def _end(self, group: _MultiNodeGroup, kill: messages.Kill | None = None) -> None:
         """Have what is left of it ended everywhere."""
-        if span.is_ending:
+        if group.is_ending:
             return
-        span.is_ending = True
-        for node in span.nodes:
-            self._send(span, node, wire.Order(kill or messages.Kill(*span.key)))
+        group.is_ending = True
+        for node in group.nodes:
+            self._send(group, node, wire.Order(kill or messages.Kill(*group.key)))
 
-    def _settle(self, span: _Span) -> None:
+    def _settle(self, group: _MultiNodeGroup) -> None:
         """Say what is to be said by now."""
-        if self._spans.get(span.key) is not span:
+        if self._groups.get(group.key) is not group:
             return
-        are_released = all(part.is_released for part in span.parts.values())
-        if span.is_declined and span.verdict is None:
+        are_released = all(state.is_released for state in group.on_nodes.values())
+        if group.is_declined and group.verdict is None:
             if are_released:
-                del self._spans[span.key]
-                self.emit(messages.Declined(*span.key))
+                del self._groups[group.key]
+                self.emit(messages.Declined(*group.key))
             return
-        if span.refused and span.verdict is None:
-            if span.parts and are_released:
-                span.parts = {}
-                pause_s, span.pause_s = span.pause_s, min(2 * span.pause_s, _MOST_AGAIN_S)
+        if group.refused and group.verdict is None:
+            if group.on_nodes and are_released:
+                group.on_nodes = {}
+                pause_s, group.pause_s = group.pause_s, min(2 * group.pause_s, _MOST_AGAIN_S)
                 # Groups that take each other's processes must not try in step.
-                self.alarm(pause_s * random.uniform(0.5, 1.0), lambda: self._try_again(span))
+                self.alarm(pause_s * random.uniform(0.5, 1.0), lambda: self._try_again(group))
             return
-        self._tell_exit(span)
-        if span.is_exit_told and are_released:
-            del self._spans[span.key]
-            self.emit(messages.Released(*span.key))
+        self._tell_exit(group)
+        if group.is_exit_told and are_released:
+            del self._groups[group.key]
+            self.emit(messages.Released(*group.key))
 
-    def _tell_exit(self, span: _Span) -> None:
-        if span.is_exit_told or not span.is_over or (span.refused and span.verdict is None):
+    def _tell_exit(self, group: _MultiNodeGroup) -> None:
+        if group.is_exit_told or not group.is_over or (group.refused and group.verdict is None):
             return
-        span.is_exit_told = True
-        exits = [part.exit for part in span.parts.values() if part.exit is not None]
-        first = span.parts.get(span.first)
+        group.is_exit_told = True
+        exits = [state.exit for state in group.on_nodes.values() if state.exit is not None]
+        first = group.on_nodes.get(group.first)
         told = first.exit if first is not None else None
-        if told is None or (span.verdict is not None and told.kind not in (ExitKind.FINISHED, ExitKind.STOPPED)):
-            told = span.verdict
+        if told is None or (group.verdict is not None and told.kind not in (ExitKind.FINISHED, ExitKind.STOPPED)):
+            told = group.verdict
         assert told is not None
         peak = sum(one.peak_rss_bytes for one in exits)
-        self.emit(messages.Exited(*span.key, replace(told, peak_rss_bytes=peak)))
+        self.emit(messages.Exited(*group.key, replace(told, peak_rss_bytes=peak)))

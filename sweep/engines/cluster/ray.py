@@ -2,7 +2,7 @@
 
 What happens inside a machine is the local engine's. An actor holds in Ray what the sweep may use of its node, so that
 other jobs of the cluster do not take it, and Ray ends it with the driver. Only calls that start and watch go through
-Ray; commands and events have a connection of their own (see `engines.gate`), which carries five times as many.
+Ray; commands and events have a connection of their own (see `handshake`), which carries five times as many.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sweep.engines.base import Engine, EngineContext
 from sweep.engines.cluster.agent import Agent
 from sweep.engines.cluster.agents import Cluster
 from sweep.engines.cluster.handshake import Invitation
-from sweep.engines.cluster.heartbeat import LEASE_S
+from sweep.engines.cluster.heartbeat import HEARTBEAT_TIMEOUT_S
 from sweep.errors import ConfigError, ExperimentError, ResourceError
 
 _LOOK_S = 2.0  # between two looks at the cluster's nodes
@@ -38,7 +38,7 @@ _SETTLE_S = 5.0  # for what was given back to be seen as free by all of Ray; it 
 _HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"  # a client's preface and its settings
 _SETTINGS = 4  # type of the frame that an HTTP/2 server, such as Ray's control service, says first
 _TYPE = "accelerator_type:"
-# Part of a node's memory above which Ray ends workers, and how much earlier an agent ends a trial.
+# Share of a node's memory above which Ray ends workers, and how much earlier an agent ends a trial.
 _RAYS_MEMORY_LIMIT, _BEFORE_RAY = 0.95, 0.04
 _LIMIT_VARIABLE = "RAY_memory_usage_threshold"
 # Of a node's resources in Ray, those that are no things to hand out.
@@ -58,7 +58,7 @@ class RayOptions:
     label_selector: Mapping[str, str] = field(default_factory=dict)
     runtime_env: Mapping[str, Any] = field(default_factory=dict)
     autoscale: Mapping[str, Any] | None = None
-    lease_s: float = LEASE_S
+    heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S
 
 
 @dataclass(eq=False)
@@ -98,7 +98,7 @@ class RayCluster(Cluster):
             ResourceError: no node has what the options ask for.
         """
         self._options = options
-        self.lease_s = options.lease_s
+        self.heartbeat_timeout_s = options.heartbeat_timeout_s
         self.notices: list[str] = []
         self._machines: dict[str, _Machine] = {}
         self._changed: Callable[[], None] = lambda: None
@@ -194,7 +194,7 @@ class RayCluster(Cluster):
         running = [machine.running for machine in self._machines.values() if machine.running is not None]
         with contextlib.suppress(Exception):  # a cluster that is going away, too
             if running:
-                self._ray.wait(running, num_returns=len(running), timeout=2 * self.lease_s)
+                self._ray.wait(running, num_returns=len(running), timeout=2 * self.heartbeat_timeout_s)
             for machine in self._machines.values():
                 if machine.actor is not None:
                     self._ray.kill(machine.actor)

@@ -27,7 +27,7 @@ LOOK_S = 1.0  # between two looks at what trials have printed
 Key = tuple[str, int]
 
 
-class Outpost:
+class Staging:
     """The files of the trials of one agent.
 
     Args:

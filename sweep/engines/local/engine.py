@@ -154,11 +154,11 @@ class LocalEngine(LoopEngine):
         if isinstance(command, messages.Start):
             if not self._sharing.take(command.trial):
                 return
-            is_spanning = self._jobs.is_spanning(command.trial)
-            attempt = Attempt(next(self._tokens), command.trial, is_spanning=is_spanning)
+            is_multi_node = self._jobs.is_multi_node(command.trial)
+            attempt = Attempt(next(self._tokens), command.trial, is_multi_node=is_multi_node)
             self._attempts[attempt.key] = attempt
-            if is_spanning:
-                self._place_part(attempt)
+            if is_multi_node:
+                self._place_multi_node(attempt)
             else:
                 self._scarcity.admit(attempt)
             return
@@ -242,7 +242,7 @@ class LocalEngine(LoopEngine):
         elif slot.nursery.importing:
             self._events.append(messages.Waiting(attempt.trial.id, f"importing {slot.nursery.importing}"))
 
-    def _place_part(self, attempt: Attempt) -> None:
+    def _place_multi_node(self, attempt: Attempt) -> None:
         """Give a slot to the ranks of a group that are on this machine; refused are all of the group, or none."""
         try:
             self._place(attempt)
@@ -298,7 +298,7 @@ class LocalEngine(LoopEngine):
             descriptors = (theirs.fileno(), *(port.holder.fileno() for port in ports))
             start: wire.ToHost
             if self._jobs.is_group:
-                start = wire.StartGroup(attempt.token, len(descriptors), self._jobs.is_part(attempt.trial))
+                start = wire.StartGroup(attempt.token, len(descriptors), self._jobs.is_remote(attempt.trial))
             else:
                 logs = tuple(str(self._layout.trial(attempt.trial.id) / name) for name in self._outputs)
                 is_spawned = self._context.start_method == "spawn"
@@ -312,9 +312,9 @@ class LocalEngine(LoopEngine):
         self._loop.listen(ours.fileno(), lambda: self._on_link(link))
         slot.link, slot.born, slot.key = link, attempt.token, key_of(attempt.trial)
         numbers = tuple(port.number for port in ports)
-        if attempt.is_spanning:
+        if attempt.is_multi_node:
             attempt.link, link.attempt = link, attempt
-            self._say_of(attempt.key, wire.PartReady(attempt.token, numbers))
+            self._say_of(attempt.key, wire.NodeReady(attempt.token, numbers))
         else:
             self._send_job(attempt, link, numbers, brief)
 
@@ -334,7 +334,7 @@ class LocalEngine(LoopEngine):
             self._finish(attempt, classify(None, 0, kill=attempt.kill))
         elif attempt.is_stopping:
             self._finish(attempt, Exit(ExitKind.STOPPED, error=NOT_STARTED))
-        elif attempt.is_spanning:  # the driver takes the group back from all machines, and tries again
+        elif attempt.is_multi_node:  # the driver takes the group back from all machines, and tries again
             self._say_of(attempt.key, wire.Refused(attempt.token, errno))
             self._finish(attempt, Exit(ExitKind.LOST, error=os.strerror(errno)))
         else:

@@ -2,7 +2,7 @@
 
 One `Group` is either a whole attempt, and then speaks to the driver, or it was asked for by the attempt's worker (a
 `fit()` inside a trial), and then speaks to that. Both look alike from here: a socket above, one for each rank below.
-Ranks on other nodes are reached through the socket above, and run in a `Part` there.
+Ranks on other nodes are reached through the socket above, and run in a `RemoteRanks` there.
 """
 
 from __future__ import annotations
@@ -356,7 +356,7 @@ class Group(HostedRanks):
 _NUM_LOOKS = 4  # at the clock of rank 0's node, once the ranks are made
 
 
-class Part(HostedRanks):
+class RemoteRanks(HostedRanks):
     """The ranks of a group that lie on another node than rank 0, led by the `Group` there.
 
     What they say goes up with the number of the rank, what they are told comes down with it; see `wire.Relayed`.

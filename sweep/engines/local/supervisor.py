@@ -24,7 +24,7 @@ from sweep.worker.limits import users_limit
 from sweep.worker.main import become_worker, say_idle_over, serve
 
 if TYPE_CHECKING:
-    from sweep.engines.local.group import Group, Part
+    from sweep.engines.local.group import Group, RemoteRanks
 
 
 _LOG_CHECK_S = 0.5
@@ -58,8 +58,8 @@ class Host:
         self._pidfd = -1
         self._idle = -1
         self._control: Packets | None = None  # to the worker, which may ask for groups
-        self._groups: list[Group | Part] = []
-        self._whole: Group | Part | None = None  # the one that is the attempt itself, or its part on this node
+        self._groups: list[Group | RemoteRanks] = []
+        self._whole: Group | RemoteRanks | None = None  # the one that is the attempt itself, or its part on this node
         self._born = 0  # token that the worker, or the whole group, was made for: names it
         self._done = 0  # the last token that ended: a late Kill for it must not hit its successor
         self._logs: tuple[str, ...] = ()
@@ -124,9 +124,9 @@ class Host:
                 self._end()
             case (wire.StartWorker() as start, [data]):
                 self._start(start, data)
-            case (wire.StartGroup(token, number, is_part), descriptors) if len(descriptors) == number:
+            case (wire.StartGroup(token, number, is_remote), descriptors) if len(descriptors) == number:
                 self._born = token
-                self._whole = self._add_group(descriptors, is_patient=False, part_token=token if is_part else 0)
+                self._whole = self._add_group(descriptors, is_patient=False, remote_token=token if is_remote else 0)
             case (wire.StartWorker(token=token) | wire.StartGroup(token=token), descriptors):
                 for descriptor in descriptors:  # the kernel drops those that find no room here
                     os.close(descriptor)
@@ -220,23 +220,23 @@ class Host:
         else:
             self._add_group(descriptors, is_patient=True)
 
-    def _add_group(self, descriptors: Sequence[int], *, is_patient: bool, part_token: int = 0) -> Group | Part:
+    def _add_group(self, descriptors: Sequence[int], *, is_patient: bool, remote_token: int = 0) -> Group | RemoteRanks:
         # Not at the top: it would slow every cold start; the fork server imports it where there will be groups.
-        from sweep.engines.local.group import Group, Part
+        from sweep.engines.local.group import Group, RemoteRanks
 
         def make(data: int, kept: Sequence[int], is_spawned: bool) -> int:
             return (self._spawn if is_spawned else self._fork)(data, kept, -1, -1)
 
         upstream, ports = socket.socket(fileno=descriptors[0]), descriptors[1:]
-        group: Group | Part
-        if part_token:
-            group = Part(upstream, ports, make, part_token)
+        group: Group | RemoteRanks
+        if remote_token:
+            group = RemoteRanks(upstream, ports, make, remote_token)
         else:
             group = Group(upstream, ports, make, is_patient=is_patient)
         self._groups.append(group)
         return group
 
-    def _on_group_over(self, group: Group | Part) -> None:
+    def _on_group_over(self, group: Group | RemoteRanks) -> None:
         """Forget a group; when it was the attempt itself, end what it left, and say that the tree is gone."""
         self._groups.remove(group)
         for log in group.logs:

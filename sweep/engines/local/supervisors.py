@@ -38,7 +38,7 @@ class Attempt:
         is_stopping: a Stop was sent.
         refusal: why the kernel does not allow it to run so far, as was said last.
         blockers: slots whose idle worker holds devices of this one, and is being ended.
-        is_spanning: it is a group with ranks on other machines, too: the driver says when all may start.
+        is_multi_node: it is a group with ranks on other machines, too: the driver says when all may start.
     """
 
     token: int
@@ -52,7 +52,7 @@ class Attempt:
     is_stopping: bool = False
     refusal: str = ""
     blockers: set[int] = field(default_factory=set)
-    is_spanning: bool = False
+    is_multi_node: bool = False
 
     @property
     def key(self) -> tuple[str, int]:

@@ -8,7 +8,7 @@ import pytest
 from conformance.engines import trial
 
 from sweep.core.messages import Continue, Declined, Exit, Exited, ExitKind, Kill, Released, Start, Stop, Waiting
-from sweep.engines.cluster.multi_node import Spans
+from sweep.engines.cluster.multi_node import MultiNodeGroups
 from sweep.engines.jobs import Brief
 from sweep.worker import wire
 
@@ -24,14 +24,14 @@ class World:
 
     def __init__(self):
         self.sent, self.events, self.alarms, self.notices = [], [], [], []
-        self.spans = Spans(
+        self.groups = MultiNodeGroups(
             lambda node, message: self.sent.append((node, message)),
             self.events.append,
             lambda after_s, call: self.alarms.append((after_s, call)),
             self.notices.append,
         )
         self.trial = trial()
-        self.spans.start(self.trial, Brief(b""), NODES)
+        self.groups.start(self.trial, Brief(b""), NODES)
 
     def take_sent(self):
         """Return what was sent since the last call: commands by node, and words."""
@@ -40,14 +40,14 @@ class World:
 
     def ready(self, *nodes):
         for number, node in enumerate(nodes):
-            self.spans.hear(node, KEY, wire.PartReady(10 + number, (4000 + number,)))
+            self.groups.hear(node, KEY, wire.NodeReady(10 + number, (4000 + number,)))
 
     def exit(self, node, how=FINISHED):
-        assert self.spans.take(node, Exited(*KEY, how))
+        assert self.groups.take(node, Exited(*KEY, how))
 
     def release(self, *nodes):
         for node in nodes:
-            assert self.spans.take(node, Released(*KEY))
+            assert self.groups.take(node, Released(*KEY))
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_ranks_are_made_when_every_node_is_ready_and_all_learn_the_ports_of_all(
     assert [(node, type(command)) for node, command in world.take_sent()] == [(node, Start) for node in NODES]
     world.ready("a", "b")
     assert world.take_sent() == []
-    world.spans.hear("c", KEY, wire.PartReady(7, ()))
+    world.groups.hear("c", KEY, wire.NodeReady(7, ()))
     meet = wire.Meet(10, {"a": (4000,), "b": (4001,), "c": ()})
     assert world.take_sent() == [(node, meet) for node in NODES]
 
@@ -82,16 +82,16 @@ def test_the_exit_is_rank_0s_and_comes_when_all_have_ended_the_release_when_all_
     assert running.events == [Exited(*KEY, Exit(ExitKind.FAILED, error="rank 2: true", peak_rss_bytes=13))]
     running.release("c")
     assert running.events[1:] == [Released(*KEY)]
-    assert KEY not in running.spans
+    assert KEY not in running.groups
 
 
 def test_answers_go_to_rank_0s_node_and_a_kill_to_all(running):
-    running.spans.execute(KEY, Continue(*KEY, 1))
-    running.spans.execute(KEY, Stop(*KEY, 2))
+    running.groups.execute(KEY, Continue(*KEY, 1))
+    running.groups.execute(KEY, Stop(*KEY, 2))
     assert running.take_sent() == [("a", Continue(*KEY, 1)), ("a", Stop(*KEY, 2))]
     kill = Kill(*KEY, "too long", ExitKind.TIMEOUT)
-    running.spans.execute(KEY, kill)
-    running.spans.execute(KEY, kill)
+    running.groups.execute(KEY, kill)
+    running.groups.execute(KEY, kill)
     assert running.take_sent() == [(node, kill) for node in NODES]
     for node in NODES:
         running.exit(node, Exit(ExitKind.TIMEOUT, error="too long"))
@@ -99,9 +99,9 @@ def test_answers_go_to_rank_0s_node_and_a_kill_to_all(running):
 
 
 def test_words_go_from_rank_0s_node_to_one_or_all_others_and_back_with_their_node(running):
-    running.spans.hear("a", KEY, wire.Relayed(10, "c", 4, "x", 1.0))
-    running.spans.hear("a", KEY, wire.Relayed(10, "", -1, "y", 2.0))
-    running.spans.hear("b", KEY, wire.Relayed(11, "", 2, "z", 3.0, 0.5))
+    running.groups.hear("a", KEY, wire.Relayed(10, "c", 4, "x", 1.0))
+    running.groups.hear("a", KEY, wire.Relayed(10, "", -1, "y", 2.0))
+    running.groups.hear("b", KEY, wire.Relayed(11, "", 2, "z", 3.0, 0.5))
     assert running.take_sent() == [
         ("c", wire.Relayed(10, "c", 4, "x", 1.0)),
         ("b", wire.Relayed(10, "b", -1, "y", 2.0)),
@@ -115,7 +115,7 @@ def test_a_lost_node_ends_the_others_and_its_name_is_the_error(world, is_met):
     if is_met:
         world.ready(*NODES)
     world.take_sent()
-    world.spans.lose("b", "node b was lost: why")
+    world.groups.lose("b", "node b was lost: why")
     assert world.take_sent() == [("a", END), ("c", END)]
     world.exit("a", KILLED)
     assert world.events == []
@@ -127,14 +127,14 @@ def test_a_lost_node_ends_the_others_and_its_name_is_the_error(world, is_met):
 
 def test_of_several_lost_nodes_the_release_waits_for_the_inventory(running):
     for node in NODES:
-        running.spans.lose(node, f"node {node} was lost")
+        running.groups.lose(node, f"node {node} was lost")
     assert running.events == [Exited(*KEY, Exit(ExitKind.NODE_LOST, error="node a was lost"))]
-    running.spans.settle()
+    running.groups.settle()
     assert running.events[1:] == [Released(*KEY)]
 
 
 def test_a_group_that_had_finished_when_a_node_was_lost_has_finished(running):
-    running.spans.lose("c", "node c was lost")
+    running.groups.lose("c", "node c was lost")
     running.exit("a")
     running.exit("b")
     (exited,) = running.events
@@ -158,7 +158,7 @@ def test_a_host_that_is_gone_ends_the_group_as_lost(running):
 )
 def test_what_is_ended_before_it_began_has_not_started(world, command, expected):
     world.ready("a")
-    world.spans.execute(KEY, command)
+    world.groups.execute(KEY, command)
     world.ready("b", "c")
     assert not any(isinstance(word, wire.Meet) for _, word in world.take_sent())
     for node in NODES:
@@ -169,7 +169,7 @@ def test_what_is_ended_before_it_began_has_not_started(world, command, expected)
 
 def refuse(world):
     """Let the kernel of node b refuse a process, and all nodes give back what they hold."""
-    world.spans.hear("b", KEY, wire.Refused(1, errno.EAGAIN))
+    world.groups.hear("b", KEY, wire.Refused(1, errno.EAGAIN))
     world.exit("b", LOST)
     sent = world.take_sent()
     world.release("b")
@@ -206,19 +206,19 @@ def test_a_group_that_is_refused_on_one_node_gives_back_all_and_is_tried_again_e
 @pytest.mark.parametrize(
     ("end", "kind"),
     [
-        (lambda spans: spans.execute(KEY, Kill(*KEY, "because")), ExitKind.KILLED),
-        (lambda spans: spans.execute(KEY, Stop(*KEY)), ExitKind.STOPPED),
-        (lambda spans: (spans.lose("c", "node c was lost"), spans.settle()), ExitKind.NODE_LOST),
+        (lambda groups: groups.execute(KEY, Kill(*KEY, "because")), ExitKind.KILLED),
+        (lambda groups: groups.execute(KEY, Stop(*KEY)), ExitKind.STOPPED),
+        (lambda groups: (groups.lose("c", "node c was lost"), groups.settle()), ExitKind.NODE_LOST),
     ],
 )
 def test_a_refused_group_can_be_ended_before_it_is_tried_again(running, end, kind, is_waiting):
     if is_waiting:
         refuse(running)
-        end(running.spans)
+        end(running.groups)
         running.alarms.pop()[1]()
     else:
-        running.spans.hear("b", KEY, wire.Refused(1, errno.EAGAIN))
-        end(running.spans)
+        running.groups.hear("b", KEY, wire.Refused(1, errno.EAGAIN))
+        end(running.groups)
         for node in NODES:
             if node != "c" or kind is not ExitKind.NODE_LOST:
                 running.exit(node, KILLED)
@@ -230,17 +230,17 @@ def test_a_refused_group_can_be_ended_before_it_is_tried_again(running, end, kin
 
 
 def test_what_is_said_of_attempts_that_are_gone_or_of_others_is_not_taken(running):
-    running.spans.hear("a", ("abcde_00009", 1), wire.PartReady(1, ()))
-    running.spans.hear("elsewhere", KEY, wire.Relayed(1, "", 0, "x", 0.0))
-    assert not running.spans.take("a", Exited("abcde_00009", 1, FINISHED))
-    assert not running.spans.take("a", Waiting("abcde_00000", "imports"))
+    running.groups.hear("a", ("abcde_00009", 1), wire.NodeReady(1, ()))
+    running.groups.hear("elsewhere", KEY, wire.Relayed(1, "", 0, "x", 0.0))
+    assert not running.groups.take("a", Exited("abcde_00009", 1, FINISHED))
+    assert not running.groups.take("a", Waiting("abcde_00000", "imports"))
     assert running.take_sent() == running.events == []
 
 
 def test_one_node_that_another_sweep_was_faster_on_declines_the_whole_once_the_others_gave_theirs_back(world):
     world.ready("a")
     world.take_sent()
-    assert world.spans.take("b", Declined(*KEY))
+    assert world.groups.take("b", Declined(*KEY))
     assert world.take_sent() == [("a", END), ("c", END)]
     world.ready("c")
     assert world.take_sent() == []  # nobody meets any more
@@ -250,12 +250,12 @@ def test_one_node_that_another_sweep_was_faster_on_declines_the_whole_once_the_o
     assert world.events == []
     world.release("c")
     assert world.events == [Declined(*KEY)]
-    assert KEY not in world.spans
+    assert KEY not in world.groups
 
 
 def test_what_is_killed_while_it_is_being_declined_ends_as_killed(world):
-    assert world.spans.take("b", Declined(*KEY))
-    world.spans.execute(KEY, Kill(*KEY, "enough"))
+    assert world.groups.take("b", Declined(*KEY))
+    world.groups.execute(KEY, Kill(*KEY, "enough"))
     for node in ("a", "c"):
         world.exit(node, KILLED)
     world.release("a", "c")
@@ -264,5 +264,5 @@ def test_what_is_killed_while_it_is_being_declined_ends_as_killed(world):
 
 def test_both_others_may_decline_too(world):
     for node in NODES:
-        assert world.spans.take(node, Declined(*KEY))
+        assert world.groups.take(node, Declined(*KEY))
     assert world.events == [Declined(*KEY)]

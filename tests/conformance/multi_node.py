@@ -55,7 +55,7 @@ class Driver:
 
     def __init__(self, directory: Path, **fields: Any) -> None:
         self.directory = directory
-        self.cluster = AgentProcesses(NODES, lease_s=5)
+        self.cluster = AgentProcesses(NODES, heartbeat_timeout_s=5)
         trainer = DataParallelTrainer(loop, backend_config=Meeting(), scaling_config=ScalingConfig(num_workers=2))
         self.engine = self.cluster(context(directory, trainer, nodes=NODES, **fields))
         self._numbers = count()

@@ -16,10 +16,10 @@ from sweep.core.messages import Exit, ExitKind
 from sweep.core.resources import Resources
 from sweep.core.trial import CheckpointRef, Outcome, Trial, evolve
 from sweep.engines.cluster.log_relay import LogTails, LogWriter
-from sweep.engines.cluster.staging import Outpost, Transfers
+from sweep.engines.cluster.staging import Staging, Transfers
 from sweep.record.checkpoints import MANIFEST, Checkpoint, persist
 from sweep.storage.filesystems import RemoteDirectory
-from sweep.storage.nodes import Home, NodeCopy, end_transit, send_code
+from sweep.storage.nodes import Home, NodeCopy, end_staging, send_code
 from sweep.worker import wire
 
 KEY = ("a", 1)
@@ -179,7 +179,7 @@ def test_what_trials_are_made_of_comes_through_the_storage(home, tmp_path):
     (root / "code" / "f.pkl").write_bytes(b"pickle")
     (root / "code" / "other.pkl").write_bytes(b"of another run")
     send_code(home, root, [str(root / "code" / "f.pkl"), "", str(root / "code" / "modules-1")])
-    assert sorted(home.remote.find()) == [f".sweep-transit/code/{name}" for name in ("f.pkl", "modules-1.packed.tar")]
+    assert sorted(home.remote.find()) == [f".sweep-staging/code/{name}" for name in ("f.pkl", "modules-1.packed.tar")]
     copy = NodeCopy(home, "one")
     copy.clear()
     copy.bring_code()
@@ -188,7 +188,7 @@ def test_what_trials_are_made_of_comes_through_the_storage(home, tmp_path):
     assert copy.own(root, str(root / "code" / "f.pkl")) == str(copy.root / "code" / "f.pkl")
     assert copy.own(root, "/usr/lib") == "/usr/lib"
     assert copy.own(root, "") == ""
-    end_transit(home)
+    end_staging(home)
     assert home.remote.find() == {}
 
 
@@ -272,12 +272,12 @@ def test_only_files_that_are_no_logs_are_artifacts_and_each_is_sent_once_until_i
 
 
 class Post:
-    """An outpost with everything that it has handed out."""
+    """An staging with everything that it has handed out."""
 
     def __init__(self, copy):
         self.copy = copy
         self.log = []
-        self.outpost = Outpost(
+        self.staging = Staging(
             copy,
             (),
             tell=lambda written: self.log.append(written.data.decode()),
@@ -288,7 +288,7 @@ class Post:
 
     def settle(self, number):
         """Wait until so much was handed out, and return it."""
-        until(lambda: (self.outpost.settle(), len(self.log) >= number)[1], f"{number} of {self.log}")
+        until(lambda: (self.staging.settle(), len(self.log) >= number)[1], f"{number} of {self.log}")
         log, self.log = self.log, []
         return log
 
@@ -297,7 +297,7 @@ class Post:
 def post(home):
     made = Post(NodeCopy(home, "one"))
     yield made
-    made.outpost.close()
+    made.staging.close()
 
 
 def made_trial(path: str = "", attempt: int = 1) -> Trial:
@@ -308,15 +308,15 @@ def made_trial(path: str = "", attempt: int = 1) -> Trial:
 def test_a_report_is_handed_out_when_its_checkpoint_is_there_and_the_exit_behind_it(post, home, monkeypatch):
     gate, send = threading.Event(), NodeCopy.send
     monkeypatch.setattr(NodeCopy, "send", lambda copy, path: (gate.wait(), send(copy, path)))
-    post.outpost.start(made_trial(), lambda: post.log.append("start"))
+    post.staging.start(made_trial(), lambda: post.log.append("start"))
     store(post.copy.root, "a/checkpoint_000001")
     (post.copy.root / "a" / "output.log").write_text("printed")
-    post.outpost.take(messages.Started("a", 1))
-    post.outpost.take(messages.Reported("a", 1, 1, {}, "a/checkpoint_000001"))
-    post.outpost.take(messages.Exited("a", 1, Exit(ExitKind.FINISHED)))
-    post.outpost.take(messages.Released("a", 1))
-    post.outpost.take(messages.NodesChanged(()))
-    post.outpost.settle()
+    post.staging.take(messages.Started("a", 1))
+    post.staging.take(messages.Reported("a", 1, 1, {}, "a/checkpoint_000001"))
+    post.staging.take(messages.Exited("a", 1, Exit(ExitKind.FINISHED)))
+    post.staging.take(messages.Released("a", 1))
+    post.staging.take(messages.NodesChanged(()))
+    post.staging.settle()
     assert post.log == ["start", "Started", "NodesChanged"]
     gate.set()
     assert post.settle(7)[3:] == ["Reported", "printed", "Exited", "Released"]
@@ -327,14 +327,14 @@ def test_a_report_is_handed_out_when_its_checkpoint_is_there_and_the_exit_behind
 def test_a_trial_starts_when_its_checkpoint_is_here_and_one_that_is_to_end_does_not_wait(post, home, monkeypatch):
     other = NodeCopy(home, "two")
     other.send(store(other.root, "b/checkpoint_000001"))
-    post.outpost.start(made_trial("b/checkpoint_000001"), lambda: post.log.append("start"))
+    post.staging.start(made_trial("b/checkpoint_000001"), lambda: post.log.append("start"))
     assert post.settle(2) == ["Waiting", "start"]
     assert post.copy.has("b/checkpoint_000001")
     gate = threading.Event()
     monkeypatch.setattr(NodeCopy, "bring", lambda *_: gate.wait())
-    post.outpost.start(made_trial("c/checkpoint_000001", attempt=2), lambda: post.log.append("start"))
+    post.staging.start(made_trial("c/checkpoint_000001", attempt=2), lambda: post.log.append("start"))
     assert post.log == ["Waiting"]
-    post.outpost.hurry(("a", 2))
+    post.staging.hurry(("a", 2))
     assert post.log == ["Waiting", "start"]
     gate.set()
 
@@ -346,33 +346,33 @@ def test_shards_travel_ahead_of_what_names_them(post, home):
     (shard / "part").write_text("of rank 1")
     said, heard = [], []
     word = wire.Relayed(1, "", 1, wire.Report(1, 1, {}, str(shard)), 0.0)
-    far.outpost.say_of(KEY, word, lambda key, word: said.append(word))
-    far.outpost.say_of(KEY, word._replace(word=wire.Done(1, Outcome("FINISHED"), 0.0)), lambda _, w: said.append(w))
-    until(lambda: (far.outpost.settle(), len(said) == 2)[1])
+    far.staging.say_of(KEY, word, lambda key, word: said.append(word))
+    far.staging.say_of(KEY, word._replace(word=wire.Done(1, Outcome("FINISHED"), 0.0)), lambda _, w: said.append(w))
+    until(lambda: (far.staging.settle(), len(said) == 2)[1])
     assert said[0].word.checkpoint == "a/tmp-shards-1/rank1"
     assert not shard.exists()
-    post.outpost.hear(KEY, said[0], lambda key, word: heard.append(word))
-    post.outpost.hear(KEY, said[1], lambda key, word: heard.append(word))
-    until(lambda: (post.outpost.settle(), len(heard) == 2)[1])
+    post.staging.hear(KEY, said[0], lambda key, word: heard.append(word))
+    post.staging.hear(KEY, said[1], lambda key, word: heard.append(word))
+    until(lambda: (post.staging.settle(), len(heard) == 2)[1])
     place = Path(heard[0].word.checkpoint)
     assert place == post.copy.root / "a" / "tmp-shards-1" / "rank1"
     assert (place / "part").read_text() == "of rank 1"
     assert home.remote.find() == {}
     merge = wire.Relayed(1, "two", 1, wire.Merge(1, 1, (str(place),)), 0.0)
-    post.outpost.say_of(KEY, merge, lambda key, word: said.append(word))
-    until(lambda: (post.outpost.settle(), len(said) == 3)[1])
+    post.staging.say_of(KEY, merge, lambda key, word: said.append(word))
+    until(lambda: (post.staging.settle(), len(said) == 3)[1])
     assert said[2].word.shards == ("a/tmp-shards-1/rank1",)
-    far.outpost.close()
+    far.staging.close()
 
 
 def test_a_merged_checkpoint_is_sent_before_others_hear_of_it(post, home):
     said = []
     store(post.copy.root, "a/checkpoint_000001")
     word = wire.Relayed(1, "", 1, wire.Merged(1, 1, "a/checkpoint_000001"), 0.0)
-    post.outpost.say_of(
+    post.staging.say_of(
         KEY, word, lambda key, word: said.append(f"a/checkpoint_000001/{MANIFEST}" in home.remote.find())
     )
-    until(lambda: (post.outpost.settle(), said)[1])
+    until(lambda: (post.staging.settle(), said)[1])
     assert said == [True]
 
 

@@ -13,23 +13,23 @@ from dataclasses import replace
 import pytest
 from multiprocess.connection import Connection, deliver_challenge
 
-from sweep.engines.cluster.handshake import LINK, Gate, Invitation, dial
+from sweep.engines.cluster.handshake import LINK, Invitation, Listener, dial
 from sweep.errors import ExperimentError
 
 KEY = bytes(32)
 
 
 @pytest.fixture
-def gate():
-    """Return a gate and the queue of those that it has let in."""
+def listener():
+    """Return a listener and the queue of those that it has let in."""
     admitted = queue.SimpleQueue()
-    made = Gate("127.0.0.1", admitted.put)
+    made = Listener("127.0.0.1", admitted.put)
     yield made, admitted
     made.close()
 
 
-def test_an_agent_with_the_key_is_let_in_and_says_who_it_is(gate):
-    made, admitted = gate
+def test_an_agent_with_the_key_is_let_in_and_says_who_it_is(listener):
+    made, admitted = listener
     ours = dial(made.invitation("n1"), LINK)
     guest = admitted.get(timeout=20)
     assert (guest.hello.node, guest.hello.purpose) == ("n1", LINK)
@@ -39,9 +39,9 @@ def test_an_agent_with_the_key_is_let_in_and_says_who_it_is(gate):
     guest.socket.close()
 
 
-def test_every_gate_has_a_key_of_its_own_and_another_one_is_not_let_in(gate):
-    made, admitted = gate
-    other = Gate("127.0.0.1", admitted.put)
+def test_every_listener_has_a_key_of_its_own_and_another_one_is_not_let_in(listener):
+    made, admitted = listener
+    other = Listener("127.0.0.1", admitted.put)
     try:
         assert len(bytes.fromhex(made.key)) == 32
         assert made.key != other.key
@@ -52,8 +52,8 @@ def test_every_gate_has_a_key_of_its_own_and_another_one_is_not_let_in(gate):
     assert admitted.empty()
 
 
-def test_who_knows_no_key_has_nothing_unpickled_and_keeps_nobody_waiting(gate, tmp_path):
-    made, admitted = gate
+def test_who_knows_no_key_has_nothing_unpickled_and_keeps_nobody_waiting(listener, tmp_path):
+    made, admitted = listener
     mark = tmp_path / "mark"
 
     class Bad:
@@ -74,8 +74,8 @@ def test_who_knows_no_key_has_nothing_unpickled_and_keeps_nobody_waiting(gate, t
         one.close()
 
 
-def test_who_says_a_little_again_and_again_is_cut_when_the_whole_handshake_takes_too_long(gate, monkeypatch):
-    made, _ = gate
+def test_who_says_a_little_again_and_again_is_cut_when_the_whole_handshake_takes_too_long(listener, monkeypatch):
+    made, _ = listener
     monkeypatch.setattr("sweep.engines.cluster.handshake._HANDSHAKE_S", 0.2)
     stranger = socket.create_connection((made.host, made.port))
     stranger.settimeout(0.05)
@@ -127,8 +127,8 @@ def test_a_driver_that_is_not_there_is_named():
         dial(Invitation("127.0.0.1", port, KEY.hex(), "n1"), LINK)
 
 
-def test_an_invitation_does_not_show_its_key_when_it_is_printed(gate):
-    made, _ = gate
+def test_an_invitation_does_not_show_its_key_when_it_is_printed(listener):
+    made, _ = listener
     invitation = made.invitation("n1")
     assert made.key not in repr(invitation)
     assert Invitation.from_json(invitation.to_json()) == invitation

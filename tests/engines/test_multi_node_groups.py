@@ -16,8 +16,8 @@ import pytest
 from agent_processes import AgentProcesses
 from conformance.driving import Story
 from conformance.engines import collect, context, has_released, has_reported, trial
+from conformance.multi_node import NODES, ONE_EACH, Driver, Meeting
 from conformance.processes import Watch, of_experiment
-from conformance.spanning import NODES, ONE_EACH, Driver, Meeting
 from recorded import exits, only
 
 import sweep
@@ -316,7 +316,7 @@ def test_a_sweep_goes_on_from_the_last_checkpoint_when_a_node_of_its_group_was_l
             time.sleep(0.01)
         cluster.processes[node].kill()
 
-    cluster = AgentProcesses(plain_nodes(2), lease_s=5)
+    cluster = AgentProcesses(plain_nodes(2), heartbeat_timeout_s=5)
     killer = threading.Thread(target=killing)
     killer.start()
     scaling = ScalingConfig(num_workers=2, placement_strategy="SPREAD")  # then both on the node that is left
@@ -468,7 +468,7 @@ def test_a_node_makes_no_rank_before_all_are_ready(part_on):
     while not said:
         assert all(isinstance(event, Waiting | Tick) for event in engine.next_events(engine.now() + 0.1))
     (ready,) = said
-    assert isinstance(ready, wire.PartReady)
+    assert isinstance(ready, wire.NodeReady)
     assert len(ready.ports) == 1
     engine.execute(Kill(start.trial.id, 1))
     assert Story(collect(engine, has_released(1))).exit.kind is ExitKind.KILLED

@@ -7,8 +7,8 @@ import signal
 from collections import defaultdict
 
 import pytest
+from conformance.multi_node import ONE_EACH, Driver
 from conformance.processes import Watch, of_experiment
-from conformance.spanning import ONE_EACH, Driver
 
 import sweep
 from sweep.core.messages import Continue, Exited, Kill, Released, Reported, Start, Stop, Tick

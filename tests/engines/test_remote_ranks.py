@@ -13,7 +13,7 @@ import pytest
 
 from sweep.core.group import Dismiss, Dump, KillAll
 from sweep.core.trial import Outcome
-from sweep.engines.local.group import Part
+from sweep.engines.local.group import RemoteRanks
 from sweep.worker import wire
 
 JOB = wire.Job(7, "abcde_00000", 1, "e", "/nowhere", "", "function", "f", "", b"", {}, 1, 0, 0, "", {}, False)
@@ -30,7 +30,7 @@ class Bench:
         self.agent.setblocking(False)
         self.up = theirs.fileno()
         self.frames = wire.Frames()
-        self.part = Part(theirs, [], self.make, 42)
+        self.part = RemoteRanks(theirs, [], self.make, 42)
 
     def make(self, data: int, kept: Sequence[int], is_spawned: bool) -> int:
         refusal = self.refusals.pop(0) if self.refusals else None
