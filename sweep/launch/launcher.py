@@ -226,7 +226,7 @@ class Launch:
             *callbacks_of(built, self.ending, notices, can_reuse=self.trainable.group is None),
             *([] if sender is None else [sender]),
         ]
-        is_incomplete = self.place.exists and not self.loaded.meta.get(COMPLETE)  # files are compared with the record
+        is_incomplete = self.place.exists and not self.loaded.meta.get(COMPLETE)  # log files are written anew
         writer = self._log_writer(take_log_files(built, callbacks), journal, is_complete=not is_incomplete)
         if sender is not None and self.shared is None:
             sender.await_files = writer.catch_up
@@ -285,7 +285,7 @@ class Launch:
             writer.abandon()
         is_all_told = dispatcher.close(list(sweep.trials.values()))
         if is_all_told and not is_set(NO_LOGGERS) and not guard.problem:
-            with contextlib.suppress(RecordError):  # a full disk: a resume compares the files with the record
+            with contextlib.suppress(RecordError):  # a full disk: a resume writes the files anew
                 journal.set_meta({COMPLETE: True})
         if dispatcher.fatal is not None and self.ending.error is None:
             raise dispatcher.fatal  # after the last step

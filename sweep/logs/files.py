@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from sweep.record.files import write_atomically
 from sweep.record.space import lacks_space
@@ -15,9 +15,6 @@ class Files:
 
     What a full disk does not take goes on waiting. A file that cannot be written for another reason is given up.
 
-    After a run that did not end in order everything is written again from the beginning, and compared until `settle`:
-    what a file says already stays; where it says something else it is cut off, and what comes then is appended.
-
     Attributes:
         shortage: why the disk took nothing the last time; None: it took everything.
 
@@ -25,13 +22,12 @@ class Files:
         say: called with one line when a file is given up.
     """
 
-    def __init__(self, say: Callable[[str], None], *, is_comparing: bool = False) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
         self.shortage: OSError | None = None
         self._say = say
         self._waiting: dict[str, bytearray] = {}  # to be appended
         self._anew: set[str] = set()  # of those: to be written in place of what is there
         self._broken: set[str] = set()
-        self._same: dict[str, int | None] | None = {} if is_comparing else None  # bytes that agree; None: it ends there
 
     @property
     def num_waiting(self) -> int:
@@ -47,11 +43,17 @@ class Files:
         self._waiting[path] = bytearray(text.encode("utf-8", "replace"))
         self._anew.add(path)
 
-    def said(self, path: str) -> str:
+    def remove(self, path: str) -> None:
+        """Delete a file now, so that it is written from its beginning."""
+        with contextlib.suppress(OSError):  # there is none; or it cannot be written either, which is said then
+            os.unlink(path)
+
+    def text(self, path: str) -> str:
         """Return what a file says, with what waits for it."""
         data = bytes(self._waiting.get(path, b""))
-        if path not in self._anew:
-            data = _read(path, 0, -1 if self._same is None else self._same.get(path, 0)) + data
+        if path not in self._anew and os.path.isfile(path):
+            with open(path, "rb") as file:
+                data = file.read() + data
         return data.decode("utf-8", "replace")
 
     def flush(self) -> bool:
@@ -59,7 +61,7 @@ class Files:
         self.shortage = None
         for path, data in list(self._waiting.items()):
             try:
-                if path not in self._broken and not self._is_there(path, data):
+                if path not in self._broken:
                     self._write(path, data)
             except OSError as error:
                 if lacks_space(error):
@@ -72,32 +74,6 @@ class Files:
             del self._waiting[path]
             self._anew.discard(path)
         return not self._waiting
-
-    def settle(self, paths: Iterable[str]) -> None:
-        """End the comparison: take away what nobody has written again, also from files that were not named before."""
-        same, self._same = self._same or {}, None
-        for path in {*same, *paths} - self._broken:
-            number = same.get(path, 0)
-            if number is None or not os.path.isfile(path):
-                continue
-            if not number:
-                os.unlink(path)
-            elif os.path.getsize(path) > number:
-                os.truncate(path, number)
-
-    def _is_there(self, path: str, data: bytearray) -> bool:
-        """Whether a file is compared and says this already; cuts it off if it does not."""
-        if self._same is None:
-            return False
-        is_new = path in self._anew
-        at = 0 if is_new else self._same.get(path, 0)
-        if at is None:
-            return False
-        is_same = _read(path, at, len(data)) == data
-        self._same[path] = at + len(data) if is_same else None
-        if not is_same and not is_new and os.path.isfile(path):
-            os.truncate(path, at)
-        return is_same
 
     def _write(self, path: str, data: bytearray) -> None:
         """Append to a file, or write it anew. What was appended is taken from `data`, also before an error."""
@@ -113,12 +89,3 @@ class Files:
                 del data[: os.write(descriptor, data)]
         finally:
             os.close(descriptor)
-
-
-def _read(path: str, start: int, number: int | None) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            file.seek(start)
-            return file.read(number)
-    except FileNotFoundError:
-        return b""

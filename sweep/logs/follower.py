@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.history import Fact
-from sweep.core.messages import Exited, ExitKind, Hook, Reported, Started, Suggested
+from sweep.core.messages import Exited, ExitKind, Hook, Reported, Suggested
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult, date_str
 from sweep.core.trial import Cause, CheckpointRef, Trial
@@ -42,7 +42,7 @@ class LogJob:
         database: the record; it lies elsewhere where several machines see the directory.
         kinds: some of `json`, `csv`, `tensorboard`, `errors` and `policies`.
         seq: number of the last event of the runs before.
-        is_complete: the files say everything up to it; otherwise they are compared with the record.
+        is_complete: the files say everything up to it; otherwise all of them are written anew.
         changed: flattened config paths that population based training changes.
         variables: those that vary among trials; None: all.
     """
@@ -56,38 +56,32 @@ class LogJob:
     variables: Sequence[str] | None = None
 
 
+@dataclass(slots=True)
 class _Known:
     """What is known of a trial that has not ended.
 
     Attributes:
-        text: the config as JSON; empty: not made yet.
-        written: the config that is in its `params.json`.
-        source: the checkpoint that its attempt was started from.
-        said: how its last attempt ended.
+        config_text: the config as JSON; empty: not made yet.
+        failure: how its last attempt ended.
         columns: of its `progress.csv`; None: as the file says.
+        metrics: of its last report.
+        num_reports: that it has made.
     """
 
-    __slots__ = ("attempt", "columns", "config", "count", "metrics", "said", "source", "text", "written")
-
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self.take(config)
-        self.written: Mapping[str, Any] | None = None
-        self.attempt = self.count = 0
-        self.source: CheckpointRef | None = None
-        self.said = ""
-        self.columns: dict[str, None] | None = None
-        self.metrics: Mapping[str, Any] = {}
-
-    def take(self, config: Mapping[str, Any]) -> None:
-        """Go on with another config."""
-        self.config, self.text = config, ""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    config_text: str = ""
+    is_started: bool = False
+    failure: str = ""
+    columns: dict[str, None] | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    num_reports: int = 0
 
 
 class Follower:
     """Writes what the record says into log files.
 
     The record is read from its beginning, to know the config that each trial has. What had happened up to `job.seq` is
-    in the files, or is written again and compared with them.
+    in the files already, unless they have to be written anew.
 
     Args:
         say: called with one line for the user, each only once.
@@ -101,13 +95,9 @@ class Follower:
         self._job = job
         self._say = say
         self._said: set[str] = set()
-        # How an exploit came about is told by all that was before.
-        self._start = job.seq if job.is_complete and "policies" not in job.kinds else 0
-        self._is_told = False  # what is read now is in the files
-        self._is_comparing = self._start < job.seq
-        self._files = Files(self._once, is_comparing=self._is_comparing)
+        self._num_written = job.seq if job.is_complete else 0  # events that are in the files
+        self._files = Files(self._say_once)
         self._trials: dict[str, _Known] = {}
-        self._names: set[str] = set()  # of all trials, while files are compared
         self._policies = self._open_policies()
         self._board = self._open_board()
         self._num_board_errors = 0
@@ -119,17 +109,13 @@ class Follower:
             goes_on: asked now and then; when it says no, the rest is left.
         """
         with closing(open_for_following(self._job.database)) as record:
-            for last in (min(self._start, upto), min(self._job.seq, upto), upto):
+            for last in (min(self._num_written, upto), upto):
                 while self.position < last:
                     is_full = self._files.num_waiting > _MOST_WAITING and not self._flush()
                     if is_full or not goes_on():
                         return False
                     self._read(record, last)
-                if not self._flush():
-                    return False
-                if self._is_comparing and self.position >= self._job.seq:
-                    self._settle()
-        return True
+        return self._flush()
 
     def close(self) -> None:
         """Close what is open; what waits is not written."""
@@ -139,8 +125,7 @@ class Follower:
     # --- what happened -----------------------------------------------------------------------------------------------
 
     def _read(self, record: Reading, last: int) -> None:
-        self._is_told = self.position < self._start
-        kinds = _OF_METRICS if self._is_told else _OF_REPORTS
+        kinds = _OF_METRICS if self.position < self._num_written else _OF_REPORTS
         last = min(last, self.position + _ROUND)
         facts = read_facts(
             record,
@@ -156,91 +141,92 @@ class Follower:
                 self._take(fact)
         self.position = last
 
+    def _is_wanted(self, kind: str) -> bool:
+        """Whether files of this kind are to be told of what is read now."""
+        return kind in self._job.kinds and self.position > self._num_written
+
     def _take(self, fact: Fact) -> None:
         match fact.event:
             case Reported(trial_id) if fact.metrics is not None and fact.is_judged:
-                self._report(trial_id, fact.seq, fact.metrics)
+                self._report(trial_id, fact.metrics)
             case Suggested(trial_id, config) if isinstance(config, Mapping):
-                known = self._trials[trial_id] = _Known(config)
-                known.columns = None if self._is_told else {}
-                if self._is_comparing:
-                    self._names.add(trial_id)
-            case Started(trial_id, attempt):
-                self._started(trial_id, attempt)
+                self._begin(trial_id, config)
             case Exited(trial_id, _, ended) if ended.kind is not ExitKind.NEEDS_MORE:
-                self._known(trial_id).said = ended.traceback or ended.error
+                self._known(trial_id).failure = ended.traceback or ended.error
         for row in fact.caused or ():
             match row:
-                case ["Start", trial_id, attempt, _, *later]:
-                    known = self._known(trial_id)
-                    known.attempt, known.source = attempt, None
-                    if later:
-                        if later[0] is not None:  # another one than before
-                            known.take(later[0])
-                        known.source = CheckpointRef.parse(later[2])
+                case ["Start", trial_id, _, _]:  # as it was suggested
+                    self._start(trial_id, None, None)
+                case ["Start", trial_id, _, _, config, _, source]:
+                    self._start(trial_id, config, CheckpointRef.parse(source))
                 case ["Notify", hook, trial_id, *why]:
-                    self._notified(Hook(hook), trial_id, fact, *why)
+                    self._notified(Hook(hook), trial_id, fact.wall, *why)
 
     def _known(self, trial_id: str) -> _Known:
         """Return what is known of a trial; of one that goes on after its end, its start tells the config."""
-        if trial_id not in self._trials:
-            self._trials[trial_id] = _Known({})
-        return self._trials[trial_id]
+        return self._trials.setdefault(trial_id, _Known())
 
-    def _report(self, trial_id: str, seq: int, metrics: Mapping[str, Any]) -> None:
+    def _begin(self, trial_id: str, config: Mapping[str, Any]) -> None:
+        known = self._trials[trial_id] = _Known(config)
+        if self.position > self._num_written:
+            known.columns = {}
+        if self._num_written < self.position <= self._job.seq:  # there may be what another run has left of them
+            for name in (name for kind in self._job.kinds for name in _FILES.get(kind, ())):
+                self._files.remove(self._path(trial_id, name))
+
+    def _report(self, trial_id: str, metrics: Mapping[str, Any]) -> None:
         known = self._known(trial_id)
         known.metrics = metrics
-        known.count += 1
-        if "json" in self._job.kinds and not self._is_told:
-            known.text = known.text or to_json(known.config)
-            self._files.append(self._path(trial_id, "result.json"), json_line(metrics, known.text))
-        if "csv" in self._job.kinds and not self._is_told:
+        known.num_reports += 1
+        if self._is_wanted("json"):
+            known.config_text = known.config_text or to_json(known.config)
+            self._files.append(self._path(trial_id, "result.json"), json_line(metrics, known.config_text))
+        if self._is_wanted("csv"):
             self._add_row(self._path(trial_id, "progress.csv"), known, csv_row(metrics))
-        if self._board is not None and seq > self._job.seq:
-            board, count = self._board, known.count
+        if self._board is not None and self.position > self._job.seq:
+            board, count = self._board, known.num_reports
             self._show(lambda: board.report(trial_id, metrics, count))
 
     def _add_row(self, path: str, known: _Known, row: Mapping[str, Any]) -> None:
         """Append a row; a key that is new adds a column, which is empty in the rows before."""
         if known.columns is None:
-            known.columns = csv_columns(self._files.said(path))
+            known.columns = csv_columns(self._files.text(path))
         if not known.columns:
             known.columns = dict.fromkeys(row)
             self._files.append(path, csv_line(known.columns))
-        elif new := row.keys() - known.columns.keys():
+        elif row.keys() - known.columns.keys():
             known.columns |= dict.fromkeys(row)
-            self._files.replace(path, widened_csv(self._files.said(path), known.columns, len(new)))
+            self._files.replace(path, widened_csv(self._files.text(path), known.columns))
         self._files.append(path, csv_line(map(row.get, known.columns)))
 
-    def _started(self, trial_id: str, attempt: int) -> None:
+    def _start(self, trial_id: str, config: Mapping[str, Any] | None, source: CheckpointRef | None) -> None:
+        """An attempt is started, with another config than before if there is one."""
         known = self._known(trial_id)
-        if known.attempt not in (attempt, 0):  # it is what an attempt says that is gone
-            return
+        is_new = config is not None or not known.is_started
+        known.is_started = True
+        if config is not None:
+            known.config, known.config_text = config, ""
         if self._policies is not None:
             result = TrialResult(dict(known.metrics))
-            trial = Trial(trial_id, known.config, _NOTHING, started_from=known.source, last_result=result)
-            self._policies.started(trial)
-        if "json" in self._job.kinds and known.written is not known.config:
-            known.written = known.config
-            if not self._is_told:
-                self._files.replace(self._path(trial_id, "params.json"), params_text(known.config))
+            self._policies.start(Trial(trial_id, known.config, _NOTHING, started_from=source, last_result=result))
+        if is_new and self._is_wanted("json"):
+            self._files.replace(self._path(trial_id, "params.json"), params_text(known.config))
 
     def _notified(
-        self, hook: Hook, trial_id: str, fact: Fact, number: int = 0, reason: str = "", cause: str = ""
+        self, hook: Hook, trial_id: str, wall: float, number: int = 0, reason: str = "", cause: str = ""
     ) -> None:
         known = self._known(trial_id)
-        has_failed = hook in (Hook.ERROR, Hook.RETRY) and cause != Cause.DAMAGED
-        if has_failed and "errors" in self._job.kinds and not self._is_told:
-            text = f"Failure # {max(number, 1)} (occurred at {date_str(fact.wall)})\n{known.said or reason}\n\n"
+        if hook in (Hook.ERROR, Hook.RETRY) and cause != Cause.DAMAGED and self._is_wanted("errors"):
+            text = f"Failure # {max(number, 1)} (occurred at {date_str(wall)})\n{known.failure or reason}\n\n"
             self._files.append(self._path(trial_id, ERROR_FILE), text)
         is_end = hook in (Hook.COMPLETE, Hook.ERROR)
-        if self._board is not None and fact.seq > self._job.seq and (is_end or hook is Hook.PAUSE):
+        if self._board is not None and self.position > self._job.seq:
             board = self._board
             if is_end:
                 self._show(lambda: board.end(trial_id, known.config, known.metrics))
-            else:
+            elif hook is Hook.PAUSE:
                 self._show(lambda: board.close(trial_id))
-        if is_end and known.attempt:  # one that comes back has its config in its start
+        if is_end and known.is_started:  # one that comes back has its config in its start
             del self._trials[trial_id]
 
     # --- files -------------------------------------------------------------------------------------------------------
@@ -251,21 +237,11 @@ class Follower:
     def _flush(self) -> bool:
         is_written = self._files.flush()
         if self._files.shortage is not None:
-            self._once(
+            self._say_once(
                 f"log files in {self._job.root} cannot be written ({self._files.shortage.strerror}): what is missing "
                 "is written when there is room, at the latest by a resume"
             )
         return is_written
-
-    def _settle(self) -> None:
-        """End the comparison: what the record does not know since a power cut goes."""
-        self._is_comparing = False
-        job, ids, self._names = self._job, self._names, set()
-        names = [name for kind in job.kinds for name in _FILES.get(kind, ())]
-        paths = [self._path(trial_id, name) for trial_id in ids for name in names]
-        if self._policies is not None:
-            paths += self._policies.paths(ids)
-        self._files.settle(paths)
 
     def _open_policies(self) -> PolicyFiles | None:
         if "policies" not in self._job.kinds:
@@ -289,9 +265,9 @@ class Follower:
             call()
         except Exception as error:  # of a package that is not ours
             self._num_board_errors += not lacks_space(error)
-            self._once(f"TensorBoard's events cannot be written: {type(error).__name__}: {error}")
+            self._say_once(f"TensorBoard's events cannot be written: {type(error).__name__}: {error}")
 
-    def _once(self, text: str) -> None:
+    def _say_once(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
             self._say(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from sweep.core.naming import experiment_tag
 from sweep.core.trial import Trial
@@ -14,7 +14,8 @@ class PolicyFiles:
     """Write down exploits.
 
     A line goes to `pbt_global.txt` and to the trial's `pbt_policy_<id>.txt` whenever a trial is cloned. The trial's
-    file becomes a copy of the other one's, which says how that came to be what it is, and the line.
+    file becomes a copy of the other one's, which says how that came to be what it is, and the line. How an exploit came
+    about is told by all that was before, so each run writes them from the beginning.
 
     Args:
         changed: flattened config paths that may be changed; they name the trial afterwards.
@@ -31,16 +32,15 @@ class PolicyFiles:
         self._shown: dict[str, str] = {}  # of each trial now
         self._texts: dict[str, str] = {}  # of each trial's file
         self._log = PolicyLog()
+        files.remove(f"{root}/{GLOBAL_FILE}")
 
-    def paths(self, trial_ids: Iterable[str]) -> list[str]:
-        """Return all files that these trials may have."""
-        return [f"{self._root}/{name}" for name in (GLOBAL_FILE, *map(policy_file, trial_ids))]
-
-    def started(self, trial: Trial) -> None:
-        """Hear that an attempt began, from `trial.started_from` if another trial has saved that."""
+    def start(self, trial: Trial) -> None:
+        """Hear that an attempt begins, from `trial.started_from` if another trial has saved that."""
         name = trial.id
+        path = f"{self._root}/{policy_file(name)}"
         if name not in self._tags:
             self._tags[name] = self._shown[name] = experiment_tag(trial.number, trial.config, self._variables)
+            self._files.remove(path)
         exploit = self._log.restored(trial, self._trials)
         self._trials[name] = trial
         if exploit is None:
@@ -49,5 +49,5 @@ class PolicyFiles:
         line = exploit.line(self._shown[name], self._shown[source]) + "\n"
         self._shown[name] = perturbed_tag(self._tags[name], exploit.new_config, self._changed)
         self._texts[name] = (self._texts.get(source) or self._texts.get(name, "")) + line
-        self._files.replace(f"{self._root}/{policy_file(name)}", self._texts[name])
+        self._files.replace(path, self._texts[name])
         self._files.append(f"{self._root}/{GLOBAL_FILE}", line)

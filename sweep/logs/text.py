@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from sweep.core.results import flatten
@@ -14,6 +16,7 @@ from sweep.core.values import is_held, printed, shown_int
 _encoder = json.JSONEncoder(default=lambda value: plain(value))
 _MOST_ITEMS = 10_000  # of an array that is written out, with each report of its trial
 _LONG = 100_000
+_is_quoted = re.compile('[",\r\n]').search
 
 
 def to_json(value: Any) -> str:
@@ -53,56 +56,27 @@ def params_text(config: Mapping[str, Any]) -> str:
     return (json.dumps(values, indent=2, sort_keys=True) if len(text) <= _LONG else text) + "\n"
 
 
-_SCALARS = frozenset({float, int, str, bool, type(None)})
+def csv_line(values: Iterable[Any]) -> str:
+    """Return one line of CSV: what `csv.writer` gives, but that a carriage return is quoted, too."""
+    cells = ["" if value is None else str(value) for value in values]
+    line = ",".join(f'"{cell.replace(chr(34), chr(34) * 2)}"' if _is_quoted(cell) else cell for cell in cells)
+    return f"{line}\n" if cells != [""] else '""\n'
 
 
 def csv_row(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return what `progress.csv` says of a report, by column."""
-    row = dict(result)
-    if not _SCALARS.issuperset(map(type, row.values())):
-        row = flatten(row)
+    row = flatten(result)
     row.pop("config", None)
     return row
 
 
-def csv_line(values: Iterable[Any]) -> str:
-    """Return one line of CSV: what `csv.writer` gives, at a third of the time."""
-    cells = []
-    for value in values:
-        kind = type(value)
-        if kind is float or kind is int:
-            cells.append(repr(value))
-        elif value is None:
-            cells.append("")
-        else:
-            cell = str(value)
-            if '"' in cell:
-                cell = cell.replace('"', '""')
-                cells.append(f'"{cell}"')
-            elif "," in cell or "\n" in cell or "\r" in cell:
-                cells.append(f'"{cell}"')
-            else:
-                cells.append(cell)
-    return ",".join(cells) + "\n" if len(cells) != 1 or cells[0] else '""\n'
-
-
 def csv_columns(text: str) -> dict[str, None]:
     """Return the columns of a file, in order; none of an empty one."""
-    return dict.fromkeys(next(csv.reader(_csv_lines(text)[:1]), []))
+    return dict.fromkeys(next(csv.reader(io.StringIO(text, newline="")), []))
 
 
-def widened_csv(text: str, columns: Iterable[str], number: int) -> str:
-    """Return a file with another header, and `number` empty cells at the end of each row."""
-    rows = _csv_lines(text)[1:]
-    return "".join([csv_line(columns), *(f"{row}{',' * number}\n" for row in rows)])
-
-
-def _csv_lines(text: str) -> list[str]:
-    lines, parts, is_quoted = [], [], False
-    for part in text.split("\n")[:-1]:
-        parts.append(part)
-        is_quoted ^= part.count('"') % 2 == 1
-        if not is_quoted:  # else the line goes on
-            lines.append("\n".join(parts))
-            parts = []
-    return lines
+def widened_csv(text: str, columns: Collection[str]) -> str:
+    """Return a file with more columns, which are empty in its rows."""
+    rows = list(csv.reader(io.StringIO(text, newline="")))[1:]
+    empty = [""] * len(columns)
+    return "".join(map(csv_line, [columns, *([*row, *empty[len(row) :]] for row in rows)]))

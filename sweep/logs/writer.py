@@ -53,9 +53,9 @@ class LogWriter:
 
     def catch_up(self) -> None:
         """Return when files say all that is committed now; or the disk is full; or after ten seconds."""
-        give_up = time.monotonic() + _PATIENCE_S
         if self._over.is_set():
             return
+        give_up = time.monotonic() + _PATIENCE_S
         self._write(lambda: time.monotonic() < give_up, _PATIENCE_S)
         if time.monotonic() >= give_up and not self._is_late:
             self._is_late = True
@@ -66,13 +66,13 @@ class LogWriter:
         if self._over.is_set():
             return False
         self._over.set()
-        if self._thread is None:
-            self._end()
-        else:
-            try:
+        try:
+            if self._thread is None:
+                self._end()
+            else:
                 self._await(self._thread)
-            finally:  # also when Ctrl-C is pressed instead of waiting
-                self._is_abandoned = True
+        finally:  # also when Ctrl-C is pressed instead of waiting
+            self._is_abandoned = True
         if self._problem and not self._is_written:
             self._notice(f"log files in {self._root} cannot be completed: {self._problem}")
         return self._is_written
@@ -83,26 +83,27 @@ class LogWriter:
         self._over.set()
 
     def _await(self, thread: threading.Thread) -> None:
-        at, give_up = -1, 0.0
+        """Wait for the thread while it gets on."""
+        position, give_up = -1, 0.0
         while thread.is_alive():
-            if self._follower.position != at:  # it gets on
-                at, give_up = self._follower.position, time.monotonic() + _END_S
+            if self._follower.position != position:
+                position, give_up = self._follower.position, time.monotonic() + _END_S
             elif time.monotonic() > give_up:
                 self._problem = f"nothing was written for {_END_S:g} s"
                 return
             thread.join(_LOOK_S)
 
     def _run(self) -> None:
-        def goes_on() -> bool:
-            time.sleep(_REST_S)
-            return not self._is_abandoned
-
         while not self._over.wait(_PERIOD_S):
-            self._write(goes_on)
+            self._write(self._goes_on)
         self._end()
 
+    def _goes_on(self) -> bool:
+        time.sleep(_REST_S)
+        return not self._is_abandoned
+
     def _end(self) -> None:
-        self._is_written = self._write(lambda: not self._is_abandoned)
+        self._is_written = self._write(self._goes_on)
         self._follower.close()
 
     def _write(self, goes_on: Callable[[], bool], limit_s: float = -1) -> bool:

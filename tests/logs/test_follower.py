@@ -355,15 +355,6 @@ def test_files_are_completed_from_the_record(facts: Facts, whole: dict[str, byte
     assert facts.contents() == whole
 
 
-def test_what_is_right_is_not_written_again(
-    facts: Facts, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    facts.follow()
-    monkeypatch.setattr(os, "write", lambda *_: pytest.fail("written again"))
-    monkeypatch.setattr(os, "truncate", lambda *_: pytest.fail("cut off"))
-    facts.follow("csv", "errors", seq=facts.seq, is_complete=False)
-
-
 def test_what_a_full_disk_does_not_take_is_written_when_there_is_room_and_said_once(
     facts: Facts, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

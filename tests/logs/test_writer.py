@@ -170,7 +170,7 @@ def test_what_goes_wrong_with_log_files_is_said_and_ends_no_sweep(
         (trial,) = run(reporting({}), tmp_path, verbose=1).trials
     assert trial.status == "TERMINATED"
     assert capsys.readouterr().out.count("cannot be completed: ZeroDivisionError") == 1
-    run(reporting({}), tmp_path, resume=True)  # compares the files with the record
+    run(reporting({}), tmp_path, resume=True)  # writes the files anew
     assert steps(tmp_path / "one") == list(range(1, COUNT + 1))
 
 
