@@ -101,7 +101,7 @@ def shown_by_the_display() -> list[str]:
 
     def put(number: int, resources: Resources, **changes: object) -> None:
         trial = Trial(f"abcde_{number:05d}", {"lr": 0.1 / (number + 1), "width": 64}, resources)
-        view.update(0.0, 1.0, evolve(trial, **changes))
+        view.update(1.0, evolve(trial, **changes))
 
     held = Placement((BundlePlacement("local", (("0", 1.0),)),))
     result = TrialResult({"loss": 0.5, "training_iteration": 3})

@@ -178,12 +178,8 @@ def attach(
         ExperimentError: its record is gone or damaged.
     """
     seen = _look(reader, None)
-    ended = [trial for trial in seen.trials.values() if trial.is_ended]
-    display.setup(**_about(reader, seen), trials=ended)
-    others = [trial for trial in seen.trials.values() if not trial.is_ended]
-    for trial in sorted(others, key=lambda trial: _since(trial, seen.at)):
-        display.on_step(seen.trials, _since(trial, seen.at), [trial.id])
-    display.on_step(seen.trials, seen.at, [])
+    display.setup(**_about(reader, seen))
+    display.on_step(seen.trials, seen.at, [name for name, trial in seen.trials.items() if not trial.is_ended])
     while reader.state() == "running":
         began = clock()
         news = _look(reader, seen)
@@ -197,10 +193,6 @@ def attach(
     display.on_experiment_end(list(news.trials.values()))
     if hint := reader.state_hint():
         click.echo(hint, err=True)
-
-
-def _since(trial: Trial, now: float) -> float:
-    return now if trial.running_since is None else trial.running_since
 
 
 def _look(reader: ExperimentReader, before: _Seen | None) -> _Seen:

@@ -89,7 +89,7 @@ def at_step(step: Any) -> str:
     return "" if step is None else f" at step {text(step)}"
 
 
-def sparkline(values: Sequence[float]) -> str:
+def sparkline(values: Collection[float]) -> str:
     """Return one bar per value, scaled to their own range; what is not finite shows as a blank."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:

@@ -9,13 +9,11 @@ import os
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TextIO
 
 from sweep.callbacks.base import Callback
-from sweep.core.results import TrialResult, flatten, own_metrics
+from sweep.core.results import flatten, own_metrics
 from sweep.core.trial import Trial
 from sweep.display.button import StopButton, stop_button
 from sweep.display.curves import LiveCurves, draw_curves
@@ -24,7 +22,6 @@ from sweep.display.formats import clean, duration, pairs, text
 from sweep.display.renderer import (
     STOP_HINT,
     About,
-    Line,
     change_line,
     draw_block,
     draw_end,
@@ -34,14 +31,13 @@ from sweep.display.renderer import (
     stopping_lines,
 )
 from sweep.display.screens import Lines, Notebook, Screen, screen_of, style_of
-from sweep.display.state import ViewState
+from sweep.display.state import Change, ViewState
 
 _NOTEBOOK_HINT = "■ Interrupt the kernel once: stop, to be resumed   twice: kill"
 _HEARTBEAT_S = 30.0  # between two status lines where there is no terminal
 _STOPPING_S = 10.0  # the same while the sweep is being stopped
 _CLOCK_S = 1.0  # a frame at least that often while something runs, so that clocks go on
-_MAX_MESSAGES = 1000
-_MAX_REPORTS = 20_000  # between two frames, for the curves
+_MAX_NEWS = 1000
 _NUM_ENDED, _NUM_AT_END = 8, 20  # rows of trials that have ended, in a notebook
 
 
@@ -53,9 +49,8 @@ class Progress(Callback):
     trial's state and one status line each 30 s. Nothing that goes wrong with the output ends a sweep: when the reader
     of a pipe is gone, the display falls silent.
 
-    `on_step` is called on the driver's thread and only notes what changed; counting and drawing happen on a thread of
-    the display, at most four times a second, once in a notebook. A trial that comes and goes between two frames is
-    counted, and shown as one line.
+    `on_step` is called on the driver's thread and only counts; drawing happens on a thread of the display, at most four
+    times a second, once in a notebook. A trial that comes and goes between two frames is shown as one line.
 
     Args:
         verbose: 0: nothing at all; 1: block or lines; 2: also a line per result.
@@ -87,22 +82,15 @@ class Progress(Callback):
         self._file = file
         self._clock = clock
         self._has_thread = has_thread
-        self._draws_at_steps = False
         self._hint = hint
         self._table = table
-        self._lock = threading.Lock()
-        self._inbox: dict[str, tuple[float, float, Trial, int]] = {}
-        self._messages: deque[tuple[int, Callable[[], str]]] = deque(maxlen=_MAX_MESSAGES)
-        self._order = itertools.count()  # of what is written as lines
-        self._shows_results = verbose > 1 and table is None  # a table of the user's own says what they want to see
-        self._results: dict[str, TrialResult | None] = {}  # the last ones that were shown
-        self._reports: deque[tuple[int, Any, Any]] | None = None  # trial, step and value of each, for the curves
-        self._curves = LiveCurves()
-        self._restored: list[Trial] | None = None
-        self._is_first_step = True
+        self._lock = threading.Lock()  # of what is counted; nothing is written under it
+        self._news: dict[Hashable, str | Change] = {}  # to be written as lines, in order; the last change of each trial
+        self._order = itertools.count()
+        self._curves: LiveCurves | None = None
         self._now = 0.0
         self._stepped_at = self._drawn_at = self._beat_at = clock()
-        self._wake = threading.Event()
+        self._is_stale = True
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._screen: Screen | None = None
@@ -144,84 +132,75 @@ class Progress(Callback):
             num_repeats=info.get("num_repeats", 1),
         )
         self._beat_at = self._drawn_at = self._clock()
-        if "trials" in info:  # of earlier runs of the driver
-            self._restored = list(info["trials"])
-            self._results |= {trial.id: trial.last_result for trial in self._restored if self._shows_results}
-            self._is_first_step = False
-        if self._file is None:
-            self._file = sys.stdout
-        self.style = self.style or style_of(self._file)
-        if self.style == "notebook":
+        self._file = self._file or sys.stdout
+        if self._file is not None:  # standard output may have been closed before the process began
+            self.style = self.style or style_of(self._file)
+            self._screen = screen_of(self.style, self._file)
+        if isinstance(self._screen, Notebook):
             self._button = stop_button(self._ending)
-        if self.style == "notebook" and plan.metric:
-            self._reports = deque(maxlen=_MAX_REPORTS)
-        self._open()
+            self._curves = LiveCurves() if plan.metric else None
+        opening = opening_line(self._view, self._about)
+        self._write(lambda screen: screen.show([opening], []) if isinstance(screen, Lines) else screen.open())
         if self._has_thread:
             self._thread = threading.Thread(target=self._run, name="sweep-progress", daemon=True)
             try:
                 self._thread.start()
             except RuntimeError:  # no process or thread is free: it is drawn when something happens
-                self._thread, self._draws_at_steps = None, True
+                self._thread = None
         atexit.register(self.leave)
 
     def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
-        """Note what changed; called on the driver's thread."""
-        if self._view is None:
-            return
-        with self._lock:
-            if self._is_first_step:
-                self._is_first_step = False
-                # Everything that was there before this run: looked at once.
-                news = set(changed)
-                self._restored = [trial for trial_id, trial in trials.items() if trial_id not in news]
-                self._results |= {trial.id: trial.last_result for trial in self._restored if self._shows_results}
-            inbox = self._inbox
-            for trial_id in changed:
-                trial = trials.get(trial_id)
-                if trial is not None:
-                    if self._shows_results and trial.last_result is not self._results.get(trial_id):
-                        self._results[trial_id] = trial.last_result
-                        self._messages.append((next(self._order), partial(_report_line, now, trial)))
-                    known = inbox.get(trial_id)
-                    first, at = (now, -1) if known is None else (known[0], known[3])
-                    is_new = known is None or known[2].status is not trial.status
-                    inbox[trial_id] = (first, now, trial, next(self._order) if is_new else at)
-            self._now = now
-            self._stepped_at = self._clock()
-        if changed and not self._wake.is_set():
-            self._wake.set()
-        if self._draws_at_steps and self._clock() - self._drawn_at >= _CLOCK_S:
-            self.refresh()
-
-    def on_trial_result(self, trial: Trial, result: TrialResult) -> None:
-        """Note it where curves are drawn."""
-        if self._reports is not None:
-            metric = self._view.plan.metric if self._view is not None else ""
-            self._reports.append((trial.number, result.get("training_iteration"), result.get(metric)))
-
-    def on_experiment_end(self, trials: Sequence[Trial]) -> None:
-        """Show the last frame and stop."""
+        """Count what changed; called on the driver's thread."""
         view = self._view
         if view is None:
             return
+        with self._lock:
+            if not view.trials and len(trials) > len(changed):  # those of earlier runs of the driver
+                news = set(changed)
+                view.restart(trial for trial_id, trial in trials.items() if trial_id not in news)
+            for trial_id in changed:
+                if trial_id in trials:
+                    self._take(view, trials[trial_id], now)
+            self._now = now
+            self._stepped_at = self._clock()
+            self._is_stale = self._is_stale or bool(changed)
+        if self._has_thread and self._thread is None and self._clock() - self._drawn_at >= _CLOCK_S:
+            self.refresh()
+
+    def _take(self, view: ViewState, trial: Trial, now: float) -> None:
+        known = view.trials.get(trial.number)
+        change, result = view.update(now, trial), trial.last_result
+        if result is not None and (known is None or result is not known.last_result):
+            step = result.get("training_iteration")
+            if self._curves is not None:
+                self._curves.add(trial.number, step, result.get(view.plan.metric))
+            if self.verbose > 1 and self._table is None:  # a table of the user's own says what they want to see
+                values = pairs(flatten(own_metrics(result)))
+                self._add(next(self._order), f"{duration(now)} {trial.number:05d} step {text(step)} {values}")
+        if change is not None and self._table is None and not self.is_redrawn:
+            self._news.pop(trial.id, None)
+            self._add(trial.id, change)
+
+    def on_experiment_end(self, trials: Sequence[Trial]) -> None:
+        """Show the last frame and stop."""
+        view, screen = self._view, self._screen
         self._stop_thread()
-        self.refresh(is_last=True)
-        unfinished = sum(not trial.is_ended for trial in trials)
-
-        def draw(width: int) -> list[Line]:
-            ending, now = self._ending, self._now
-            last = draw_end(view, self._about, width=width, now=now, unfinished=unfinished, ending=ending)
-            if self._table is not None:
-                return [*([(line, "")] for line in (self._table(view) if self.is_redrawn else ())), *last]
-            is_page = isinstance(self._screen, Notebook)
-            return [*last, [], *draw_trials(view, width, _NUM_AT_END, now, num_ended=_NUM_AT_END)] if is_page else last
-
-        def end(screen: Screen) -> None:
-            if isinstance(screen, Lines):
-                screen.show([status_line(view, self._now)])
-            screen.end(draw)
-
-        self._write(end)
+        if view is None:
+            return
+        if screen is not None:
+            width, _ = screen.size()
+            unfinished = sum(not trial.is_ended for trial in trials)
+            with self._lock:
+                now = self._now
+                lines = self._lines_of_news(view)
+                if isinstance(screen, Lines):
+                    lines += [status_line(view, now)]
+                lines += [] if self._table is None else self._table(view)
+                block = draw_end(view, self._about, width=width, now=now, unfinished=unfinished, ending=self._ending)
+                if isinstance(screen, Notebook) and self._table is None:
+                    block += [[], *draw_trials(view, width, _NUM_AT_END, now, num_ended=_NUM_AT_END)]
+                self._decorate(screen, view, is_last=True)
+            self._write(lambda screen: screen.end(lines, block))
         self.leave()
         self._view = None
 
@@ -230,7 +209,9 @@ class Progress(Callback):
         if self.verbose <= 0:
             return
         if self._view is not None:
-            self._say(f"sweep: {clean(text)}")
+            with self._lock:
+                self._add(next(self._order), f"sweep: {clean(text)}")
+                self._is_stale = True
         else:
             with contextlib.suppress(OSError, ValueError):  # its reader has gone
                 print(f"sweep: {clean(text)}", file=sys.stderr, flush=True)
@@ -244,60 +225,55 @@ class Progress(Callback):
 
     # --- drawing ---
 
-    def refresh(self, *, is_last: bool = False) -> None:
-        """Count what changed and draw; called by the display's own thread, or directly where it has none."""
+    def refresh(self) -> None:
+        """Draw; called by the display's own thread, or directly where it has none."""
         view, screen = self._view, self._screen
         if view is None or screen is None:
             return
-        while self._reports:  # before the states: those of whoever has reported are known then
-            self._curves.add(*self._reports.popleft())
+        width, height = screen.size()
         with self._lock:
-            restored, self._restored = self._restored, None
-            inbox, self._inbox = self._inbox, {}
-            news = [(order, say()) for order, say in self._messages]
-            self._messages.clear()
-            now, idle = self._now, max(0.0, self._clock() - self._stepped_at)
-        if restored:
-            view.restart(restored)
-        changes = [(entry[3], view.update(*entry[:3])) for entry in inbox.values()]
-        self._drawn_at = self._clock()
-        table = None if self._table is None else list(self._table(view))
-        if not screen.is_block and table is None:
-            news += [(at, change_line(view, self._about, change, now)) for at, change in changes if change is not None]
-        lines = [line for _, line in sorted(news) if line]
-        if not screen.is_block and table is not None:
-            lines += ["", status_line(view, now + idle), *table]
-        elif not screen.is_block:
-            lines += [] if is_last else self._beat(view, now + idle)
-        idle = 0.0 if is_last else idle
-        is_page = self.style == "notebook"
-        draw = partial(
-            draw_block,
-            view,
-            self._about,
-            now=now,
-            idle_s=idle,
-            own_table=table,
-            ending=self._ending,
-            stop_hint=self._hint or (_NOTEBOOK_HINT if is_page else STOP_HINT),
-            num_ended=_NUM_ENDED if is_page else 0,
-        )
-        if is_last and isinstance(screen, Notebook):
-            screen.note(lines)  # the last frame follows at once
-            return
-        self._write(lambda screen: screen.show(lines, draw))
+            self._drawn_at, self._is_stale = self._clock(), False
+            now, idle = self._now, max(0.0, self._drawn_at - self._stepped_at)
+            lines = self._lines_of_news(view)
+            table = None if self._table is None else list(self._table(view))
+            block = []
+            if screen.is_block:
+                is_page = isinstance(screen, Notebook)
+                block = draw_block(
+                    view,
+                    self._about,
+                    width,
+                    height,
+                    now=now,
+                    idle_s=idle,
+                    own_table=table,
+                    ending=self._ending,
+                    stop_hint=self._hint or (_NOTEBOOK_HINT if is_page else STOP_HINT),
+                    num_ended=_NUM_ENDED if is_page else 0,
+                )
+                self._decorate(screen, view, is_last=False)
+            elif table is not None:
+                lines += ["", status_line(view, now + idle), *table]
+            else:
+                lines += self._beat(view, now + idle)
+        self._write(lambda screen: screen.show(lines, block))
 
-    def _below(self) -> str:
-        """Return what a notebook shows below the block."""
-        view = self._view
-        if view is None or self._reports is None:
-            return ""
-        best = None if view.best is None else view.best.trial.number
-        return draw_curves(self._curves, view.states(), best, view.plan.metric, view.plan.mode)
+    def _lines_of_news(self, view: ViewState) -> list[str]:
+        news, self._news = self._news, {}
+        return [one if isinstance(one, str) else change_line(view, self._about, one) for one in news.values()]
 
-    def _above(self) -> str:
-        """Return what a notebook shows above the block."""
-        return "" if self._button is None else self._button.html()
+    def _add(self, key: Hashable, news: str | Change) -> None:
+        self._news[key] = news
+        if len(self._news) > _MAX_NEWS:
+            del self._news[next(iter(self._news))]
+
+    def _decorate(self, screen: Screen, view: ViewState, *, is_last: bool) -> None:
+        """Give a notebook what stands above the block, which is the button, and below it, which are curves."""
+        if isinstance(screen, Notebook):
+            screen.above = "" if self._button is None or is_last else self._button.html()
+            if self._curves is not None:
+                best = None if view.best is None else view.best.trial.number
+                screen.below = draw_curves(self._curves, view.states(), best, view.plan.metric, view.plan.mode)
 
     def _beat(self, view: ViewState, now: float) -> list[str]:
         """Return what is said where there is no block: now and then how it is, and at once that it is being stopped."""
@@ -307,21 +283,6 @@ class Progress(Callback):
             return []
         self._times, self._beat_at = times, self._drawn_at
         return [f"{duration(now)} {'; '.join(stopping)}"] if stopping else [status_line(view, now)]
-
-    def _say(self, line: str) -> None:
-        with self._lock:
-            self._messages.append((next(self._order), lambda: line))
-        self._wake.set()
-
-    def _open(self) -> None:
-        """Take the screen."""
-        assert self.style is not None
-        assert self._view is not None
-        if self._file is None:  # standard output was closed before the process began
-            return
-        self._screen = screen_of(self.style, self._file, self._below, self._above)
-        opening = opening_line(self._view, self._about)
-        self._write(lambda screen: screen.show([opening]) if isinstance(screen, Lines) else screen.open())
 
     def _write(self, use: Callable[[Screen], None]) -> None:
         """Use the screen; when that fails, never write there again."""
@@ -341,27 +302,14 @@ class Progress(Callback):
     # --- the thread ---
 
     def _run(self) -> None:
-        if self.is_redrawn:
-            self.refresh()  # something is there at once
-        while not self._over.is_set():
-            self._wake.wait(_CLOCK_S)
-            frame_s = _CLOCK_S if self._screen is None else self._screen.frame_s
-            self._over.wait(max(0.0, frame_s - (self._clock() - self._drawn_at)))
-            if self._over.is_set():
+        while True:
+            if self._is_stale or self._clock() - self._drawn_at >= _CLOCK_S:
+                self.refresh()  # at once for the first time, so that something is there
+            if self._over.wait(_CLOCK_S if self._screen is None else self._screen.frame_s):
                 return
-            self._wake.clear()
-            self.refresh()
 
     def _stop_thread(self) -> None:
         self._over.set()
-        self._wake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=5.0)
         self._thread = None
-
-
-def _report_line(now: float, trial: Trial) -> str:
-    """Return the line of a trial's last report."""
-    result = trial.last_result or TrialResult({})
-    step = text(result.get("training_iteration"))
-    return f"{duration(now)} {trial.number:05d} step {step} {pairs(flatten(own_metrics(result)))}"

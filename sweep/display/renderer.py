@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from sweep.core.expected import is_silent
 from sweep.core.ranking import shown_objectives
 from sweep.core.resources import format_bytes
 from sweep.core.results import flatten, without_index
@@ -133,11 +135,12 @@ def draw_end(
         lines.append([(f"failed {len(some)} x ", "bad"), (f"{message}   ", ""), (which, "dim")])
     if len(failures) > _MAX_MESSAGES:
         lines.append([(f"failed with {len(failures) - _MAX_MESSAGES} other messages", "bad")])
-    if view.silent:
-        what = f"{len(view.silent)} x never reported the metric {clean(view.plan.metric)!r}"
-        lines.append([(what, "bad"), (f"   {_which(sorted(view.silent))}", "dim")])
+    silent = sorted(trial.number for trial in view.trials.values() if is_silent(trial, view.plan))
+    if silent:
+        what = f"{len(silent)} x never reported the metric {clean(view.plan.metric)!r}"
+        lines.append([(what, "bad"), (f"   {_which(silent)}", "dim")])
     if failures:
-        first = next(iter(view.failed.values()))
+        first = next(iter(view.by_state["failed"].values()))
         lines.append([("what they printed: ", "dim"), (_logs(about, first.number), "")])
     if unfinished:
         lines.append([(f"{unfinished} trials had not ended", "")])
@@ -163,7 +166,7 @@ def stopping_lines(view: ViewState, ending: Ending | None) -> list[str]:
     until = "" if ending is None else ending.until()
     if not until:
         return []
-    running = [live.trial for live in view.live.values()]
+    running = list(view.by_state["running"].values())
     return [until, waited_for(running, can_save_on_demand=view.plan.can_save_on_demand)]
 
 
@@ -175,22 +178,22 @@ def status_line(view: ViewState, now: float) -> str:
         parts.append(f"best={number(best.value)}@{best.trial.number:05d}")
     if front:
         parts.append(f"pareto={len(front)}")
-    parts.append(f"run={view.counts['running']}")
-    parts += [f"{short}={view.counts[state]}" for state, short in _SHORT.items() if view.counts[state]]
+    parts.append(f"run={len(view.by_state['running'])}")
+    parts += [f"{short}={len(some)}" for state, short in _SHORT.items() if (some := view.by_state[state])]
     if rate is not None:
         parts.append("rate={}/{}".format(*_per(rate)))
     if eta is not None:
         parts.append(f"eta={rough_duration(eta)}")
-    oldest = next(iter(view.waiting.values()), None)
-    if not view.live and oldest is not None and oldest.reason:
+    oldest = next(iter(view.by_state["waiting"].values()), None)
+    if not view.by_state["running"] and oldest is not None and oldest.reason:
         parts.append(f"waiting: {clean(oldest.reason)}")
     return " ".join(parts)
 
 
-def change_line(view: ViewState, about: About, change: Change, now: float) -> str:
+def change_line(view: ViewState, about: About, change: Change) -> str:
     """Return what became of a trial, for a log."""
     trial, last, metric = change.trial, change.trial.last_result, view.plan.metric
-    line = f"{duration(now)} {trial.number:05d} {change.state}"
+    line = f"{duration(change.at)} {trial.number:05d} {change.state}"
     match change.state:
         case "running":
             line += f" {pairs(varying_pairs(view, trial.config))}"
@@ -202,7 +205,7 @@ def change_line(view: ViewState, about: About, change: Change, now: float) -> st
             if last is not None:
                 line += f" {clean(metric)}={text(last.get(metric))}" if metric else ""
                 line += at_step(last.get("training_iteration"))
-            line += f" in {duration(change.ran_s)}" if change.ran_s else ""
+            line += f" in {duration(trial.ran_s)}" if trial.ran_s else ""
             line += f"   {clean(trial.reason)}" if trial.reason else ""
     return line.rstrip()
 
@@ -255,8 +258,8 @@ def _bar(view: ViewState, width: int, now: float) -> Line:
         line.append((f"   ETA ~{rough_duration(eta)}", ""))
     if rate is not None:
         line.append(("   {} trials/{}".format(*_per(rate)), ""))
-    if view.waiting:
-        line.append((f"   queue {len(view.waiting)}", ""))
+    if view.by_state["waiting"]:
+        line.append((f"   queue {len(view.by_state['waiting'])}", ""))
     return line
 
 
@@ -273,9 +276,9 @@ def _per(rate: float) -> tuple[str, str]:
 
 
 def _counts(view: ViewState, *, is_last: bool = False) -> Line:
-    counts = view.counts
+    counts = {state: len(some) for state, some in view.by_state.items()}
     retried = f" ({view.retries} retries used)" if view.retries else ""
-    waiting = f"waiting {len(view.waiting)} · " if is_last and view.waiting else ""  # before that it is the queue
+    waiting = f"waiting {counts['waiting']} · " if is_last and counts["waiting"] else ""  # before that it is the queue
     return [
         (f"{waiting}running {counts['running']} · paused {counts['paused']}", ""),
         (f" · finished {counts['finished']} · stopped early {counts['stopped early']} · ", ""),
@@ -310,15 +313,13 @@ def _best(view: ViewState, about: About, *, width: int, is_last: bool) -> list[L
             (f"  trial {best.trial.number:05d}{at_step(best.step)}", ""),
         ])  # fmt: skip
     if best is not None and not is_last:
-        change, ended = view.improvement() or (0.0, 0)
-        if change:
-            lines[0].append((f"  ({change:+.1%} in the last {ended} trial{'' if ended == 1 else 's'})", "dim"))
-        config = varying_pairs(view, best.trial.config)
+        config = pairs(varying_pairs(view, best.trial.config))
         used = sum(width_of(part) for part, _ in lines[0])
-        if used + 3 + width_of(pairs(config)) <= width:
-            lines[0].append((f"   {pairs(config)}", ""))
+        if used + 3 + width_of(config) <= width:
+            lines[0].append((f"   {config}", ""))
         else:
-            lines += [[(f"  {row}", "")] for row in _pair_rows(config, width - 2)]
+            rows = textwrap.wrap(config, max(4, width - 2), max_lines=_MAX_PAIR_ROWS, placeholder=" …")
+            lines += [[(f"  {row}", "")] for row in rows]
     earlier = view.better_earlier if is_last else None
     if earlier is not None:
         shown = f"{metric} {number(earlier.value)}  trial {earlier.trial.number:05d}{at_step(earlier.step)}"
@@ -328,22 +329,6 @@ def _best(view: ViewState, about: About, *, width: int, is_last: bool) -> list[L
             ('   (scope="all", --scope all)', "dim"),
         ])  # fmt: skip
     return lines
-
-
-def _pair_rows(config: Mapping[str, Any], width: int) -> list[str]:
-    """Return `lr=3.1e-4 width=256` on a few rows, with no pair cut that fits on one; then how many more there are."""
-    rows, left = [""], len(config)
-    for pair in (pairs({name: value}) for name, value in config.items()):
-        is_full = bool(rows[-1]) and width_of(rows[-1]) + 1 + width_of(pair) > width
-        if is_full and len(rows) == _MAX_PAIR_ROWS:
-            more = f" +{left}"
-            rows[-1] = fit(rows[-1], max(0, width - len(more))) + more
-            break
-        if is_full:
-            rows.append("")
-        rows[-1] += f"{' ' if rows[-1] else ''}{pair}"
-        left -= 1
-    return rows
 
 
 def _front(view: ViewState, about: About, *, width: int, is_last: bool) -> list[Line]:
@@ -376,14 +361,14 @@ def _front(view: ViewState, about: About, *, width: int, is_last: bool) -> list[
 def draw_trials(view: ViewState, width: int, room: int, now: float, *, num_ended: int = 0) -> list[Line]:
     """Return the heading and at most `room` rows: the trials that run, oldest first, what waits and why, and on
     request the best of those that have ended."""
-    live = islice(view.live.values(), min(room, _MAX_LIVE) if num_ended else room)
-    rows = [row_of(view, one.trial, "" if not one.trend else sparkline(one.trend), now - one.since) for one in live]
-    waiting = islice(view.waiting.values(), max(0, min(_MAX_WAITING, room - len(rows))))
+    running = islice(view.by_state["running"].values(), min(room, _MAX_LIVE) if num_ended else room)
+    rows = [row_of(view, trial, now) for trial in running]
+    waiting = islice(view.by_state["waiting"].values(), max(0, min(_MAX_WAITING, room - len(rows))))
     rows += [{"trial": f"{one.number:05d}", "state": "waiting", "why": clean(one.reason)} for one in waiting]
     ended = view.first_ended(max(0, min(num_ended, room - len(rows))))
     best = {number for number, _ in view.front} if view.best is None else {view.best.trial.number}
     for trial in ended:
-        row = row_of(view, trial, "", _total_s(trial))
+        row = row_of(view, trial, now)
         rows.append(row | {"state": f"{row['state']}{' ★' * (trial.number in best)}"})
     if not rows:
         return []
@@ -407,11 +392,7 @@ def draw_trials(view: ViewState, width: int, room: int, now: float, *, num_ended
     return shown
 
 
-def _total_s(trial: Trial) -> float:
-    return 0.0 if trial.last_result is None else trial.last_result.get("time_total_s") or 0.0
-
-
-def row_of(view: ViewState, trial: Trial, trend: str, seconds: float) -> dict[str, str]:
+def row_of(view: ViewState, trial: Trial, now: float) -> dict[str, str]:
     """Return the cells of a trial by column, without those that are empty."""
     last, ranks = trial.last_result, len(trial.resources.bundles)
     limit = view.plan.stop.get("training_iteration")
@@ -422,8 +403,8 @@ def row_of(view: ViewState, trial: Trial, trend: str, seconds: float) -> dict[st
         "trial": f"{trial.number:05d}",
         "state": shown_state(trial) + (f" x{ranks}" if ranks > 1 else ""),
         "step": f"{step}/{number(limit)}" if limit is not None and last is not None else step,
-        "trend": trend,
-        "time": duration(seconds),
+        "trend": sparkline(view.trends.get(trial.number, ())),
+        "time": duration(trial.running_s(now)),
         "where": _where(trial),
     }
     row |= {metric: "-" if last is None else text(last.get(metric)) for metric in view.metrics}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TextIO
 
 from sweep import checks
@@ -71,7 +70,7 @@ class ProgressReporter(Callback):
 
 
 @refuse_unknown()
-class CLIReporter(ProgressReporter):
+class CLIReporter(ProgressReporter, Progress):
     """Show a table with chosen columns: in place on a terminal, printed at most every `max_report_frequency` seconds
     elsewhere.
 
@@ -92,9 +91,7 @@ class CLIReporter(ProgressReporter):
         ConfigError: columns or numbers that make no sense (a ValueError).
     """
 
-    says_how_to_resume = True
-
-    _style: str | None = None
+    shows_ending = False
 
     def __init__(
         self,
@@ -114,6 +111,7 @@ class CLIReporter(ProgressReporter):
         file: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        Progress.__init__(self, file=file, has_thread=False, table=self._tables)
         if mode is not None:
             checks.mode(mode)
         metrics = _labels("metric_columns", metric_columns)
@@ -124,17 +122,14 @@ class CLIReporter(ProgressReporter):
         self._max_error_rows = checks.whole("max_error_rows", max_error_rows, least=1)
         self._max_length = checks.whole("max_column_length", max_column_length, least=1)
         self._infer_limit = infer_limit
-        self._metric, self._mode = metric or "", mode or "max"
+        self._metric, self._mode = metric, mode or "max"
         self._is_sorted = sort_by_metric
-        self._has_metric = metric is not None
         self._every_s = checks.seconds("max_report_frequency", max_report_frequency, is_zero_allowed=True)
         self._has_tables_between = print_intermediate_tables is not False
-        self._file = file
-        self._clock = clock
+        self._report_clock = clock
         self._reported_at = -1e9
         self._root = ""
-        self._trials: Sequence[Any] = ()
-        self._display: Progress | None = None
+        self._reported: Sequence[Any] = ()
 
     def add_metric_column(self, metric: str, representation: str | None = None) -> None:
         """Show one more result key, under the label `representation`.
@@ -155,65 +150,38 @@ class CLIReporter(ProgressReporter):
 
     def setup(self, **info: Any) -> None:
         """Begin to show."""
-        self._root = str(info.get("experiment_dir", ""))
-        plan = info.get("plan")
-        if not self._has_metric and plan is not None:
-            self._metric, self._mode = plan.metric, plan.mode
-        verbose = info.get("verbose", 1)
-        self._display = Progress(
-            verbose=1 if verbose is None else verbose,
-            file=self._file,
-            style=self._style,
-            has_thread=False,
-            table=self._draw,
-        )
-        self._display.setup(**info)
-        if self._display.is_redrawn:
+        self._root = str(info["experiment_dir"])
+        if self._metric is None:
+            self._metric, self._mode = info["plan"].metric, info["plan"].mode
+        verbose = info.get("verbose")
+        self.verbose = 1 if verbose is None else verbose
+        Progress.setup(self, **info)
+        if self.is_redrawn:
             self._every_s = min(self._every_s, _IN_PLACE_S)
 
     def should_report(self, trials: Sequence[Any], done: bool = False) -> bool:
         """Return whether enough time has passed since the last table; the last one is always shown."""
-        now = self._clock()
+        now = self._report_clock()
         if done or now - self._reported_at >= self._every_s:
             self._reported_at = now
-            return done or self._has_tables_between or (self._display is not None and self._display.is_redrawn)
+            return done or self._has_tables_between or self.is_redrawn
         return False
 
     def report(self, trials: Sequence[Any], done: bool, *sys_info: Any) -> None:
         """Show the tables."""
-        self._trials = trials
-        if self._display is not None and done:
-            self._display.on_experiment_end(trials)  # draws the last frame, too
-        elif self._display is not None:
-            self._display.refresh()
-
-    def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
-        """Note what changed; called on the driver's thread."""
-        if self._display is not None:
-            self._display.on_step(trials, now, changed)
-
-    def notice(self, text: str) -> None:
-        """Show a line that concerns the whole sweep."""
-        if self._display is not None:
-            self._display.notice(text)
+        self._reported = trials
+        if done:
+            Progress.on_experiment_end(self, trials)  # draws the last frame, too
         else:
-            print(f"sweep: {text}", file=sys.stderr, flush=True)
+            self.refresh()
 
-    def leave(self) -> None:
-        """Give the terminal back at once."""
-        if self._display is not None:
-            self._display.leave()
-
-    def _draw(self, view: ViewState) -> list[str]:
-        return [*self._table(self._trials, view.varying), *self._errors(self._trials)]
-
-    def _table(self, trials: Sequence[Trial | ObservedTrial], varying: Iterable[str]) -> list[str]:
-        """Return heading and rows, aligned; then a line for what is left out. `varying` are the names of the parameters
-        that differ between trials."""
+    def _tables(self, view: ViewState) -> list[str]:
+        """Return the table of the trials, a line for what it leaves out, and a table of the trials that failed."""
+        trials = self._reported
         if not trials:
             return []
         shown, metrics = self._chosen(trials), self._shown_metrics(trials)
-        parameters = self._parameters if self._parameters is not None else {name: name for name in varying}
+        parameters = {name: name for name in view.varying} if self._parameters is None else self._parameters
         rows = [["trial name", "status", *map(clean, parameters.values()), *map(clean, metrics.values())]]
         for trial in shown:
             flat, last = flatten(trial.config), _last(trial)
@@ -226,18 +194,14 @@ class CLIReporter(ProgressReporter):
             counts = Counter(shown_status(trial.status) for trial in trials if trial.id not in kept)
             which = ", ".join(f"{number} {status}" for status, number in sorted(counts.items()))
             lines.append(f"... {len(trials) - len(shown)} more trials not shown ({which})")
-        return lines
-
-    def _errors(self, trials: Sequence[Trial | ObservedTrial]) -> list[str]:
-        """Return a table of the trials that failed, with how often and the file that says why."""
         failed = [trial for trial in trials if trial.status is Status.ERROR or trial.failures]
-        if not failed:
-            return []
-        shown = failed[: self._max_error_rows]
-        rows = [["trial name", "# failures", "error file"]]
-        rows += [[_name_of(one), str(max(1, one.failures)), f"{self._root}/{one.id}/error.txt"] for one in shown]
-        more = [f"... {len(failed) - len(shown)} more"] if len(failed) > len(shown) else []
-        return [f"Number of errored trials: {len(failed)}", *_ruled(rows), *more]
+        if failed:
+            rows = [["trial name", "# failures", "error file"]]
+            for one in failed[: self._max_error_rows]:
+                rows.append([_name_of(one), str(max(1, one.failures)), f"{self._root}/{one.id}/error.txt"])
+            lines += [f"Number of errored trials: {len(failed)}", *_ruled(rows)]
+            lines += [f"... {len(failed) - self._max_error_rows} more"] * (len(failed) > self._max_error_rows)
+        return lines
 
     def _chosen(self, trials: Sequence[Trial | ObservedTrial]) -> list[Trial | ObservedTrial]:
         """Return the trials to show: those that run first; when sorted the best by their last reports first."""
@@ -250,18 +214,15 @@ class CLIReporter(ProgressReporter):
 
     def _shown_metrics(self, trials: Sequence[Trial | ObservedTrial]) -> dict[str, str]:
         """Return the metric columns that some trial has a value for; without a choice some of the user's own, too."""
-        reported: dict[str, None] = {}
-        for trial in trials[-200:]:
-            for key, value in flatten(_last(trial)).items():
-                if isinstance(value, (int, float, str)):
-                    reported[key] = None
-        found = {name: label for name, label in self._metrics.items() if name in reported}
+        last = [_last(trial) for trial in trials[-200:]]
+        values = [pair for one in last for pair in flatten(one).items()]
+        reported = dict.fromkeys(key for key, value in values if isinstance(value, (int, float, str)))
+        shown = {name: label for name, label in self._metrics.items() if name in reported}
         if self._is_inferring:
-            own = [name for name in reported if name not in AUTO_FILLED and name not in found]
-            if self._metric in own:
-                own.insert(0, own.pop(own.index(self._metric)))
-            found |= {name: name for name in own[: self._infer_limit]}
-        return found
+            own = [name for name in reported if name not in AUTO_FILLED and name not in shown]
+            own.sort(key=lambda name: name != self._metric)
+            shown |= {name: name for name in own[: self._infer_limit]}
+        return shown
 
 
 @refuse_unknown(also=inspect.signature(CLIReporter).parameters)
@@ -272,14 +233,10 @@ class JupyterNotebookReporter(CLIReporter):
         overwrite: False: print table after table instead.
     """
 
-    _style: str | None = "notebook"
-
     def __init__(self, overwrite: bool = True, **columns: Any) -> None:
         super().__init__(**columns)
-        if not is_in_notebook():  # there is no cell
-            self._style = None
-        elif not overwrite:
-            self._style = "lines"
+        if is_in_notebook():
+            self.style = "notebook" if overwrite else "lines"
 
 
 def _add(columns: dict[str, str], name: str, label: str | None) -> None:

@@ -17,10 +17,6 @@ from sweep.display.renderer import Line
 _ASCII = str.maketrans({"█": "#", "▓": "=", "░": "-", "·": "|", "…": "~"} | dict.fromkeys("▁▂▃▄▅▆▇", "|"))
 
 
-Draw = Callable[[int, int], Sequence[Line]]  # draws the block within a width and a height
-DrawEnd = Callable[[int], Sequence[Line]]  # draws the last frame for a width
-
-
 class Screen:
     """Where the display goes.
 
@@ -35,12 +31,16 @@ class Screen:
     def open(self) -> None:
         """Take it."""
 
-    def show(self, lines: Sequence[str], draw: Draw) -> None:
+    def size(self) -> tuple[int, int]:
+        """Return how many columns and rows a block may have."""
+        raise NotImplementedError
+
+    def show(self, lines: Sequence[str], block: Sequence[Line]) -> None:
         """Show new lines, and the block below them where there is one."""
         raise NotImplementedError
 
-    def end(self, draw: DrawEnd) -> None:
-        """Show the last frame."""
+    def end(self, lines: Sequence[str], block: Sequence[Line]) -> None:
+        """Show new lines, and the last frame, which stays."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -55,15 +55,16 @@ class Lines(Screen):
     def __init__(self, file: TextIO) -> None:
         self.file = file
 
-    def show(self, lines: Sequence[str], draw: Draw | None = None) -> None:
-        """Write the lines."""
+    def size(self) -> tuple[int, int]:
+        return 10_000, 10_000
+
+    def show(self, lines: Sequence[str], block: Sequence[Line]) -> None:
         if lines:
             self.file.write(_encodable("".join(f"{line}\n" for line in lines), self.file))
             self.file.flush()
 
-    def end(self, draw: DrawEnd) -> None:
-        """Write the last frame."""
-        self.show(["".join(part for part, _ in line) for line in draw(10_000)])
+    def end(self, lines: Sequence[str], block: Sequence[Line]) -> None:
+        self.show([*lines, *("".join(part for part, _ in line) for line in block)], [])
 
 
 class _Terminal(Screen):
@@ -93,11 +94,13 @@ class _Terminal(Screen):
                 self._replaced[name] = getattr(sys, name)
                 setattr(sys, name, _Above(self.put_above, self._replaced[name]))
 
-    def show(self, lines: Sequence[str], draw: Draw) -> None:
+    def size(self) -> tuple[int, int]:
         width, height = self._measure()
-        # The last column stays free: some terminals wrap as soon as it is written.
-        self._lines = draw(max(1, width - 1), max(1, height - 1))
-        self.put_above("".join(f"{fit(line, max(1, width - 1))}\n" for line in lines))
+        return max(1, width - 1), max(1, height - 1)  # some terminals wrap as soon as the last column is written
+
+    def show(self, lines: Sequence[str], block: Sequence[Line]) -> None:
+        self._lines = block
+        self.put_above("".join(f"{fit(line, self.size()[0])}\n" for line in lines))
 
     def put_above(self, text: str) -> None:
         """Write whole lines where the block stands, and the block below them."""
@@ -109,9 +112,9 @@ class _Terminal(Screen):
             self._write(self._erasing() + text + block)
             self._drawn = (width, height, len(lines)) if lines else None
 
-    def end(self, draw: DrawEnd) -> None:
+    def end(self, lines: Sequence[str], block: Sequence[Line]) -> None:
         self._leave(self._erasing())  # the running block gives way to the last frame
-        self._write("".join(f"{self._styled(line)}\n" for line in draw(max(1, self._measure()[0] - 1))))
+        self._write("".join(f"{line}\n" for line in (*lines, *map(self._styled, block))))
 
     def close(self) -> None:
         if self._is_live:
@@ -181,53 +184,45 @@ class _Above:
 class Notebook(Screen):
     """A notebook cell: one output, replaced at most once per second; the last one stays.
 
-    Args:
-        below: gives html that stands below the lines.
-        above: gives html that stands above them, where it stays in its place; not in the last one.
+    Attributes:
+        above, below: html around the lines; what is above goes with the last frame.
     """
 
     frame_s = 1.0  # each replacement goes to the browser whole
-    _WIDTH, _HEIGHT = 110, 40
     _STYLES = {"": "", "dim": "opacity:.6", "bold": "font-weight:bold", "good": "color:#2da44e", "bad": "color:#e5534b"}
     _PRE = "margin:0 0 .5em;padding:0;line-height:1.3;background:none;max-height:40em;overflow:auto;white-space:pre"
 
-    def __init__(self, below: Callable[[], str] = lambda: "", above: Callable[[], str] = lambda: "") -> None:
-        self._below = below
-        self._above = above
-        self._without = ""  # what is shown, without what stands above it
+    def __init__(self) -> None:
+        self.above = self.below = ""
+        self._page = ""  # what is shown, without what stands above it
         self._handle: Any = None
         self._lock = threading.Lock()  # two threads that draw first would make two outputs
         self._lines: deque[str] = deque(maxlen=20)
 
-    def note(self, lines: Sequence[str]) -> None:
-        """Take new lines, to be shown with the next frame."""
+    def size(self) -> tuple[int, int]:
+        return 110, 40
+
+    def show(self, lines: Sequence[str], block: Sequence[Line]) -> None:
         self._lines.extend(lines)
-
-    def show(self, lines: Sequence[str], draw: Draw) -> None:
-        self.note(lines)
-        self._put([*([(line, "dim")] for line in self._lines), *draw(self._WIDTH, self._HEIGHT)], is_last=False)
-
-    def end(self, draw: DrawEnd) -> None:
-        self._put([*([(line, "dim")] for line in self._lines), *draw(self._WIDTH)], is_last=True)
-
-    def close(self) -> None:
-        if self._without:  # there was no last frame
-            self._publish("", self._without)
-
-    def _put(self, lines: Sequence[Line], *, is_last: bool) -> None:
         rows = (
             "".join(f'<span style="{self._STYLES[style]}">{html.escape(part)}</span>' for part, style in line)
-            for line in lines
+            for line in (*([(line, "dim")] for line in self._lines), *block)
         )
-        page = f'<pre style="{self._PRE}">' + "\n".join(rows) + f"</pre>{self._below()}"
-        above = "" if is_last else self._above()
-        self._publish(above, page)
+        self._page = f'<pre style="{self._PRE}">' + "\n".join(rows) + f"</pre>{self.below}"
+        self._publish()
 
-    def _publish(self, above: str, page: str) -> None:
+    end = show
+
+    def close(self) -> None:
+        if self.above:  # there was no last frame
+            self.above = ""
+            self._publish()
+
+    def _publish(self) -> None:
         from IPython import display
 
-        page, self._without = f"{above}{page}", page if above else ""
-        shown = display.HTML(f'<div class="sweep" style="color:inherit">{page}</div>')  # type: ignore[no-untyped-call]
+        page = f'<div class="sweep" style="color:inherit">{self.above}{self._page}</div>'
+        shown = display.HTML(page)  # type: ignore[no-untyped-call]
         with self._lock:
             if self._handle is None:
                 self._handle = display.display(shown, display_id=True)  # type: ignore[no-untyped-call]
@@ -235,10 +230,10 @@ class Notebook(Screen):
                 self._handle.update(shown)
 
 
-def screen_of(style: str, file: TextIO, below: Callable[[], str], above: Callable[[], str]) -> Screen:
-    """Return a screen: `terminal`, `notebook` (with html around its lines) or `lines`."""
+def screen_of(style: str, file: TextIO) -> Screen:
+    """Return a screen: `terminal`, `notebook` or `lines`."""
     if style == "notebook":
-        return Notebook(below, above)
+        return Notebook()
     return _Terminal(file) if style == "terminal" else Lines(file)
 
 

@@ -1,16 +1,14 @@
-"""What a display knows of a sweep: counters, the trials that run, the best one, the expected end."""
+"""What a display knows of a sweep: the trials by state, the best one, the expected end."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from searchers.pareto import pareto_front
-from sweep.core.expected import is_silent
 from sweep.core.failures import without_numbers
 from sweep.core.plan import Plan
 from sweep.core.ranking import Objectives, Ranking, beats, rankable
@@ -18,31 +16,12 @@ from sweep.core.resources import Node
 from sweep.core.results import TRIAL_INDEX, TrialResult, flatten
 from sweep.core.trial import STATES, Status, Trial, shown_state
 from sweep.display.formats import clean
-from sweep.display.pace import MIN_ENDS, Pace
 
-_ENDED = ("finished", "stopped early", "failed")
+ENDED = ("finished", "stopped early", "failed")
 _TREND_LENGTH = 8
 _MIN_PART = 0.04  # of one trial: before that nothing is said of the end
+_MIN_ENDS, _MAX_ENDS = 5, 50  # of trials, for how often they end
 _MAX_LAST = 40
-
-
-@dataclass(slots=True)
-class Live:
-    """A trial that has a process: since when (seconds of driving), its last reported values, and when they came."""
-
-    trial: Trial
-    since: float
-    trend: deque[float] = field(default_factory=lambda: deque(maxlen=_TREND_LENGTH))
-    last: TrialResult | None = None
-    reported_at: float | None = None
-
-    def left_s(self, limit: float, now: float) -> float:
-        """Return the seconds until it comes to an iteration, at its own pace; 0: that is not known."""
-        iterations = _iterations(self.last)
-        taken = None if self.last is None else rankable(self.last.get("time_total_s"))
-        if self.reported_at is None or not iterations or not taken:
-            return 0.0
-        return (limit - iterations) * taken / iterations - (now - self.reported_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +35,15 @@ class BestTrial:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A trial came into another state, one of `sweep.core.trial.STATES`; a new one that waits is no news."""
+    """A trial came into another state, one of `sweep.core.trial.STATES`, `at` so many seconds of driving."""
 
     state: str
     trial: Trial
-    ran_s: float = 0.0
+    at: float
 
 
 class ViewState:
     """Keep what a display shows, from the trials that changed; no call looks at all trials.
-
-    Per trial that has ended it keeps one word, and the trial itself.
 
     Args:
         num_trials: how many there will be; None when unlimited.
@@ -77,6 +54,9 @@ class ViewState:
         can_stop_early: something may end trials before that.
 
     Attributes:
+        trials: all, by number. by_state: the same by state, in the order in which they came there.
+        trends: the last values of trials that run, by number.
+        varying: names of the parameters that differ between trials, in order.
         limit: the iteration at which every trial ends at the latest; None: unknown.
         best_ever: the best report of all; `best` is by the trials' last ones.
     """
@@ -95,34 +75,28 @@ class ViewState:
         self.plan = plan
         self.num_trials = num_trials if num_trials is None or num_trials >= 0 else None
         self.nodes = tuple(nodes)
-        self.counts = dict.fromkeys(STATES, 0)
-        self.retries = 0
-        self.live: dict[str, Live] = {}
-        self.waiting: dict[str, Trial] = {}
-        self.paused: dict[str, Trial] = {}
         self.objectives = objectives
+        self.trials: dict[int, Trial] = {}
+        self.by_state: dict[str, dict[int, Trial]] = {state: {} for state in STATES}
+        self.trends: dict[int, deque[float]] = {}
+        self.varying: dict[str, None] = {}
+        self.retries = 0
         self.best_ever: BestTrial | None = None
-        self.varying: dict[str, None] = {}  # names of the parameters that differ between trials, in order
-        self.failed: dict[str, Trial] = {}
         self.last_failures: deque[Trial] = deque(maxlen=3)
-        self.silent: set[int] = set()  # numbers of the trials that went all their way without the metric
         self.last_report_at: float | None = None
         self._ranking = Ranking(plan.mode)
         self._num_repeats = num_repeats
-        self._repeats: dict[int, dict[int, Any]] = {}  # by the first of them: the last value of each
-        self._points: dict[int, list[Any]] = {}  # the last values of several objectives, by trial
-        self._front: list[tuple[int, list[Any]]] | None = None  # until one of those changes
-        self._known: dict[int, tuple[str, Trial]] = {}  # by number: its state, and the trial as it is now
-        self._holding: dict[str, Trial] = {}
+        self._repeats: dict[int, dict[int, float | None]] = {}  # by the first of them: the last value of each
+        self._front: list[tuple[int, list[Any]]] | None = None  # until an objective of a trial changes
         self._first_config: dict[str, Any] = {}
-        self._pace = Pace()
+        self._begun_at: float | None = None
         self._done_before = 0.0  # by earlier runs of the driver
+        self._ends: deque[float] = deque(maxlen=_MAX_ENDS + 1)  # the beginning or an end, then all ends after it
         stop = rankable(plan.stop.get("training_iteration"))
         limits = [float(limit) for limit in (stop, max_iterations) if limit is not None and limit > 0]
         self.limit = min(limits) if limits else None
         self._can_stop_early = can_stop_early
         self._last_ended: deque[Trial] = deque(maxlen=_MAX_LAST)
-        self._best_at_ends: deque[float] = deque(maxlen=11)
 
     @property
     def best(self) -> BestTrial | None:
@@ -130,11 +104,8 @@ class ViewState:
         found = self._ranking.best()
         if found is None:
             return None
-        number, value = found
-        trial = self._known[number][1]
-        return BestTrial(
-            value, trial, None if trial.last_result is None else trial.last_result.get("training_iteration")
-        )
+        trial = self.trials[found[0]]
+        return BestTrial(found[1], trial, (trial.last_result or TrialResult({})).get("training_iteration"))
 
     @property
     def better_earlier(self) -> BestTrial | None:
@@ -147,11 +118,14 @@ class ViewState:
     @property
     def front(self) -> list[tuple[int, list[Any]]]:
         """The Pareto set of several objectives by the trials' last reports: (number, values), ordered by number."""
-        if self._front is None and self._points:
-            points = sorted(self._points.items())
+        if not self.objectives:
+            return []
+        if self._front is None:
+            trials = sorted(self.trials.items())
+            points = [(number, self._point(trial)) for number, trial in trials if trial.last_result is not None]
             best = pareto_front([values for _, values in points], [mode for _, mode in self.objectives])
             self._front = [points[i] for i in best]
-        return self._front or []
+        return self._front
 
     @property
     def metrics(self) -> list[str]:
@@ -161,54 +135,43 @@ class ViewState:
     @property
     def num_ended(self) -> int:
         """How many trials are TERMINATED or in ERROR."""
-        return sum(self.counts[state] for state in _ENDED)
+        return sum(len(self.by_state[state]) for state in ENDED)
 
-    def update(self, first: float, now: float, trial: Trial) -> Change | None:
-        """Take a trial as it is `now`, which changed for the first time since the last call at `first` (seconds of
-        driving); return what became of it, None when its state is the same."""
-        state = shown_state(trial)
-        self._pace.begin(first)
-        before, last = self._known.get(trial.number, (None, None))
-        self._known[trial.number] = (state, trial)
+    def update(self, now: float, trial: Trial) -> Change | None:
+        """Take a trial as it is `now` (seconds of driving); return what became of it, None when its state is the
+        same, or when it is new and waits."""
+        number, state = trial.number, shown_state(trial)
+        last = self.trials.get(number)
+        before = None if last is None else shown_state(last)
+        if self._begun_at is None:
+            self._begun_at = now
+            self._ends.append(now)
         if last is None:
             self._meet(trial)
         self.retries += max(0, _retries(trial) - (0 if last is None else _retries(last)))
-        _keep(self._holding, trial, is_kept=trial.placement is not None)
-        _keep(self.waiting, trial, is_kept=state == "waiting")
-        _keep(self.paused, trial, is_kept=state == "paused")
-        _keep(self.failed, trial, is_kept=state == "failed")
-        self._rank(trial)
-        live = self.live.get(trial.id)
-        if live is None and (trial.is_held or (trial.is_ended and trial.attempt and before not in _ENDED)):
-            live = self.live[trial.id] = Live(trial, first)
-        if live is not None:
-            live.trial = trial
-            if trial.last_result is not None and trial.last_result is not live.last:
-                self._report(live, trial.last_result, now)
+        self.trials[number] = self.by_state[state][number] = trial
+        if trial.last_result is not (None if last is None else last.last_result):
+            self._report(trial, now)
         if state == before:
             return None
         if before is not None:
-            self.counts[before] -= 1
-        self.counts[state] += 1
-        ran = 0.0
-        if not trial.is_held and live is not None:
-            ran = now - live.since
-            del self.live[trial.id]
-        if is_silent(trial, self.plan):
-            self.silent.add(trial.number)
-        else:
-            self.silent.discard(trial.number)
-        if state in _ENDED:
-            self._end(trial, state, now)
-        return None if state == "waiting" and before is None else Change(state, trial, ran)
+            del self.by_state[before][number]
+        if state != "running":
+            self.trends.pop(number, None)
+        if state in ENDED:
+            self._ends.append(now)
+            self._last_ended.append(trial)
+        if state == "failed":
+            self.last_failures.append(trial)
+        return None if state == "waiting" and before is None else Change(state, trial, now)
 
     def restart(self, trials: Iterable[Trial]) -> None:
         """Take trials of earlier runs of the driver: they count, but are no news and say nothing about speed."""
         for trial in trials:
-            self.update(0.0, 0.0, trial)
-        self._pace = Pace()
+            self.update(0.0, trial)
+        self._begun_at = None
+        self._ends.clear()
         self._done_before = self._done()
-        self._best_at_ends.clear()
         self.last_failures.clear()
         self.last_report_at = None
 
@@ -216,28 +179,23 @@ class ViewState:
     def failures(self) -> dict[str, list[Trial]]:
         """The trials that failed, alike ones together under the message of the first, most of them first."""
         groups: dict[str, list[Trial]] = {}
-        for trial in self.failed.values():
+        for trial in self.by_state["failed"].values():
             groups.setdefault(without_numbers(failure_of(trial)), []).append(trial)
         return {failure_of(some[0]): some for some in sorted(groups.values(), key=len, reverse=True)}
 
     def states(self) -> dict[int, str]:
-        """Return the states of the trials that curves are drawn of, by number: those that have a process or are
-        paused, the last ones that ended, and the best."""
-        best = self._ranking.best()
-        last = [
-            trial.number
-            for trial in (*(one.trial for one in self.live.values()), *self.paused.values(), *self._last_ended)
-        ]
-        return {number: self._known[number][0] for number in [*last, *([] if best is None else [best[0]])]}
+        """Return the states of the trials that curves are drawn of, by number: those that run or are paused, the last
+        ones that ended, and the best."""
+        best = self.best
+        shown = [*self.by_state["running"].values(), *self.by_state["paused"].values(), *self._last_ended]
+        numbers = [trial.number for trial in shown] + ([] if best is None else [best.trial.number])
+        return {number: shown_state(self.trials[number]) for number in numbers}
 
     def first_ended(self, count: int) -> list[Trial]:
-        """Return those that have ended: the best first (of several objectives the Pareto set), then
-        the last ones."""
-        numbers = [number for number, _ in self.front] or self._ranking.first(count + len(self.live))
-        ranked = (self._known[number] for number in numbers)
-        last = (self._known[trial.number] for trial in reversed(self._last_ended))
-        found = {trial.number: trial for state, trial in (*ranked, *last) if state in _ENDED}
-        return [*found.values()][:count]
+        """Return those that have ended: the best first (of several objectives the Pareto set), then the last ones."""
+        ranked = [number for number, _ in self.front] or self._ranking.first(count + len(self.by_state["running"]))
+        last = [trial.number for trial in reversed(self._last_ended)]
+        return [self.trials[n] for n in dict.fromkeys((*ranked, *last)) if self.trials[n].is_ended][:count]
 
     def used(self) -> dict[str, tuple[float, float]]:
         """Return (allocated, total) of cpu, gpu, tpu and memory (bytes), those that there are any of."""
@@ -248,7 +206,7 @@ class ViewState:
             "tpu": kinds["tpu"],
             "memory": sum(node.memory for node in self.nodes),
         }
-        held = [trial.resources.total for trial in self._holding.values()]
+        held = [one.resources.total for one in self.by_state["running"].values() if one.placement is not None]
         return {
             name: (float(sum(getattr(one, name) for one in held)), float(total))
             for name, total in totals.items()
@@ -256,30 +214,26 @@ class ViewState:
         }
 
     def rate(self, now: float) -> float | None:
-        """Return trials ended per second, over the last minute at least; None while they are too few to tell.
-
-        Args:
-            now: seconds of driving.
-        """
-        return self._pace.per_second(now)
+        """Return trials ended per second, by the last 50 that did; None while they are too few to tell."""
+        count = len(self._ends) - 1
+        return count / (now - self._ends[0]) if count >= _MIN_ENDS and now > self._ends[0] else None
 
     def eta(self, now: float) -> float | None:
         """Return the expected seconds to the end; None while too little is known, or without a number of trials.
 
-        Where all trials end at the same iteration the work goes on at its mean pace so far, and the last trial at its
-        own; else trials go on to end as often as they do now.
+        Where all trials end at the same iteration the work goes on at its mean pace so far; else trials go on to end as
+        often as they do now.
         """
         if self.num_trials is None or self.num_ended >= self.num_trials:
             return None
         if self.limit is None or self._can_stop_early:
-            rate = self.rate(now) if self._pace.num_ended >= MIN_ENDS else None
+            rate = self.rate(now)
             return None if rate is None else (self.num_trials - self.num_ended) / rate
         done = self._done()
         new = done - self._done_before
-        if self._pace.began is None or new < _MIN_PART:
+        if self._begun_at is None or new < _MIN_PART:
             return None
-        shared = (now - self._pace.began) * (self.num_trials - done) / new
-        return max([shared, *(one.left_s(self.limit, now) for one in self.live.values())])
+        return (now - self._begun_at) * (self.num_trials - done) / new
 
     def part_done(self) -> float | None:
         """Return how much of all trials is done, from 0 to 1: those that run count by their iterations where it is
@@ -290,55 +244,30 @@ class ViewState:
         """Return how many trials' worth of work is done."""
         if self.limit is None:
             return self.num_ended
-        begun = [one.trial.last_result for one in self.live.values()] + [one.last_result for one in self.unfinished()]
+        begun = [one.last_result for state in STATES if state not in ENDED for one in self.by_state[state].values()]
         return self.num_ended + sum(min(1.0, _iterations(result) / self.limit) for result in begun)
-
-    def unfinished(self) -> Iterable[Trial]:
-        """Give the trials that have not ended and have no process: those that wait or are paused."""
-        yield from self.waiting.values()
-        yield from self.paused.values()
-
-    def improvement(self) -> tuple[float, int] | None:
-        """Return the best value's change, as a fraction, and over how many ended trials, ten at most; None: unknown."""
-        best = self.best
-        if best is None or len(self._best_at_ends) < 2 or not self._best_at_ends[0]:
-            return None
-        change = (best.value - self._best_at_ends[0]) / abs(self._best_at_ends[0])
-        return (change, len(self._best_at_ends) - 1) if math.isfinite(change) else None
 
     def _meet(self, trial: Trial) -> None:
         config = flatten(trial.config)
-        if not self._first_config:
-            self._first_config = config
-            return
-        first = self._first_config
+        first = self._first_config = self._first_config or config
         for name, value in config.items():
             if name not in self.varying and not (name in first and _equal(first[name], value)):
                 self.varying[name] = None
 
-    def _report(self, live: Live, result: TrialResult, now: float) -> None:
-        live.last = result
-        self.last_report_at = live.reported_at = now
-        value = result.get(self.plan.metric) if self.plan.metric else None
-        if isinstance(value, (int, float)):
-            live.trend.append(float(value))
+    def _point(self, trial: Trial) -> list[Any]:
+        return [] if trial.last_result is None else [trial.last_result.get(metric) for metric, _ in self.objectives]
 
-    def _rank(self, trial: Trial) -> None:
-        """Let a trial count by its last report, and by its best one."""
-        result = trial.last_result
+    def _report(self, trial: Trial, now: float) -> None:
+        """Let a trial count by its last report, which is a new one or gone, and by its best one."""
+        result, metric = trial.last_result, self.plan.metric
+        if result is not None:
+            self.last_report_at = now
+        value = rankable(result.get(metric)) if result is not None and metric else None
+        if value is not None:
+            self.trends.setdefault(trial.number, deque(maxlen=_TREND_LENGTH)).append(value)
         if self.objectives:
-            point = None if result is None else [result.get(metric) for metric, _ in self.objectives]
-            if point != self._points.get(trial.number):
-                self._front = None
-            if point is not None:
-                self._points[trial.number] = point
-            else:
-                self._points.pop(trial.number, None)
+            self._front = None
             return
-        metric = self.plan.metric
-        if not metric:
-            return
-        value = None if result is None else rankable(result.get(metric))
         if self._num_repeats > 1 or TRIAL_INDEX in trial.config:  # repeats count together, by their mean
             first = trial.number - trial.config.get(TRIAL_INDEX, trial.number % self._num_repeats)
             some = self._repeats.setdefault(first, {})
@@ -348,7 +277,7 @@ class ViewState:
             return
         self._ranking.put(trial.number, value)
         for report in (trial.best_result, result):  # a report of a trial that is being stopped is not among its best
-            value = None if report is None else rankable(report.get(metric))
+            value = None if report is None or not metric else rankable(report.get(metric))
             if report is None or value is None:
                 continue
             ever, mode = self.best_ever, self.plan.mode
@@ -359,31 +288,15 @@ class ViewState:
             ):
                 self.best_ever = BestTrial(value, trial, report.get("training_iteration"))
 
-    def _end(self, trial: Trial, state: str, now: float) -> None:
-        self._pace.end(now)
-        self._last_ended.append(trial)
-        best = self.best
-        if best is not None:
-            self._best_at_ends.append(best.value)
-        if state == "failed":
-            self.last_failures.append(trial)
-
 
 def _iterations(result: TrialResult | None) -> float:
-    found = None if result is None else rankable(result.get("training_iteration"))
-    return float(found) if found is not None and found > 0 else 0.0
+    value = None if result is None else rankable(result.get("training_iteration"))
+    return max(0.0, value or 0.0)
 
 
 def _retries(trial: Trial) -> int:
     """Return how often a trial was started again after a failure."""
     return trial.failures - (trial.status is Status.ERROR)
-
-
-def _keep(trials: dict[str, Trial], trial: Trial, *, is_kept: bool) -> None:
-    if is_kept:
-        trials[trial.id] = trial
-    else:
-        trials.pop(trial.id, None)
 
 
 def _equal(a: Any, b: Any) -> bool:
