@@ -41,7 +41,7 @@ _NAMES = {
     "sweep.launch.execute": "last_analysis shutdown",
     "sweep.launch.registry": "register_trainable",
     "sweep.launch.tuner": "Tuner",
-    "sweep.record.checkpoints": "Checkpoint",
+    "sweep.checkpoints.store": "Checkpoint",
     "sweep.results.analysis": "ExperimentAnalysis ResultGrid",
     "sweep.results.views": "Result",
     "sweep.results.optuna_points": "from_optuna",

@@ -69,7 +69,7 @@ from sweep.launch.execute import last_analysis as last_analysis
 from sweep.launch.execute import shutdown as shutdown
 from sweep.launch.registry import register_trainable as register_trainable
 from sweep.launch.tuner import Tuner as Tuner
-from sweep.record.checkpoints import Checkpoint as Checkpoint
+from sweep.checkpoints.store import Checkpoint as Checkpoint
 from sweep.results.analysis import ExperimentAnalysis as ExperimentAnalysis
 from sweep.results.analysis import ResultGrid as ResultGrid
 from sweep.results.views import Result as Result

@@ -9,11 +9,11 @@ from typing import Any
 
 from sealed import seal
 
+from sweep.checkpoints.store import discard
 from sweep.core.messages import Reported
 from sweep.core.ranking import replaces
 from sweep.core.results import fill
 from sweep.core.trial import number_of
-from sweep.record.checkpoints import discard
 from sweep.record.codec import encode_event
 from sweep.record.encoding import encode
 from sweep.record.journal import create

@@ -31,8 +31,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.accelerators",
         "sweep.record.files",
         "sweep.record.layout",
-        "sweep.record.manifest",
-        "sweep.record.checkpoints",
+        "sweep.checkpoints",
         "sweep.record.proc",
         "sweep.record.space",
     ),
@@ -74,7 +73,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.core",
         "sweep.worker",
         "sweep.accelerators",
-        "sweep.record.checkpoints",
+        "sweep.checkpoints",
         "sweep.record.importing",
         "sweep.record.layout",
         "searchers.space",
@@ -83,9 +82,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The record holds what searchers answered, signals included.
     "sweep.record": ("sweep.core", "searchers.base", "searchers.errors"),
     # A checkpoint and a reader know of storage elsewhere, from which they are fetched.
-    "sweep.record.checkpoints": ("sweep.record", "sweep.storage.filesystems"),
+    "sweep.checkpoints": ("sweep.record.files", "sweep.record.layout", "sweep.storage.filesystems"),
     "sweep.record.reader": ("searchers.errors", "sweep.core", "sweep.record", "sweep.storage"),
-    "sweep.storage": ("sweep.core", "sweep.record"),
+    "sweep.storage": ("sweep.checkpoints", "sweep.core", "sweep.record"),
     "sweep.storage.send": ("sweep.callbacks.base", "sweep.core", "sweep.storage"),
     # Whoever unpickles or imports what is the user's does it by this.
     "sweep.record.importing": (),
@@ -98,7 +97,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     # Resuming re-tells the record, so it knows what a searcher and a scheduler are, and nothing of any particular one.
     "sweep.record.resume": ("sweep.record", "sweep.core", "searchers.base", "sweep.schedulers.base"),
-    "sweep.results": ("sweep.record", "sweep.core", "sweep.storage.fetch"),
+    "sweep.results": ("sweep.checkpoints", "sweep.record", "sweep.core", "sweep.storage.fetch"),
     "sweep.results.glance": ("sweep.core", "sweep.display.svg", "sweep.record"),
     "sweep.results.winners": ("sweep.record", "sweep.core", "sweep.results.scopes", "searchers.pareto"),
     "sweep.results.experiment": (
@@ -137,7 +136,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.record.schema",
         "sweep.record.encoding",
         "sweep.record.facts",
-        "sweep.record.checkpoints",
+        "sweep.checkpoints",
         "sweep.results.trials",
         "sweep.storage.shared",
     ),
@@ -161,7 +160,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.integration": (
         "sweep.callbacks.mlflow",
         "sweep.callbacks.wandb",
-        "sweep.record.checkpoints",
+        "sweep.checkpoints",
         "sweep.train.creator",
         "sweep.train.horovod",
         "sweep.train.torch",

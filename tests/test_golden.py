@@ -25,8 +25,8 @@ import pytest
 from click.testing import CliRunner
 
 from sweep import ExperimentAnalysis, Result
+from sweep.checkpoints.store import verify
 from sweep.cli.main import sweep as command_line
-from sweep.record.checkpoints import verify
 from sweep.record.encoding import Opaque
 
 ROOT = Path(__file__).parents[1]

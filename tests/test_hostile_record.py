@@ -17,9 +17,9 @@ from sealed import changed
 
 import sweep
 from sweep import ExperimentAnalysis, Tuner
+from sweep.checkpoints.store import discard_in
 from sweep.cli.main import sweep as command_line
 from sweep.errors import ExperimentError, SweepError
-from sweep.record.checkpoints import discard_in
 from sweep.record.layout import checked_checkpoint, checked_name, checked_trial_id, leads_outside
 from sweep.record.reader import ExperimentReader
 from sweep.storage.local_copy import LocalState

@@ -15,10 +15,10 @@ import pytest
 from power import HAS_STRACE, Disk, calls, trace
 
 import sweep
+from sweep.checkpoints.manifest import verify
 from sweep.launch.description import COMPLETE
 from sweep.record.access import open_for_reading
 from sweep.record.layout import MARK
-from sweep.record.manifest import verify
 from sweep.record.mark import mark_of
 from sweep.record.stored import StoredCheckpoints, references
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sweep.checkpoints.store import Checkpoint
 from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
 from sweep.errors import refuse_unknown
-from sweep.record.checkpoints import Checkpoint
 from sweep.record.layout import ExperimentLayout
 
 _K = TypeVar("_K", bound=type)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sweep.checkpoints.store import Checkpoint
 from sweep.checks import whole
 from sweep.errors import refuse_unknown
 from sweep.integration.reporting import (
@@ -19,7 +20,6 @@ from sweep.integration.reporting import (
     report_with,
     require,
 )
-from sweep.record.checkpoints import Checkpoint
 
 __all__ = ["HOOKS", "ReportCheckpointCallback", "TuneReportCallback", "TuneReportCheckpointCallback"]
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from sweep.checkpoints.store import Checkpoint
 from sweep.checks import refuse, whole
 from sweep.errors import CheckpointError, ConfigError, UserCodeError, nearest
-from sweep.record.checkpoints import Checkpoint
 from sweep.worker.session import get_context, report
 
 __all__ = [

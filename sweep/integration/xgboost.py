@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from sweep.checkpoints.store import Checkpoint
 from sweep.errors import refuse_unknown
 from sweep.integration.reporting import Metrics, Postprocess, RoundReports, checkpoint_file, require
-from sweep.record.checkpoints import Checkpoint
 
 __all__ = ["RayTrainReportCallback", "TuneReportCallback", "TuneReportCheckpointCallback"]
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep import __version__
 from sweep.callbacks.dispatch import Dispatcher
+from sweep.checkpoints.store import discard_in
 from sweep.core.config import level_of_caller
 from sweep.core.expected import silent_trials
 from sweep.core.messages import Tick
@@ -35,13 +36,12 @@ from sweep.launch.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
 from sweep.launch.spec import RunSpec
 from sweep.logs.follower import LogJob
 from sweep.logs.writer import LogWriter
-from sweep.record.checkpoints import discard_in
 from sweep.record.encoding import is_same
+from sweep.record.files import first_free
 from sweep.record.guard import DirectoryGuard, make_writable, refusing_full_disk
 from sweep.record.journal import Journal, flush_log
 from sweep.record.layout import checked_trial_id
 from sweep.record.lock import DriverLock, mark_of_dead_driver
-from sweep.record.manifest import first_free
 from sweep.record.resume import Loaded, load, retell
 from sweep.record.saved_spec import recorded_points, write_saved_spec
 from sweep.storage.location import check_writable

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sweep.errors import ExperimentError, RecordError
-from sweep.record.files import write_atomically
+from sweep.record.files import sync_directory, write_atomically
 from sweep.record.layout import ExperimentLayout
-from sweep.record.manifest import sync_directory
 from sweep.record.space import lacks_space
 
 _CERTAIN_S = 0.2  # whoever deletes a directory deletes what is in it first: which of the two it is shows after a moment

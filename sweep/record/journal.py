@@ -18,8 +18,7 @@ from sweep.errors import CheckpointError, ExperimentError, RecordError
 from sweep.record.access import connect_for_reading
 from sweep.record.codec import command_rows, encode_event, pack_trial
 from sweep.record.encoding import decode, encode
-from sweep.record.files import write_atomically
-from sweep.record.manifest import sync_directory
+from sweep.record.files import sync_directory, write_atomically
 from sweep.record.mark import MarkFile, check_mark, mark_of
 from sweep.record.schema import APPLICATION_ID, SCHEMA, VERSION, check_version
 from sweep.record.seals import Tally, crc_of, linked, total

@@ -32,7 +32,7 @@ from sweep.storage.fetch import open_storage_for_reading
 if TYPE_CHECKING:
     import pandas as pd
 
-    from sweep.record.checkpoints import Checkpoint
+    from sweep.checkpoints.store import Checkpoint
 
 
 @refuse_unknown()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweep import checks
+from sweep.checkpoints.store import Checkpoint
 from sweep.core.ranking import Objectives, best_of, shown_objectives
 from sweep.core.results import TrialResult, complete, flatten, own_metrics, reported, score
 from sweep.errors import (
@@ -24,7 +25,6 @@ from sweep.errors import (
     readable,
     refuse_unknown,
 )
-from sweep.record.checkpoints import Checkpoint
 from sweep.record.facts import Report
 from sweep.record.importing import unpickle
 from sweep.record.layout import ERROR_FILE

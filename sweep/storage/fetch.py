@@ -17,9 +17,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from sweep.checkpoints.store import fetch
 from sweep.errors import CheckpointError, ExperimentError, NoExperimentError, nearest
 from sweep.record.access import open_for_reading
-from sweep.record.checkpoints import fetch
 from sweep.record.layout import DATABASE, MIRROR_STATE, RECORD_MARK, ExperimentLayout, split_uri
 from sweep.record.lock import DriverLock
 from sweep.record.snapshot import compare

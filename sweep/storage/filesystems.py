@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from sweep.errors import ConfigError, ExperimentError, SweepError, nearest
-from sweep.record.files import SUFFIXES, create_private, sync_file, write_atomically
+from sweep.record.files import SUFFIXES, create_private, sync_directory, sync_file, write_atomically
 from sweep.record.layout import REMOTE_NOTE, cache_root
-from sweep.record.manifest import sync_directory
 
 # A file appears there whole when its upload ends, and directories are made by the files in them.
 _OBJECT_STORES = frozenset(

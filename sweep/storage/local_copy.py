@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from sweep.record.checkpoints import STRAY_PREFIX
-from sweep.record.files import sync_file, write_atomically
+from sweep.checkpoints.manifest import MANIFEST
+from sweep.checkpoints.store import STRAY_PREFIX
+from sweep.record.files import sync_directory, sync_file, write_atomically
 from sweep.record.layout import (
     CHECKPOINT_PATTERN,
     DATABASE,
@@ -21,7 +22,6 @@ from sweep.record.layout import (
     REMOTE_NOTE,
     STAGING,
 )
-from sweep.record.manifest import MANIFEST, sync_directory
 
 _LOGS = (
     *("params.json", "params.pkl", "result.json", "progress.csv", "error.txt", "error.pkl"),

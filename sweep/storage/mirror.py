@@ -8,12 +8,12 @@ import shutil
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from sweep.checkpoints.manifest import MANIFEST, METADATA
+from sweep.checkpoints.store import AT_ONCE, pin, send, unsend
 from sweep.core.trial import HELD
 from sweep.errors import CheckpointError, ExperimentError
 from sweep.record.access import open_for_reading
-from sweep.record.checkpoints import AT_ONCE, pin, send, unsend
 from sweep.record.layout import DATABASE, OUTGOING, ExperimentLayout, leads_outside
-from sweep.record.manifest import MANIFEST, METADATA
 from sweep.record.stored import StoredCheckpoints, references, statuses, trial_of
 from sweep.storage.filesystems import RemoteDirectory
 from sweep.storage.local_copy import (

@@ -22,10 +22,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweep.checkpoints.manifest import MANIFEST
+from sweep.checkpoints.store import STRAY_PREFIX, fetch, send
 from sweep.errors import CheckpointError
-from sweep.record.checkpoints import STRAY_PREFIX, fetch, send
 from sweep.record.layout import STAGING, ExperimentLayout, cache_root, tidy_name
-from sweep.record.manifest import MANIFEST
 from sweep.storage.filesystems import RemoteDirectory, remember_home
 from sweep.storage.local_copy import changed_files, files_of_trial, is_checkpoint
 

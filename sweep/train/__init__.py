@@ -9,7 +9,7 @@ _NAMES = {
     "sweep.core.config": "CheckpointConfig FailureConfig RunConfig SyncConfig",
     # How `fit()` runs outside a trial, and a dataframe of reports: what trainers have of the rooms above them.
     "sweep.launch.tuner": "fit_alone",
-    "sweep.record.checkpoints": "Checkpoint",
+    "sweep.checkpoints.store": "Checkpoint",
     "sweep.results.views": "Result",
     "sweep.results.frames": "metrics_frame",
     "sweep.train.fit": "TrainingFailedError TuneReportCallback WorkerGroupError=TrainingFailedError",

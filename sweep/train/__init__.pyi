@@ -5,7 +5,7 @@ from sweep.core.config import FailureConfig as FailureConfig
 from sweep.core.config import RunConfig as RunConfig
 from sweep.core.config import SyncConfig as SyncConfig
 from sweep.launch.tuner import fit_alone as fit_alone
-from sweep.record.checkpoints import Checkpoint as Checkpoint
+from sweep.checkpoints.store import Checkpoint as Checkpoint
 from sweep.results.views import Result as Result
 from sweep.results.frames import metrics_frame as metrics_frame
 from sweep.train.fit import TrainingFailedError as TrainingFailedError

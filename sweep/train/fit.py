@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweep import train
+from sweep.checkpoints.store import Checkpoint, discard
 from sweep.core.config import CheckpointConfig, FailureConfig
 from sweep.core.group import START_ERROR
 from sweep.core.nesting import place_inside
@@ -21,7 +22,6 @@ from sweep.core.results import TrialResult, fill, reported, score
 from sweep.core.retention import Kept, expendable
 from sweep.core.trial import CheckpointRef, Outcome
 from sweep.errors import CheckpointError, MetricError, TrialsFailed, UserCodeError, refuse_unknown
-from sweep.record.checkpoints import Checkpoint, discard
 from sweep.record.importing import unpickle
 from sweep.record.layout import check_name
 from sweep.worker import wire

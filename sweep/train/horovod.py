@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from sweep.checkpoints.store import Checkpoint
 from sweep.core.config import RunConfig
 from sweep.errors import ConfigError, refuse_unknown
-from sweep.record.checkpoints import Checkpoint
 from sweep.train.scaling import ScalingConfig
 from sweep.train.trainer import NOT_OF_TRAINERS, Backend, DataParallelTrainer
 from sweep.worker.wire import Rank

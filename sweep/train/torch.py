@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from sweep.checkpoints.store import Checkpoint
 from sweep.checks import one_of
 from sweep.core.config import RunConfig
 from sweep.errors import ConfigError, nearest, refuse_unknown
-from sweep.record.checkpoints import Checkpoint
 from sweep.train.creator import create
 from sweep.train.scaling import ScalingConfig
 from sweep.train.trainer import NOT_OF_TRAINERS, Backend, DataParallelTrainer

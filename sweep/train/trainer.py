@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from searchers.space import Categorical, Domain, Float
 from searchers.variants import fresh, grid_values, has_domains, merge
 from sweep import train
+from sweep.checkpoints.store import Checkpoint
 from sweep.checks import number
 from sweep.core.config import RunConfig
 from sweep.core.group import START_ERROR
 from sweep.core.resources import Resources
 from sweep.errors import ConfigError, ResourceError, SweepError, TrainableError, UserCodeError, nearest, refuse_unknown
-from sweep.record.checkpoints import Checkpoint
 from sweep.train.scaling import ScalingConfig
 from sweep.worker.group_environment import GroupSpec
 from sweep.worker.parameters import call_problem, name_of, refuse_asynchronous, unwrap

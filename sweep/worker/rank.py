@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from sweep.checkpoints.store import Checkpoint, known_whole
 from sweep.errors import CheckpointError
-from sweep.record.checkpoints import Checkpoint, known_whole
 from sweep.record.layout import shards_name
 from sweep.worker import wire
 from sweep.worker.session import Session, StopRequested

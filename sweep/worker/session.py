@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NoReturn, SupportsFloat
 
+from sweep.checkpoints.manifest import MANIFEST, DamagedError, set_aside, verify
+from sweep.checkpoints.store import Checkpoint, free_target, known_whole, persist
 from sweep.core.resources import Resources
 from sweep.core.results import ANONYMOUS_METRIC, add_measured
 from sweep.errors import CheckpointError, UserCodeError
-from sweep.record.checkpoints import Checkpoint, free_target, known_whole, persist
+from sweep.record.files import sync_directory
 from sweep.record.layout import checkpoint_name
-from sweep.record.manifest import MANIFEST, DamagedError, set_aside, sync_directory, verify
 from sweep.record.space import lacks_space, tree_bytes
 from sweep.worker import wire
 from sweep.worker.channel import Channel, Packets, SocketChannel

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from sweep.checkpoints.manifest import MANIFEST, verify
+from sweep.checkpoints.store import Checkpoint
 from sweep.core.resources import Resources, parse_resources
 from sweep.core.results import fill
 from sweep.errors import TrainableError, refuse_unknown
-from sweep.record.checkpoints import Checkpoint
-from sweep.record.manifest import MANIFEST, verify
 from sweep.worker.parameters import call_problem, name_of, refuse_asynchronous, unwrap
 from sweep.worker.saved import Clock, load_from, save_into
 from sweep.worker.session import current

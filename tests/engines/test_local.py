@@ -20,6 +20,7 @@ from conformance.driving import play
 from conformance.engines import collect, context, has_released, has_reported, trial
 from conformance.processes import Watch, of_experiment
 
+from sweep.checkpoints.store import Checkpoint
 from sweep.core.messages import Continue, Exited, ExitKind, Kill, Released, Reported, Save, Saved, Start, Started, Stop
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.core.trial import CheckpointRef, Outcome
@@ -27,7 +28,6 @@ from sweep.engines.link import Link
 from sweep.engines.local.engine import LocalEngine
 from sweep.engines.local.supervisor import trim_output
 from sweep.errors import ConfigError
-from sweep.record.checkpoints import Checkpoint
 from sweep.worker import wire
 from sweep.worker.parameters import with_parameters
 from sweep.worker.session import get_checkpoint, get_context, report

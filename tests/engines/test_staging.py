@@ -11,13 +11,13 @@ import pytest
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
+from sweep.checkpoints.store import MANIFEST, Checkpoint, persist
 from sweep.core import messages
 from sweep.core.messages import Exit, ExitKind
 from sweep.core.resources import Resources
 from sweep.core.trial import CheckpointRef, Outcome, Trial, evolve
 from sweep.engines.cluster.log_relay import LogTails, LogWriter
 from sweep.engines.cluster.staging import Staging, Transfers
-from sweep.record.checkpoints import MANIFEST, Checkpoint, persist
 from sweep.storage.filesystems import RemoteDirectory
 from sweep.storage.nodes import Home, NodeCopy, end_staging, send_code
 from sweep.worker import wire

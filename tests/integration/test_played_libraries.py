@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from sweep.checkpoints.store import Checkpoint
 from sweep.errors import ConfigError, UserCodeError
-from sweep.record.checkpoints import Checkpoint
 
 
 class Model:

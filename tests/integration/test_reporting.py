@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from sweep.checkpoints.store import Checkpoint
 from sweep.errors import CheckpointError, ConfigError, UserCodeError
 from sweep.integration.reporting import MetricChoice, checkpoint_file, chosen_hooks, report_with, require
-from sweep.record.checkpoints import Checkpoint
 
 FOUND = {"loss": 0.5, "val_loss": 0.6, "acc": 0.7}
 

@@ -12,11 +12,11 @@ from fsspec.implementations.memory import MemoryFileSystem
 from made_experiment import MadeExperiment
 from sealed import changed
 
+from sweep.checkpoints import store as checkpoints
+from sweep.checkpoints.store import MANIFEST, Checkpoint, persist, send, verify
 from sweep.core.messages import Reported
 from sweep.errors import RecordError
-from sweep.record import checkpoints
 from sweep.record.access import open_for_reading
-from sweep.record.checkpoints import MANIFEST, Checkpoint, persist, send, verify
 from sweep.record.codec import encode_event
 from sweep.record.reader import ExperimentReader
 from sweep.record.snapshot import copy_record

@@ -20,9 +20,9 @@ from killed import MOST, ends_itself
 from made_experiment import MadeExperiment
 from sealed import changed
 
+from sweep.checkpoints.store import MANIFEST, persist, verify
 from sweep.errors import ExperimentError
 from sweep.record.access import open_for_reading
-from sweep.record.checkpoints import MANIFEST, persist, verify
 from sweep.record.reader import ExperimentReader
 from sweep.record.stored import StoredCheckpoints, references
 from sweep.storage import filesystems

@@ -16,13 +16,13 @@ import pytest
 from killed import MOST, ends_itself
 from sealed import changed
 
+from sweep.checkpoints.store import discard_in, persist, verify
 from sweep.core.messages import Changes, CheckpointRef, Discard, Reported, Started, Tick
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial, evolve
 from sweep.errors import ExperimentError, RecordError
 from sweep.record.access import open_for_reading
-from sweep.record.checkpoints import discard_in, persist, verify
 from sweep.record.codec import encode_event
 from sweep.record.driver import find_driver
 from sweep.record.journal import Journal

@@ -42,7 +42,7 @@ IMPORTS = {
     "from sweep.tune import *; it = Tuner": "sweep.tune.running.Tuner",
     "from sweep.tune import Analysis as it": "sweep.results.analysis.ExperimentAnalysis",
     "from sweep.tune import CLIReporter as it": "sweep.display.reporters.CLIReporter",
-    "from sweep.tune import Checkpoint as it": "sweep.record.checkpoints.Checkpoint",
+    "from sweep.tune import Checkpoint as it": "sweep.checkpoints.store.Checkpoint",
     "from sweep.tune import PlacementGroupFactory as it": "sweep.core.resources.PlacementGroupFactory",
     "from sweep.tune import TuneContext as it": "sweep.worker.context.Context",
     "from sweep.tune import Stopper as it": "sweep.core.stoppers.Stopper",
@@ -183,7 +183,7 @@ IMPORTS = {
     "from sweep.train.v2.torch.torch_trainer import TorchTrainer as it": "sweep.train.torch.TorchTrainer",
     "from sweep.air import session; it = session.get_checkpoint": "sweep.worker.session.get_checkpoint",
     "from sweep.air import RunConfig as it": "sweep.core.config.RunConfig",
-    "from sweep.air.checkpoint import Checkpoint as it": "sweep.record.checkpoints.Checkpoint",
+    "from sweep.air.checkpoint import Checkpoint as it": "sweep.checkpoints.store.Checkpoint",
     "from sweep.air.config import ScalingConfig as it": "sweep.train.scaling.ScalingConfig",
     "from sweep.air.result import Result as it": "sweep.results.views.Result",
 }

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sweep.checkpoints.store import Checkpoint, persist
 from sweep.errors import CheckpointError, TrainableError, UserCodeError
-from sweep.record.checkpoints import Checkpoint, persist
 from sweep.worker import session as session_module
 from sweep.worker import wire
 from sweep.worker.adapters import ReusedInstance, run_class, run_function

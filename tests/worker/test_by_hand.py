@@ -10,8 +10,8 @@ import time
 import numpy as np
 import pytest
 
+from sweep.checkpoints.store import Checkpoint, persist
 from sweep.errors import CheckpointError, TrainableError
-from sweep.record.checkpoints import Checkpoint, persist
 from sweep.worker import trainable as module
 from sweep.worker.parameters import with_parameters, with_resources
 from sweep.worker.saved import CLOCK_FILE, DICT_FILE

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sweep.checkpoints.store import Checkpoint
 from sweep.errors import CheckpointError, UserCodeError
-from sweep.record.checkpoints import Checkpoint
 from sweep.worker import room, wire
 from sweep.worker import session as module
 from sweep.worker.adapters import run_function

@@ -9,7 +9,6 @@ beginning and the last at its end. That finds what disks and copies do; it is no
 from __future__ import annotations
 
 import errno
-import itertools
 import json
 import os
 import zlib
@@ -18,7 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from sweep.errors import CheckpointError
-from sweep.record.files import write_atomically
+from sweep.record.files import first_free, sync_directory, write_atomically
 from sweep.record.layout import leads_outside
 
 MANIFEST = ".sweep-manifest.json"
@@ -116,21 +115,6 @@ def set_aside(root: str, path: str) -> str:
         os.rename(directory, target)
         return target
     return ""
-
-
-def first_free(path: str) -> str:
-    """Return a path at which there is nothing: this one, or with `.2`, `.3` ... behind it."""
-    names = itertools.chain((path,), (f"{path}.{number}" for number in itertools.count(2)))
-    return next(name for name in names if not os.path.lexists(name))
-
-
-def sync_directory(path: str) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _files(root: str) -> list[str]:

@@ -16,8 +16,7 @@ import pytest
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from sweep.errors import CheckpointError, ConfigError, ExperimentError
-from sweep.record.checkpoints import (
+from sweep.checkpoints.store import (
     MANIFEST,
     Checkpoint,
     discard,
@@ -28,6 +27,7 @@ from sweep.record.checkpoints import (
     sweep_strays,
     verify,
 )
+from sweep.errors import CheckpointError, ConfigError, ExperimentError
 from sweep.storage.filesystems import RemoteDirectory, home_of, remember_home
 
 
@@ -90,7 +90,7 @@ def test_a_missing_checkpoint_a_missing_source_and_an_existing_target_are_refuse
 def test_a_writer_killed_anywhere_leaves_a_whole_checkpoint_or_a_stray(tmp_path, source, call):
     # Dies at each call of that name in turn, until one run gets to its end.
     script = (
-        "import os, shutil, sys\nfrom sweep.record import checkpoints\n"
+        "import os, shutil, sys\nfrom sweep.checkpoints import store as checkpoints\n"
         "name = sys.argv[3]\n"
         "home = {'fsync': os, 'rename': os, 'copytree': shutil}.get(name, checkpoints)\n"
         "real, calls = getattr(home, name), []\n"

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from sweep.checkpoints.manifest import MANIFEST, METADATA, verify, write_manifest
 from sweep.errors import CheckpointError, ExperimentError, refuse_unknown
-from sweep.record.files import write_atomically
+from sweep.record.files import first_free, sync_directory, write_atomically
 from sweep.record.layout import leads_outside
-from sweep.record.manifest import MANIFEST, METADATA, first_free, sync_directory, verify, write_manifest
 from sweep.storage.filesystems import RemoteDirectory, home_of, identity, locate
 
 STRAY_PREFIX = "tmp-"

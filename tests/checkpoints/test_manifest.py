@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep.record import manifest
-from sweep.record.manifest import MANIFEST, METADATA, DamagedError, set_aside, verify, write_manifest
+from sweep.checkpoints import manifest
+from sweep.checkpoints.manifest import MANIFEST, METADATA, DamagedError, set_aside, verify, write_manifest
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Checkpoints on disk: stored whole or not at all, verified when read, brought elsewhere and back."""
