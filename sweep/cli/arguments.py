@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweep.cli.ranges import parse_parameter, put
-from sweep.core.config import FailureConfig
+from sweep.cli.ranges import parse_parameter, put, space_of
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, TrainableError, nearest
 from sweep.record.importing import DriverCalled, ended_at, importing, load_file, why_missing
@@ -27,45 +26,24 @@ class RunArguments:
         target: `file.py:function`, the file as an absolute path.
         parameters: those of a spec file, in its form.
         ranges: those of the command line, name -> text; they win.
-        goal: minimize or maximize.
-        trials: how often the space is sampled; -1: no limit; None: 10, or once for a grid, or no limit with `time_s`.
+        given: parameters of `sweep.run` under its names. Without `num_samples` the space is sampled 10 times, or once
+            for a grid, or without limit with `time_budget_s`.
         scheduler_options, searcher_options: arguments of their constructors.
         goal_value: a trial that reaches it is ended.
-        trial_time_s: seconds that a trial may run. report_time_s: seconds that it may take for a report.
-        failures: `retry_on`, `out_of_memory` and `nan` of `FailureConfig`.
     """
 
-    target: str = ""
+    target: str
     parameters: dict[str, Any] = field(default_factory=dict)
     ranges: dict[str, str] = field(default_factory=dict)
-    metric: str | None = None
-    goal: str | None = None
-    goal_value: float | None = None
-    trials: int | None = None
-    time_s: float | None = None
-    trial_time_s: float | None = None
-    report_time_s: float | None = None
-    concurrency: int | None = None
-    resources: dict[str, Any] | None = None
-    searcher: str | None = None
+    given: dict[str, Any] = field(default_factory=dict)
     searcher_options: dict[str, Any] = field(default_factory=dict)
-    scheduler: str | None = None
     scheduler_options: dict[str, Any] = field(default_factory=dict)
-    seed: int | None = None
-    name: str | None = None
-    storage: str | None = None
-    retries: int = 0
-    failures: dict[str, Any] = field(default_factory=dict)
+    goal_value: float | None = None
 
     @property
     def is_grid(self) -> bool:
         """Whether listings are crossed instead of drawn from."""
-        return self.searcher == "grid"
-
-    @property
-    def mode(self) -> str | None:
-        """`min`, `max` or None."""
-        return None if self.goal is None else {"minimize": "min", "maximize": "max"}[self.goal]
+        return self.given.get("search_alg") == "grid"
 
     def space(self) -> dict[str, Any]:
         """Return the search space.
@@ -73,11 +51,7 @@ class RunArguments:
         Raises:
             ConfigError: a range cannot be read or makes no sense.
         """
-        config: dict[str, Any] = {}
-        if self.parameters:
-            from sweep.cli.spec_parameters import space_of
-
-            config = space_of(self.parameters, is_grid=self.is_grid)
+        config = space_of(self.parameters, is_grid=self.is_grid)
         for name, text in self.ranges.items():
             put(config, *parse_parameter(f"{name}={text}", is_grid=self.is_grid))
         return config
@@ -88,37 +62,23 @@ class RunArguments:
         Raises:
             ConfigError, SearchError: something in it makes no sense.
         """
-        if self.metric is not None and self.goal is None:
-            raise ConfigError(f"--metric {self.metric} needs --goal minimize or --goal maximize.")
-        kwargs: dict[str, Any] = {
+        given = self.given
+        if given.get("metric") is not None and given.get("mode") is None:
+            raise ConfigError(f"--metric {given['metric']} needs --goal minimize or --goal maximize.")
+        kwargs = given | {
             "config": self.space(),
-            "metric": self.metric,
-            "mode": self.mode,
             "num_samples": self.num_samples(),
-            "resources_per_trial": self.resources,
             "search_alg": self._searcher(),
             "scheduler": self._scheduler(),
-            "max_concurrent_trials": self.concurrency,
-            "time_budget_s": self.time_s,
-            "name": self.name,
-            "storage_path": self.storage,
-            "max_failures": self.retries,
-            "trial_timeout_s": self.trial_time_s,
-            "report_timeout_s": self.report_time_s,
-            "failure_config": FailureConfig(**self.failures) if self.failures else None,
-            "seed": self.seed,
             "stop": self._stop(),
             "import_path": self.target,
         }
         return {key: value for key, value in kwargs.items() if value is not None}
 
     def num_samples(self) -> int:
-        """Return how often the space is sampled; see `trials`."""
-        if self.trials is not None:
-            return self.trials
-        if self.is_grid:
-            return 1
-        return -1 if self.time_s is not None else 10
+        """Return how often the space is sampled."""
+        default = 1 if self.is_grid else -1 if self.given.get("time_budget_s") is not None else 10
+        return default if self.given.get("num_samples") is None else self.given["num_samples"]
 
     def num_configs(self) -> int | None:
         """Return how many configs there are; None when there are more than can be counted."""
@@ -134,32 +94,34 @@ class RunArguments:
         return number
 
     def _searcher(self) -> Any:
+        name = self.given.get("search_alg")
         if not self.searcher_options:
-            return self.searcher
+            return name
         from searchers import create_searcher
 
-        return create_searcher(self.searcher or "random", **self.searcher_options)
+        return create_searcher(name or "random", **self.searcher_options)
 
     def _scheduler(self) -> Any:
+        name = self.given.get("scheduler")
         if not self.scheduler_options:
-            return self.scheduler
+            return name
         from sweep.schedulers import create_scheduler
 
-        if self.scheduler is None or self.scheduler.lower() == "fifo":
-            given = ", ".join(f"{name}={value}" for name, value in self.scheduler_options.items())
-            raise ConfigError(f"{given} says when a scheduler stops trials; also say which, such as --scheduler asha.")
-        return create_scheduler(self.scheduler, **self.scheduler_options)
+        if name in (None, "fifo"):
+            shown = ", ".join(f"{option}={value}" for option, value in self.scheduler_options.items())
+            raise ConfigError(f"{shown} says when a scheduler stops trials; also say which, such as --scheduler asha.")
+        return create_scheduler(name, **self.scheduler_options)
 
     def _stop(self) -> Any:
-        metric, value = self.metric, self.goal_value
-        if value is None or metric is None:
+        metric, bound = self.given.get("metric"), self.goal_value
+        if bound is None or metric is None:
             return None
-        if self.goal == "maximize":
-            return {metric: value}
+        if self.given.get("mode") == "max":
+            return {metric: bound}
 
         def has_reached(trial_id: str, result: Mapping[str, Any]) -> bool:
-            reached = as_float(result.get(metric))
-            return reached is not None and reached <= value
+            value = as_float(result.get(metric))
+            return value is not None and value <= bound
 
         return has_reached
 

@@ -15,11 +15,10 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 import click
 
 from sweep.callbacks.loggers import required
-from sweep.cli.completion import complete_name
-from sweep.cli.inspect import goal_option, storage_option
+from sweep.cli.options import goal_option, metric_option, names_argument, open_option, port_option, where_option
 from sweep.display.formats import clean
 from sweep.errors import ConfigError, MetricError
-from sweep.record.reader import find_experiment
+from sweep.record.reader import ExperimentReader
 from sweep.results.optuna_study import objectives_for
 
 _App = Callable[..., Iterable[bytes]]
@@ -28,14 +27,14 @@ _OWN_NAMES = (_HOST, "localhost")
 
 
 @click.command(short_help="Look at sweeps in Optuna's dashboard.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_name)
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Where it listens.  [default: a free port]")
-@click.option("--metric", help="Another metric than the sweeps' own.")
+@names_argument
+@port_option
+@metric_option
 @goal_option
-@click.option("--open/--no-open", "is_opened", default=False, help="Open it in a browser.  [default: no]")
-@storage_option
+@open_option
+@where_option
 def dashboard(
-    names: tuple[str, ...], port: int, metric: str | None, goal: str | None, is_opened: bool, storage: str | None
+    readers: list[ExperimentReader], port: int, metric: str | None, mode: str | None, is_opened: bool
 ) -> None:
     """Show sweeps in Optuna's dashboard until Ctrl-C: history, intermediate values, importances, every trial. NAME is a
     sweep, or the path of one; it may run, have ended or have crashed. The page shows what was recorded up to now, and
@@ -51,8 +50,6 @@ def dashboard(
       sweep dashboard ./sweep_results/digits --metric acc --goal maximize
     """
     dashboards = required("optuna_dashboard", "sweep dashboard", "optuna-dashboard")
-    readers = [find_experiment(name, storage) for name in dict.fromkeys(names)]
-    mode = None if goal is None else goal[:3]
     server = _server([(reader, objectives_for(reader, metric, mode)) for reader in readers], port, dashboards)
     with server:
         port = server.server_port

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sweep.cli.completion import complete_name
+from sweep.cli.options import complete_name, goal_option, metric_option, name_argument, storage_option, where_option
 from sweep.cli.tables import (
     ListCommand,
     Selection,
@@ -40,16 +41,11 @@ from sweep.storage.location import parse_storage
 COUNTS = [state.replace(" ", "_") for state in STATES]  # columns
 MAX_FRONT = 5  # trials of a Pareto set that are shown where it is not asked for
 
-goal_option = click.option("--goal", type=click.Choice(["minimize", "maximize"]), help="Which way --metric is better.")
-storage_option = click.option(
-    "--storage", metavar="DIRECTORY", help="Where sweeps lie.  [default: $SWEEP_STORAGE or ./sweep_results]"
-)
-
 
 @click.command(cls=ListCommand, short_help="List the sweeps, or the trials of one.")
 @click.argument("where", required=False, metavar="[DIRECTORY|NAME]", shell_complete=complete_name)
 @selection_options
-@storage_option
+@storage_option()
 def ls(where: str | None, chosen: Selection, storage: str | None) -> None:
     """List the sweeps, oldest first: how each stands, how many trials in which state, and the best of their last
     reports; of several objectives the Pareto set.
@@ -87,10 +83,10 @@ def ls(where: str | None, chosen: Selection, storage: str | None) -> None:
 
 
 @click.command(cls=ListCommand, short_help="List the trials of a sweep.")
-@click.argument("name", shell_complete=complete_name)
+@name_argument
 @selection_options
-@storage_option
-def trials(name: str, chosen: Selection, storage: str | None) -> None:
+@where_option
+def trials(reader: ExperimentReader, chosen: Selection) -> None:
     """List the trials of a sweep with their last report. NAME is a sweep, or the path of one.
 
     Columns are trial, state, step, time_s, attempt, reason, the metrics by their names, and the parameters by theirs
@@ -104,7 +100,7 @@ def trials(name: str, chosen: Selection, storage: str | None) -> None:
       sweep trials digits --format csv > trials.csv
       sweep trials digits --output trials.parquet
     """
-    _list_trials(find_experiment(name, storage), chosen)
+    _list_trials(reader, chosen)
 
 
 def _list_trials(reader: ExperimentReader, chosen: Selection) -> None:
@@ -131,7 +127,7 @@ def _meant(where: str, storage: str | None) -> ExperimentReader | Path | str:
 
 
 @click.command(short_help="Print the best configuration.")
-@click.argument("name", shell_complete=complete_name)
+@name_argument
 @click.option(
     "--top", type=click.IntRange(min=1), help="How many, best first.  [default: 1; of several objectives all]"
 )
@@ -143,18 +139,17 @@ def _meant(where: str, storage: str | None) -> ExperimentReader | Path | str:
     show_default=True,
     help="What of a trial counts: its last report, its best (all), or the mean of all, the last 5 or the last 10.",
 )
-@click.option("--metric", help="Another metric than the sweep's own.")
+@metric_option
 @goal_option
-@storage_option
+@where_option
 @format_option("json", "csv")
 def best(
-    name: str,
+    reader: ExperimentReader,
     top: int | None,
     form: str | None,
     scope: str,
     metric: str | None,
-    goal: str | None,
-    storage: str | None,
+    mode: str | None,
     style: str,
 ) -> None:
     """Print the best trials of a sweep, by their last reports, and their configurations. Where a report had been better
@@ -168,10 +163,9 @@ def best(
       sweep best digits --as args      # lr=0.00031 act=gelu
       sweep best digits --as yaml > best.yaml
     """
-    reader = find_experiment(name, storage)
     if reader.objectives and metric is None:
-        if scope != "last" or goal is not None:
-            wanted = f"--scope {scope}" if scope != "last" else f"--goal {goal}"
+        if scope != "last" or mode is not None:
+            wanted = f"--scope {scope}" if scope != "last" else f"--goal {mode}imize"
             raise ConfigError(
                 f"{wanted} is for one metric, and {reader.name} has several objectives, "
                 f"{shown_objectives(reader.objectives)}. Name one with --metric, or leave {wanted.split()[0]} out."
@@ -179,7 +173,7 @@ def best(
         _print_front(reader, top, form, style)
         return
     analysis = ExperimentAnalysis(reader.root)
-    metric, mode = analysis.chosen_metric(metric, None if goal is None else goal[:3])
+    metric, mode = analysis.chosen_metric(metric, mode)
     found = analysis.ranking(metric, mode, scope)[: top or 1]
     earlier = better_earlier(reader, metric, mode) if scope == "last" else None
     if not found:
@@ -273,22 +267,34 @@ def experiment_row(path: Path) -> dict[str, Any]:
     }
 
 
-_FIXED = (
-    *(
-        "trial",
-        "state",
-        "status",
-        "step",
-        "time_s",
-        "attempt",
-        "failure",
-        "reason",
-        "trial_id",
-        "name",
-        "experiment_tag",
-    ),
-    *("trainable_name", "date", "timestamp", "time_this_iter_s", "pid", "hostname", "failures", "logdir"),
-)
+def _wall(trial: TrialRow) -> Any:
+    return _of_last("timestamp")(trial) or (None if trial.last_report is None else trial.last_report.wall)
+
+
+def _of_last(name: str) -> Callable[[TrialRow], Any]:
+    return lambda trial: (trial.last_metrics or {}).get(name)
+
+
+_COLUMNS: Mapping[str, Callable[[TrialRow], Any]] = {
+    "trial": lambda trial: f"{trial.number:05d}",
+    "state": attrgetter("state"),
+    "status": attrgetter("status"),
+    "step": _of_last("training_iteration"),
+    "time_s": _of_last("time_total_s"),
+    "attempt": attrgetter("attempt"),
+    "failure": lambda trial: trial.failure or None,
+    "reason": attrgetter("reason"),
+    "trial_id": attrgetter("trial_id"),
+    "name": attrgetter("trial_name"),
+    "experiment_tag": attrgetter("experiment_tag"),
+    "trainable_name": attrgetter("trainable_name"),
+    "date": lambda trial: stamp(_wall(trial)),
+    "timestamp": _wall,
+    **{name: _of_last(name) for name in ("time_this_iter_s", "pid", "hostname")},
+    "failures": attrgetter("failures"),
+}
+"""Columns that every list of trials has, and where they come from; the directory of a trial is one more."""
+_FIXED = (*_COLUMNS, "logdir")
 _NUMBERS = {"step", "time_s", "attempt", "timestamp", "time_this_iter_s", "pid", "hostname", "failures"}
 _TAIL = ["time_s", "attempt", "failure", "reason", "trial_id", "status"]
 _ALIASES = {
@@ -306,17 +312,17 @@ _ALIASES = {
 def _trial_table(reader: ExperimentReader) -> Table:
     """Return one row per trial, ordered by number."""
     snapshot = reader.snapshot()
-    found = []
-    for trial in snapshot.trials:
-        report = flatten(own_metrics(trial.last_metrics or {}))
-        found.append((_fixed_cells(reader, trial), report, flatten(trial.config)))
-    metrics = dict.fromkeys(key for _, report, _ in found for key in report)
-    params = dict.fromkeys(key for _, _, config in found for key in config)
+    reports = [flatten(own_metrics(trial.last_metrics or {})) for trial in snapshot.trials]
+    configs = [flatten(trial.config) for trial in snapshot.trials]
+    metrics, params = (dict.fromkeys(key for one in some for key in one) for some in (reports, configs))
     shown, names = _column_names(metrics, params, _FIXED)
-    rows = []
-    for cells, report, config in found:
-        own = {shown[key]: value for key, value in report.items()}
-        rows.append(cells | own | {names[key]: value for key, value in config.items()})
+    rows = [
+        {name: value(trial) for name, value in _COLUMNS.items()}
+        | {"logdir": str(reader.layout.trial(trial.trial_id))}
+        | {shown[key]: value for key, value in report.items()}
+        | {names[key]: value for key, value in config.items()}
+        for trial, report, config in zip(snapshot.trials, reports, configs, strict=True)
+    ]
     is_named = any(trial.name for trial in snapshot.trials)
     head = ["trial", "name", "state", "step"] if is_named else ["trial", "state", "step"]
     ordered = sorted(shown.values(), key=lambda column: column != reader.metric)
@@ -343,32 +349,6 @@ def _column_names(
     names = {key: f"config/{key}" if key in reported or key in fixed else key for key in params}
     taken = {*fixed, *names.values()}
     return {key: f"metric/{key}" if key in taken else key for key in metrics}, names
-
-
-def _fixed_cells(reader: ExperimentReader, trial: TrialRow) -> dict[str, Any]:
-    last = trial.last_metrics or {}
-    wall = last.get("timestamp", None if trial.last_report is None else trial.last_report.wall)
-    return {
-        "trial": f"{trial.number:05d}",
-        "state": trial.state,
-        "status": trial.status,
-        "step": last.get("training_iteration"),
-        "time_s": last.get("time_total_s"),
-        "attempt": trial.attempt,
-        "failure": trial.failure or None,
-        "reason": trial.reason,
-        "trial_id": trial.trial_id,
-        "name": trial.trial_name,
-        "experiment_tag": trial.experiment_tag,
-        "trainable_name": trial.trainable_name,
-        "date": stamp(wall),
-        "timestamp": wall,
-        "time_this_iter_s": last.get("time_this_iter_s"),
-        "pid": last.get("pid"),
-        "hostname": last.get("hostname"),
-        "failures": trial.failures,
-        "logdir": str(reader.layout.trial(trial.trial_id)),
-    }
 
 
 def _best_cell(reader: ExperimentReader) -> Any:

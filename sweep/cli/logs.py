@@ -4,37 +4,33 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 
-from sweep.cli.completion import complete_name, complete_trial
-from sweep.cli.inspect import storage_option
+from sweep.cli.options import name_argument, trial_argument, where_option
 from sweep.cli.tables import emit, json_option
 from sweep.core.literals import json_text
 from sweep.errors import ConfigError
 from sweep.record.layout import checked_name, rank_output, rank_outputs
-from sweep.record.reader import ExperimentReader, find_experiment
+from sweep.record.reader import ExperimentReader
 from sweep.worker.output import OUTPUT_NAME
 
 _POLL_S = 0.2
-_BLOCK = 1 << 16
 
 
 @click.command(short_help="Print what a trial printed.")
-@click.argument("name", shell_complete=complete_name)
-@click.argument("trial", shell_complete=complete_trial)
+@name_argument
+@trial_argument()
 @click.option("--follow", "-f", is_flag=True, help="Go on printing until the trial ends.")
 @click.option("--rank", type=click.IntRange(min=0), metavar="NUMBER", help="Of a training group: only this worker.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last lines.")
 @json_option("Print one JSON object; what the trial printed is under `output`, by file.")
-@storage_option
-def logs(
-    name: str, trial: str, follow: bool, rank: int | None, tail: int | None, as_json: bool, storage: str | None
-) -> None:
+@where_option
+def logs(reader: ExperimentReader, trial: str, follow: bool, rank: int | None, tail: int | None, as_json: bool) -> None:
     """Print what a trial wrote to standard output and standard error, of all its attempts. TRIAL is its number or id.
 
     With log_to_file it prints standard output, then standard error; with --follow each as it comes. Of a training group
@@ -48,7 +44,6 @@ def logs(
     """
     if as_json and follow:
         raise ConfigError("--json prints what there is now, and --follow what comes; give one of them.")
-    reader = find_experiment(name, storage)
     row = reader.trial(trial)
     directory = reader.layout.trial(row.trial_id)
     ranks = [Path(one) for one in rank_outputs(str(directory))]
@@ -56,33 +51,28 @@ def logs(
         paths = [Path(rank_output(str(directory), rank or 0))]
     else:
         paths = ranks or _outputs(reader, directory)
-    if not follow:
-        missing = paths[0]
-        paths = [one for one in paths if one.exists()]
-        if not paths:
-            found = f"; there are {', '.join(one.name for one in ranks)}" if ranks else ""
-            raise ConfigError(
-                f"trial {row.trial_id} has printed nothing: {missing} is not there{found}. It is {row.state}"
-                + (f": {row.reason}." if row.reason else ".")
-            )
-
+    existing = [path for path in paths if path.exists()]
+    if not existing and not follow:
+        others = f"; there are {', '.join(one.name for one in ranks)}" if ranks else ""
+        raise ConfigError(
+            f"trial {row.trial_id} has printed nothing: {paths[0]} is not there{others}. It is {row.state}"
+            + (f": {row.reason}." if row.reason else ".")
+        )
     if as_json:
         facts: dict[str, Any] = {"trial": row.trial_id, "state": row.state, "status": row.status, "output": {}}
-        for path in paths:
-            chunks: list[bytes] = []
-            print_logs([path], chunks.append, tail=tail)
-            facts["output"][path.name] = b"".join(chunks).decode(errors="replace")
+        for path in existing:
+            lines: list[bytes] = []
+            print_logs([path], lines.append, tail=tail)
+            facts["output"][path.name] = b"".join(lines).decode(errors="replace")
         emit(json_text(facts) + "\n")
         return
-
-    def has_ended() -> bool:
-        return reader.trial(row.trial_id).is_ended
 
     def write(chunk: bytes) -> None:
         sys.stdout.buffer.write(chunk)
         sys.stdout.flush()
 
-    print_logs(paths, write, tail=tail, has_ended=has_ended if follow else None)
+    has_ended = (lambda: reader.trial(row.trial_id).is_ended) if follow else None
+    print_logs(paths if follow else existing, write, tail=tail, has_ended=has_ended)
 
 
 def _outputs(reader: ExperimentReader, directory: Path) -> list[Path]:
@@ -116,20 +106,14 @@ def print_logs(
     shown: Path | None = None  # whose text was written last
     is_first, is_over = True, has_ended is None
     while True:
-        for path in paths:
-            try:
-                file = path.open("rb")
-            except FileNotFoundError:
-                continue
-            with file:
+        for path in filter(Path.exists, paths):
+            with path.open("rb") as file:
                 file.seek(positions[path])
-                if is_first and tail is not None:
-                    _skip_to_tail(file, tail)
-                for chunk in iter(partial(file.read, _BLOCK), b""):
+                for line in deque(file, tail) if is_first and tail is not None else file:
                     if shown != path and len(paths) > 1:
                         write(f"==> {path.name} <==\n".encode())
                     shown = path
-                    write(chunk)
+                    write(line)
                 positions[path] = file.tell()
         if is_over or has_ended is None:
             return
@@ -137,20 +121,3 @@ def print_logs(
             wait(_POLL_S)
         is_first = False
         is_over = has_ended()  # asked before the next look: what was printed before the end is there then
-
-
-def _skip_to_tail(file: BinaryIO, lines: int) -> None:
-    """Go to where the last `lines` lines begin, reading backwards so that a large log costs nothing."""
-    end = position = file.seek(0, 2)
-    while position > 0 and lines > 0:
-        start = max(0, position - _BLOCK)
-        file.seek(start)
-        block = file.read(position - start)
-        index = len(block) - (position == end)  # a newline at the end begins no line
-        while (index := block.rfind(b"\n", 0, index)) >= 0:
-            lines -= 1
-            if not lines:
-                file.seek(start + index + 1)
-                return
-        position = start
-    file.seek(position)

@@ -16,8 +16,7 @@ from typing import Any
 
 import click
 
-from sweep.cli.completion import complete_name
-from sweep.cli.inspect import goal_option, storage_option
+from sweep.cli.options import goal_option, metric_option, names_argument, open_option, port_option, where_option
 from sweep.core.history import History
 from sweep.core.messages import NodesChanged, PlanChanged
 from sweep.core.plan import Plan
@@ -29,20 +28,18 @@ from sweep.errors import ConfigError
 from sweep.page.build import write_page
 from sweep.page.subject import Subject
 from sweep.record.facts import read_facts
-from sweep.record.reader import ExperimentReader, find_experiment
+from sweep.record.reader import ExperimentReader
 from sweep.record.resume import read_trials
 from sweep.record.schema import last_event
 
-metric_option = click.option("--metric", help="Another metric than the sweep's own.")
-
 
 @click.command(short_help="Write a sweep, or several compared, as one page.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_name)
+@names_argument
 @click.option("--output", "-o", metavar="FILE", help="Where to.  [default: NAME.html; of several compared.html]")
 @metric_option
 @goal_option
-@storage_option
-def html(names: tuple[str, ...], output: str | None, metric: str | None, goal: str | None, storage: str | None) -> None:
+@where_option
+def html(readers: list[ExperimentReader], output: str | None, metric: str | None, mode: str | None) -> None:
     """Write one page that needs nothing else: what ran, the winner to paste, figures and a table that know of each
     other, what failed, what was waited for, what it cost. Several NAMEs are compared. It opens without a network.
 
@@ -52,7 +49,7 @@ def html(names: tuple[str, ...], output: str | None, metric: str | None, goal: s
       sweep html digits -o report.html
       sweep html before after -o compared.html
     """
-    subjects = _subjects(names, storage, metric, goal)
+    subjects = [Subject(reader, metric, mode) for reader in readers]
     path = Path(output or (f"{subjects[0].reader.root.name}.html" if len(subjects) == 1 else "compared.html"))
     written = write_page(subjects, path)
     if written.is_file():  # else a pipe, perhaps this one
@@ -60,21 +57,20 @@ def html(names: tuple[str, ...], output: str | None, metric: str | None, goal: s
 
 
 @click.command(short_help="Look at sweeps live, in a browser or here.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_name)
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of 127.0.0.1.  [default: one that is free]")
+@names_argument
+@port_option
 @click.option("--text", "is_text", is_flag=True, help="Here in the terminal, as `sweep run` shows it; one sweep.")
 @metric_option
 @goal_option
-@click.option("--open/--no-open", "is_opened", default=False, help="Open it in a browser.  [default: no-open]")
-@storage_option
+@open_option
+@where_option
 def watch(
-    names: tuple[str, ...],
+    readers: list[ExperimentReader],
     port: int,
     is_text: bool,
     metric: str | None,
-    goal: str | None,
+    mode: str | None,
     is_opened: bool,
-    storage: str | None,
 ) -> None:
     """Serve the page of `sweep html` on this machine, and keep it up to date while it is looked at. It only reads;
     Ctrl-C ends the page, not the sweep. The address holds a token: whoever has it can look, and nobody else.
@@ -85,29 +81,17 @@ def watch(
       sweep watch before after --port 8765
       sweep watch digits --text
     """
-    if is_text:
-        if len(names) > 1:
-            raise ConfigError(f"--text shows one sweep, and {len(names)} are named. Leave --text out to see them all.")
-        _show(find_experiment(names[0], storage))
+    if not is_text:
+        _serve([Subject(reader, metric, mode) for reader in readers], port, is_opened=is_opened)
         return
-    _serve(_subjects(names, storage, metric, goal), port, is_opened=is_opened)
-
-
-def _subjects(names: tuple[str, ...], storage: str | None, metric: str | None, goal: str | None) -> list[Subject]:
-    mode = None if goal is None else goal[:3]
-    return [Subject(find_experiment(name, storage), metric, mode) for name in names]
-
-
-def _show(reader: ExperimentReader) -> None:
-    """Show a sweep in the terminal until it ends, or Ctrl-C."""
-    from sweep.display.progress import Progress
-
+    if len(readers) > 1:
+        raise ConfigError(f"--text shows one sweep, and {len(readers)} are named. Leave --text out to see them all.")
     display = Progress(hint="^C leaves; the sweep goes on")
     try:
-        attach(reader, display)
+        attach(readers[0], display)
     except KeyboardInterrupt:
         display.leave()
-        click.echo("the sweep goes on" if reader.state() == "running" else "")
+        click.echo("the sweep goes on" if readers[0].state() == "running" else "")
 
 
 def _serve(subjects: list[Subject], port: int, *, is_opened: bool) -> None:

@@ -1,39 +1,23 @@
-"""Read ranges as they are typed on a command line: `lr=loguniform(1e-5,1e-1)`, `bs=16,32,64`, `depth=range(1,6)`."""
+"""The search space of a command line, `lr=loguniform(1e-5,1e-1)`, `bs=16,32,64`, and that of a spec file."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import searchers as space
 from searchers.errors import SpaceError
+from searchers.space import Float, Integer, LogUniform, Uniform
 from sweep.core.literals import parse_literal
 from sweep.errors import ConfigError, nearest
 
 _NAME = re.compile(r"(?:--)?([A-Za-z_][\w.-]*)[=~](.*)", re.DOTALL)
 _CALL = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
 _FROM_TO = re.compile(r"([+-]?[\d.]*\d(?:e[+-]?\d+)?)\.\.+([+-]?\.?\d[\d.]*(?:e[+-]?\d+)?)", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class _Interval:
-    """What `interval` and the continuous functions stand for until `int` and `tag(log, ...)` are applied."""
-
-    low: float
-    high: float
-    is_log: bool = False
-    is_int: bool = False
-    is_closed: bool = False  # as Hydra's interval of two whole numbers: both ends belong to it
-
-    def domain(self, is_grid: bool) -> Any:
-        """Return the domain."""
-        if self.is_int:
-            low, high = int(self.low), int(self.high) + self.is_closed
-            return space.lograndint(low, high) if self.is_log else space.randint(low, high)
-        return space.loguniform(self.low, self.high) if self.is_log else space.uniform(self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -89,7 +73,7 @@ def parse_range(text: str, *, is_grid: bool = False) -> Any:
             raise ConfigError(f"{text!r} is no range; expected uniform({low},{high}), or loguniform or randint.")
         return parse_literal(text)
     value = _call(match)
-    return value.domain(is_grid) if isinstance(value, (_Interval, _Listing)) else value
+    return value.domain(is_grid) if isinstance(value, _Listing) else value
 
 
 def put(config: dict[str, Any], path: str, value: Any) -> None:
@@ -114,8 +98,7 @@ def _call(match: re.Match[str]) -> Any:
     lowered = name.lower()
     if lowered in _NUMERIC:
         make, least, most = _NUMERIC[lowered]
-        function = getattr(space, make) if isinstance(make, str) else make
-        return function(*_numbers(arguments, least, most))
+        return make(*_numbers(arguments, least, most))
     if lowered not in _OTHERS:
         raise ConfigError(f"unknown function {name!r}. {nearest(lowered, [*_NUMERIC, *_OTHERS])}")
     return _OTHERS[lowered](arguments)
@@ -134,9 +117,10 @@ def _numbers(arguments: Sequence[str], least: int, most: int) -> list[float]:
     return values
 
 
-def _hydra_interval(low: float, high: float) -> _Interval:
-    is_int = isinstance(low, int) and isinstance(high, int)
-    return _Interval(low, high, is_int=is_int, is_closed=is_int)
+def _hydra_interval(low: float, high: float) -> space.Domain:
+    """Return Hydra's interval: of two whole numbers both ends belong to it."""
+    is_whole = isinstance(low, int) and isinstance(high, int)
+    return space.randint(int(low), int(high) + 1) if is_whole else space.uniform(low, high)
 
 
 def _hydra_range(*bounds: float) -> _Listing:
@@ -167,40 +151,48 @@ def _inner(text: str) -> Any:
     return _call(match)
 
 
-def _tag(arguments: list[str]) -> _Interval:
+def _tag(arguments: list[str]) -> space.Domain:
     if len(arguments) != 2 or arguments[0] != "log":
         raise ConfigError("expected tag(log, interval(...)).")
-    value = _inner(arguments[1])
-    if not isinstance(value, _Interval):
+    domain = _inner(arguments[1])
+    if not _is_interval(domain):
         raise ConfigError("only an interval can be tagged log.")
-    return replace(value, is_log=True)
+    make = space.lograndint if isinstance(domain, Integer) else space.loguniform
+    return make(domain.lower, domain.upper)
 
 
-def _int(arguments: list[str]) -> _Interval | _Listing:
+def _int(arguments: list[str]) -> space.Domain | _Listing:
     if len(arguments) != 1:
         raise ConfigError("expected int(uniform(...)), int(loguniform(...)) or int(interval(...)).")
-    value = _inner(arguments[0])
-    if isinstance(value, _Listing):
-        return _Listing(tuple(map(int, value.values)), value.is_grid)
-    if not isinstance(value, _Interval):
+    inner = _inner(arguments[0])
+    if isinstance(inner, _Listing):
+        return _Listing(tuple(map(int, inner.values)), inner.is_grid)
+    if isinstance(inner, Integer):
+        return inner
+    if not _is_interval(inner):
         raise ConfigError("only uniform, loguniform, interval, range and choice can be made whole.")
-    return replace(value, is_int=True)
+    make = space.lograndint if isinstance(inner.sampler, LogUniform) else space.randint
+    return make(int(inner.lower), int(inner.upper))
 
 
-# Name of a function of numbers -> what makes it (a name is one of `searchers`), the least and the most of them.
-_NUMERIC: Mapping[str, tuple[Callable[..., Any] | str, int, int]] = {
-    "uniform": (_Interval, 2, 2),
-    "loguniform": (partial(_Interval, is_log=True), 2, 2),
+def _is_interval(domain: Any) -> bool:
+    return isinstance(domain, (Float, Integer)) and isinstance(domain.sampler, (Uniform, LogUniform))
+
+
+# Name of a function of numbers -> what makes it, the least and the most of them.
+_NUMERIC: Mapping[str, tuple[Callable[..., Any], int, int]] = {
+    "uniform": (space.uniform, 2, 2),
+    "loguniform": (space.loguniform, 2, 2),
     "interval": (_hydra_interval, 2, 2),
-    "quniform": ("quniform", 3, 3),
-    "qloguniform": ("qloguniform", 3, 3),
-    "randint": ("randint", 2, 2),
-    "lograndint": ("lograndint", 2, 2),
-    "qrandint": ("qrandint", 2, 3),
-    "qlograndint": ("qlograndint", 2, 3),
-    "randn": ("randn", 0, 2),
-    "normal": ("randn", 2, 2),
-    "qrandn": ("qrandn", 3, 3),
+    "quniform": (space.quniform, 3, 3),
+    "qloguniform": (space.qloguniform, 3, 3),
+    "randint": (space.randint, 2, 2),
+    "lograndint": (space.lograndint, 2, 2),
+    "qrandint": (space.qrandint, 2, 3),
+    "qlograndint": (space.qlograndint, 2, 3),
+    "randn": (space.randn, 0, 2),
+    "normal": (space.randn, 2, 2),
+    "qrandn": (space.qrandn, 3, 3),
     "range": (_hydra_range, 1, 3),
 }
 _OTHERS: Mapping[str, Callable[[list[str]], Any]] = {
@@ -237,3 +229,85 @@ def _split(text: str) -> list[str]:
     if len(parts) > 1 and not parts[-1].strip():
         parts.pop()  # a trailing comma
     return parts
+
+
+# --- the parameters of a spec file, in W&B's words ---
+
+
+def space_of(parameters: Mapping[str, Any], *, is_grid: bool = False) -> dict[str, Any]:
+    """Return the search space that the `parameters` of a spec file describe.
+
+    Args:
+        is_grid: cross all listed values and whole-number ranges instead of drawing from them.
+
+    Raises:
+        ConfigError, SpaceError: a parameter makes no sense.
+    """
+    config: dict[str, Any] = {}
+    for name, given in parameters.items():
+        parameter = given if isinstance(given, dict) else {"value": given}
+        inner = parameter.get("parameters")
+        config[str(name)] = domain_of(parameter, is_grid) if inner is None else space_of(inner, is_grid=is_grid)
+    return config
+
+
+def domain_of(parameter: Mapping[str, Any], is_grid: bool) -> Any:
+    """Return what a parameter is drawn from."""
+    kind = _distribution(parameter)
+    low, high = parameter.get("min"), parameter.get("max")
+    if low is not None and high is not None and low > high:
+        raise ConfigError(f"min {low:g} is above max {high:g}.")
+    if kind == "int_uniform" and not (isinstance(low, int) and isinstance(high, int)):
+        raise ConfigError("int_uniform needs whole numbers as min and max.")
+    if kind == "uniform" and is_grid:
+        raise ConfigError("method grid needs values, or whole numbers as min and max; this range has no steps.")
+    if is_grid and kind in _LISTED:
+        return space.grid_search(_LISTED[kind](parameter))
+    values = {name: value for name, value in parameter.items() if value is not None or name == "value"}
+    return _DISTRIBUTIONS[kind][2]({"q": 1, "mu": 0, "sigma": 1} | values)
+
+
+def _distribution(parameter: Mapping[str, Any]) -> str:
+    """Return the distribution that is named or meant, once it is known to have what it needs and nothing else."""
+    given = {name for name, value in parameter.items() if value is not None or name == "value"} - {"distribution"}
+    kind = parameter.get("distribution")
+    if kind is None:
+        is_whole = isinstance(parameter.get("min"), int) and isinstance(parameter.get("max"), int)
+        meant = (
+            ("constant", "value" in given),
+            ("categorical", "values" in given),
+            ("normal", {"mu", "sigma"} & given),
+            ("int_uniform" if is_whole else "uniform", given >= {"min", "max"}),
+        )
+        kind = next((name for name, is_meant in meant if is_meant), None)
+    if kind is None:
+        raise ConfigError("expected value, values, or min and max.")
+    if kind not in DISTRIBUTIONS:
+        raise ConfigError(f"unknown distribution {kind!r}. {nearest(kind, DISTRIBUTIONS)}")
+    needed, optional, _ = _DISTRIBUTIONS[kind]
+    if missing := set(needed) - given:
+        raise ConfigError(f"{kind} needs {' and '.join(sorted(missing))}.")
+    if others := given - {*needed, *optional}:
+        raise ConfigError(f"{kind} takes no {' and '.join(sorted(others))}.")
+    return kind
+
+
+# Name of a distribution -> the keys that it needs, those that it may have, and what it is.
+_DISTRIBUTIONS: Mapping[str, tuple[Sequence[str], Sequence[str], Callable[[Any], Any]]] = {
+    "constant": (("value",), (), lambda p: p["value"]),
+    "categorical": (("values",), (), lambda p: space.choice(p["values"])),
+    "int_uniform": (("min", "max"), (), lambda p: space.randint(p["min"], p["max"] + 1)),
+    "uniform": (("min", "max"), (), lambda p: space.uniform(p["min"], p["max"])),
+    "q_uniform": (("min", "max"), ("q",), lambda p: space.quniform(p["min"], p["max"], p["q"])),
+    "log_uniform": (("min", "max"), (), lambda p: space.loguniform(math.exp(p["min"]), math.exp(p["max"]))),
+    "log_uniform_values": (("min", "max"), (), lambda p: space.loguniform(p["min"], p["max"])),
+    "q_log_uniform_values": (("min", "max"), ("q",), lambda p: space.qloguniform(p["min"], p["max"], p["q"])),
+    "normal": ((), ("mu", "sigma"), lambda p: space.randn(p["mu"], p["sigma"])),
+    "q_normal": ((), ("mu", "sigma", "q"), lambda p: space.qrandn(p["mu"], p["sigma"], p["q"])),
+}
+DISTRIBUTIONS = tuple(_DISTRIBUTIONS)
+# What method grid tries of a distribution.
+_LISTED: Mapping[str, Callable[[Any], Iterable[Any]]] = {
+    "categorical": lambda p: p["values"],
+    "int_uniform": lambda p: range(p["min"], p["max"] + 1),
+}

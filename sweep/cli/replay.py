@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
 
 from searchers.base import Signal
 from sweep.cli.arguments import import_trainable
-from sweep.cli.completion import complete_name
-from sweep.cli.inspect import storage_option
+from sweep.cli.options import name_argument, where_option
 from sweep.cli.tables import json_option
 from sweep.core.history import Fact
 from sweep.core.literals import json_text, jsonable
@@ -21,18 +20,18 @@ from sweep.display.formats import pairs
 from sweep.errors import readable
 from sweep.record.facts import read_facts
 from sweep.record.layout import ExperimentLayout
-from sweep.record.reader import ExperimentReader, find_experiment
+from sweep.record.reader import ExperimentReader
 from sweep.simulation.replay import Replay
 from sweep.simulation.replay import replay as decide_again
 
 
 @click.command(short_help="Show every fact and what followed, or decide it all again.")
-@click.argument("name", shell_complete=complete_name)
+@name_argument
 @click.option("--trial", metavar="N", help="Only what concerns one trial.")
 @click.option("--verify", is_flag=True, help="Decide everything again from the facts, and compare.")
 @json_option("Print one JSON object per fact; with --verify one for all.")
-@storage_option
-def replay(name: str, trial: str | None, verify: bool, as_json: bool, storage: str | None) -> int:
+@where_option
+def replay(reader: ExperimentReader, trial: str | None, verify: bool, as_json: bool) -> int:
     """Show what happened in a sweep, fact by fact, with the commands that followed from each.
 
     With --verify the facts alone (reports, exits, the machine, the time) are handled again by new objects: packing,
@@ -46,7 +45,6 @@ def replay(name: str, trial: str | None, verify: bool, as_json: bool, storage: s
       sweep replay digits --trial 7
       sweep replay digits --verify
     """
-    reader = find_experiment(name, storage)
     if verify:
         return _verify(reader, as_json)
     wanted = reader.trial(trial).trial_id if trial is not None else None
@@ -56,24 +54,28 @@ def replay(name: str, trial: str | None, verify: bool, as_json: bool, storage: s
     return 0
 
 
-def say_what_is_loaded(reader: ExperimentReader) -> None:
-    """Say that a command which decides again runs code from the sweep's directory; the others run none."""
+def decided_again(decide: Callable[..., Replay], reader: ExperimentReader) -> Replay:
+    """Return what decides a sweep again, of which a line says that it runs code from the sweep's directory.
+
+    Args:
+        decide: `replay` or `rerun`; where the trainable cannot be loaded, it is imported from its script.
+    """
     click.echo(
         f"note: loading the searcher and the scheduler of {reader.name} runs code from {reader.root}, and perhaps from "
         "the script of its trainable.",
         err=True,
     )
+    try:
+        return decide(reader.root)
+    except Exception:
+        script = reader.meta.get("import_path")
+        if not script:
+            raise
+        return decide(reader.root, trainable=import_trainable(str(script)))  # a trainer has a config of its own
 
 
 def _verify(reader: ExperimentReader, as_json: bool) -> int:
-    say_what_is_loaded(reader)
-    place = str(reader.meta.get("import_path") or "")
-    try:
-        found = decide_again(reader.root)
-    except Exception:
-        if not place:
-            raise
-        found = decide_again(reader.root, trainable=import_trainable(place))  # a trainer has a config of its own
+    found = decided_again(decide_again, reader)
     for text in found.notices:
         click.echo(f"note: {text}", err=True)
     if as_json:

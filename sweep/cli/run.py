@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,25 @@ import click
 from searchers.errors import nearest
 from sweep.callbacks.base import Callback
 from sweep.cli.arguments import RunArguments, import_trainable, parse_count, parse_seconds, split_target
-from sweep.cli.completion import complete_name
-from sweep.cli.inspect import storage_option
-from sweep.cli.named_option import NamedOption
+from sweep.cli.options import name_argument, named_option, storage_option, where_option
 from sweep.cli.tables import json_option
+from sweep.core.literals import jsonable
 from sweep.core.results import TrialResult
 from sweep.core.trial import Trial, shown_state
 from sweep.errors import ConfigError, ExperimentError, SweepError
-from sweep.record.reader import ExperimentReader, find_experiment
+from sweep.record.reader import ExperimentReader
 from sweep.record.saved_spec import read_saved_spec, with_environment
 from sweep.storage.location import storage_of
 
+span_option = partial(
+    click.option, metavar="SPAN", callback=lambda ctx, parameter, text: None if text is None else parse_seconds(text)
+)
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+verbose_option = click.option("-v", "--verbose", "is_wordy", is_flag=True, help="Also print a line per result.")
+events_option = json_option("Print one JSON object per event instead of the display.")
 
+
+# An option whose value is a parameter of `sweep.run` bears that parameter's name.
 @click.command(short_help="Start a sweep of a function or a spec file.")
 @click.argument("target", metavar="SCRIPT.py:FUNCTION|SPEC.yaml")
 @click.argument("ranges", nargs=-1, metavar="[PARAMETER=RANGE]...")
@@ -34,37 +42,39 @@ from sweep.storage.location import storage_of
 @click.option("--goal", type=click.Choice(["minimize", "maximize"]), help="Which way --metric is better.")
 @click.option("--minimize", metavar="METRIC", help="Short for --metric METRIC --goal minimize.")
 @click.option("--maximize", metavar="METRIC", help="Short for --metric METRIC --goal maximize.")
-@click.option("--trials", type=int, help="How often the space is sampled; -1: no limit.  [default: 10, a grid once]")
-@click.option("--time", "time_text", metavar="SPAN", help="End after this long: 90s, 30m, 2h.")
-@click.option("--trial-time", metavar="SPAN", help="Stop a trial that has run for so long.")
-@click.option("--report-time", metavar="SPAN", help="Kill a trial that reports nothing for so long.")
-@click.option("--concurrency", type=click.IntRange(min=1), help="How many trials may run at a time.")
+@click.option("--trials", "num_samples", type=int, help="How many; -1: no limit.  [default: 10, a grid once]")
+@span_option("--time", "time_budget_s", help="End after this long: 90s, 30m, 2h.")
+@span_option("--trial-time", "trial_timeout_s", help="Stop a trial that has run for so long.")
+@span_option("--report-time", "report_timeout_s", help="Kill a trial that reports nothing for so long.")
+@click.option("--concurrency", "max_concurrent_trials", type=click.IntRange(min=1), help="Trials at a time, at most.")
 @click.option("--cpus", type=float, help="CPUs per trial.  [default: 1]")
 @click.option("--gpus", type=float, help="GPUs per trial; a share such as 0.5 is possible.")
 @click.option("--mem", metavar="BYTES", help="Memory per trial, such as 4G.")
-@click.option(
-    "--searcher", cls=NamedOption, table="searchers:SEARCHERS", metavar="NAME", help="{names}.  [default: random]"
-)
-@click.option(
-    "--scheduler",
-    cls=NamedOption,
-    table="sweep.schedulers:SCHEDULERS",
-    metavar="NAME",
-    help="{names}.  [default: fifo]",
-)
+@named_option("--searcher", "search_alg", table="searchers:SEARCHERS", help="{names}.  [default: random]")
+@named_option("--scheduler", table="sweep.schedulers:SCHEDULERS", help="{names}.  [default: fifo]")
 @click.option("--max-t", "--max-epochs", "max_t", type=float, help="Reports after which the scheduler ends a trial.")
 @click.option("--grace", type=float, help="Reports before the scheduler may stop a trial.")
 @click.option("--seed", type=click.IntRange(min=0), help="Makes the search repeatable.")
 @click.option("--name", help="Directory of the sweep.  [default: FUNCTION_<date_time>]")
-@click.option("--storage", metavar="DIRECTORY", help="Where sweeps lie.  [default: $SWEEP_STORAGE or ./sweep_results]")
-@click.option("--retries", type=click.IntRange(min=-1), help="Times a failed trial is started again; -1: no limit.")
+@storage_option("storage_path")
+@click.option("--retries", "max_failures", type=click.IntRange(min=-1), help="Starts of a failed trial; -1: no limit.")
 @click.option("--engine", type=click.Choice(["local", "ray"]), help="ray: on the nodes of a cluster of Ray.")
 @click.option("--address", help="Of the cluster of Ray: HOST:PORT, or auto: the one that this machine belongs to.")
 @click.option("--resume", is_flag=True, help="Continue the sweep --name if it exists.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-@click.option("-v", "--verbose", is_flag=True, help="Also print a line per result.")
-@json_option("Print one JSON object per event instead of the display.")
-def run(target: str, ranges: Sequence[str], **options: Any) -> int:
+@quiet_option
+@verbose_option
+@events_option
+def run(
+    target: str,
+    ranges: Sequence[str],
+    engine: str | None,
+    address: str | None,
+    resume: bool,
+    quiet: bool,
+    is_wordy: bool,
+    as_json: bool,
+    **options: Any,
+) -> int:
     """Start a sweep and stay with it: Ctrl-C once saves and stops, twice kills; both can be resumed.
 
     SCRIPT.py:FUNCTION is a function of one config that calls sweep.report, a sweep.Trainable class, or a trainer such
@@ -90,47 +100,32 @@ def run(target: str, ranges: Sequence[str], **options: Any) -> int:
     Exit codes: 0 all done, 1 no trial succeeded, 2 bad usage or spec, 3 some trials failed, 130 interrupted.
     """
     arguments = _arguments(target, ranges, options)
-    if options["resume"] and arguments.name is None:
+    if resume and arguments.given.get("name") is None:
         raise ConfigError("--resume continues a sweep by its name; also give --name, or use `sweep resume NAME`.")
-    join(options["engine"], options["address"])
-    return execute(
-        arguments,
-        resume="AUTO" if options["resume"] else None,
-        verbose=0 if options["quiet"] or options["as_json"] else 2 if options["verbose"] else 1,
-        as_json=options["as_json"],
-    )
-
-
-def join(engine: str | None, address: str | None) -> None:
-    """Have the sweep run on a cluster, where one was named."""
     if engine == "local" and address is not None:
         raise ConfigError(f"--address {address} is of a cluster of Ray. Give --engine ray, or leave it out.")
     if engine == "ray" or address is not None:
         import sweep
 
         sweep.init(engine="ray", address=address)
+    is_quiet = quiet or as_json
+    trainable = import_trainable(arguments.target, None if is_quiet else _note)
+    kwargs, number = arguments.run_kwargs(), arguments.num_configs()
+    samples = kwargs["num_samples"]
+    if not is_quiet and "num_samples" not in arguments.given and number is not None and 1 < number < samples:
+        _note(f"{samples} trials draw from {number} configurations; --searcher grid tries each once")
+    kwargs["resume"] = "AUTO" if resume else None
+    return _carry_out(trainable, kwargs, quiet, is_wordy, as_json)
 
 
-def execute(arguments: RunArguments, *, resume: bool | str | None, verbose: int, as_json: bool = False) -> int:
-    """Run a sweep with these arguments and return its exit code."""
-    trainable = import_trainable(arguments.target, say if verbose else None)
-    kwargs = arguments.run_kwargs()
-    number = arguments.num_configs()
-    if verbose and arguments.trials is None and number is not None and 1 < number < arguments.num_samples():
-        say(f"{arguments.num_samples()} trials draw from {number} configurations; --searcher grid tries each once")
-    return carry_out(trainable, kwargs, resume=resume, verbose=verbose, as_json=as_json)
-
-
-def carry_out(
-    trainable: Any, kwargs: dict[str, Any], *, resume: bool | str | None, verbose: int, as_json: bool = False
-) -> int:
+def _carry_out(trainable: Any, kwargs: dict[str, Any], is_quiet: bool, is_wordy: bool, as_json: bool) -> int:
     """Call `sweep.run` with these arguments and return the exit code."""
     import sweep
 
     callbacks: list[Callback] = [one for one in kwargs.pop("callbacks", ()) if not isinstance(one, _JsonLines)]
     if as_json:
         callbacks.append(_JsonLines())
-    kwargs |= {"resume": resume, "verbose": verbose, "callbacks": callbacks}
+    kwargs |= {"verbose": 0 if is_quiet or as_json else 2 if is_wordy else 1, "callbacks": callbacks}
     kwargs |= {"on_interrupt": "return", "raise_on_failed_trial": False}
     analysis = sweep.run(trainable, **kwargs)
     statuses = [trial.status for trial in analysis.trials]
@@ -141,49 +136,42 @@ def carry_out(
     return 3 if "TERMINATED" in statuses else 1  # also where all failed alike, and others were not started
 
 
-def say(text: str) -> None:
+def _note(text: str) -> None:
     """Print a note where it does not get into what a program reads."""
     click.echo(f"note: {text}", err=True)
 
 
 def _arguments(target: str, ranges: Sequence[str], options: dict[str, Any]) -> RunArguments:
     arguments = _target_arguments(target)
+    given = arguments.given
     for text in ranges:
         name, sign, value = _cut(text)
         if not sign:
             raise ConfigError(f"{text!r} is no parameter; expected NAME=VALUE or NAME=RANGE, such as lr=uniform(0,1).")
         arguments.ranges[name] = value
-    goals = [(options[goal], goal) for goal in ("minimize", "maximize") if options[goal] is not None]
-    if len(goals) > 1 or (goals and (options["metric"] or options["goal"])):
+    goals = [(metric, mode) for mode in ("min", "max") if (metric := options.pop(f"{mode}imize")) is not None]
+    goal = options.pop("goal")
+    if len(goals) > 1 or (goals and (options["metric"] or goal)):
         raise ConfigError("give the metric once: --minimize METRIC, --maximize METRIC, or --metric METRIC --goal GOAL.")
-    for metric, goal in goals or [(options["metric"], options["goal"])]:
-        arguments.metric = metric or arguments.metric
-        arguments.goal = goal or arguments.goal
-    given = {
-        "trials": options["trials"],
-        "concurrency": options["concurrency"],
-        "seed": options["seed"],
-        "name": options["name"],
-        "storage": options["storage"],
-        "retries": options["retries"],
-        "searcher": options["searcher"] and options["searcher"].lower(),
-        "scheduler": options["scheduler"] and options["scheduler"].lower(),
-        "time_s": options["time_text"] and parse_seconds(options["time_text"]),
-        "trial_time_s": options["trial_time"] and parse_seconds(options["trial_time"]),
-        "report_time_s": options["report_time"] and parse_seconds(options["report_time"]),
-    }
-    if given["scheduler"] and given["scheduler"] != arguments.scheduler:
+    options["metric"], options["mode"] = goals[0] if goals else (options["metric"] or None, goal and goal[:3])
+    if options["scheduler"] not in (None, given.get("scheduler")):
         arguments.scheduler_options = {}
-    for field, value in given.items():
-        if value is not None:
-            setattr(arguments, field, value)
-    for field, option in (("max_t", "max_t"), ("grace_period", "grace")):
-        if options[option] is not None:
-            arguments.scheduler_options[field] = options[option]
-    _set_resources(arguments, options)
-    if arguments.trials is not None and (arguments.trials == 0 or arguments.trials < -1):
-        raise ConfigError(f"--trials is {arguments.trials}; expected a number of at least 1, or -1 for no limit.")
+    arguments.scheduler_options |= _taken(options, max_t="max_t", grace="grace_period")
+    if amounts := _taken(options, cpus="cpu", gpus="gpu", mem="memory"):
+        from sweep.core.resources import parse_resources
+
+        given["resources_per_trial"] = {"cpu": 1.0} | (given.get("resources_per_trial") or {}) | amounts
+        parse_resources(given["resources_per_trial"])
+    given |= {name: value for name, value in options.items() if value is not None}
+    if (trials := given.get("num_samples", 1)) == 0 or trials < -1:
+        raise ConfigError(f"--trials is {trials}; expected a number of at least 1, or -1 for no limit.")
     return arguments
+
+
+def _taken(options: dict[str, Any], **names: str) -> dict[str, Any]:
+    """Take options out that were given, under other names."""
+    values = {name: options.pop(option) for option, name in names.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _target_arguments(target: str) -> RunArguments:
@@ -205,17 +193,6 @@ def _target_arguments(target: str) -> RunArguments:
 def _cut(text: str) -> tuple[str, str, str]:
     cut = min((index for index in (text.find("="), text.find("~")) if index >= 0), default=-1)
     return (text, "", "") if cut < 1 else (text[:cut].removeprefix("--"), text[cut], text[cut + 1 :])
-
-
-def _set_resources(arguments: RunArguments, options: dict[str, Any]) -> None:
-    given = {"cpu": options["cpus"], "gpu": options["gpus"], "memory": options["mem"]}
-    given = {name: value for name, value in given.items() if value is not None}
-    if not given:
-        return
-    from sweep.core.resources import parse_resources
-
-    arguments.resources = {"cpu": 1.0} | (arguments.resources or {}) | given
-    parse_resources(arguments.resources)
 
 
 class _JsonLines(Callback):
@@ -255,12 +232,10 @@ class _JsonLines(Callback):
     def _print(self, event: str, trial: Trial | None = None, **more: Any) -> None:
         if self._is_broken:
             return
-        from sweep.core.literals import jsonable
-
-        named = (
-            {} if trial is None else {"trial_id": trial.id, "status": trial.status.value, "state": shown_state(trial)}
-        )
-        line = json.dumps(jsonable({"event": event, "time": time.time(), **named, **more}), ensure_ascii=False)
+        facts: dict[str, Any] = {"event": event, "time": time.time()}
+        if trial is not None:
+            facts |= {"trial_id": trial.id, "status": trial.status.value, "state": shown_state(trial)}
+        line = json.dumps(jsonable(facts | more), ensure_ascii=False)
         try:
             print(line, flush=True, file=sys.stdout)
         except (OSError, ValueError):  # their reader has gone: the sweep goes on
@@ -268,23 +243,22 @@ class _JsonLines(Callback):
 
 
 @click.command(short_help="Go on with a sweep, or extend it.")
-@click.argument("name", shell_complete=complete_name)
+@name_argument
 @click.option("--trials", metavar="N|+N", help="A new number of samples, or so many more.")
 @click.option("--time", "span", metavar="SPAN|+SPAN", help="A new time budget such as 2h, or so much more.")
 @click.option("--errored", is_flag=True, help="Also start failed trials again.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-@click.option("-v", "--verbose", is_flag=True, help="Also print a line per result.")
-@json_option("Print one JSON object per event instead of the display.")
-@storage_option
+@quiet_option
+@verbose_option
+@events_option
+@where_option
 def resume(
-    name: str,
+    reader: ExperimentReader,
     trials: str | None,
     span: str | None,
     errored: bool,
     quiet: bool,
-    verbose: bool,
+    is_wordy: bool,
     as_json: bool,
-    storage: str | None,
 ) -> int:
     """Go on with a sweep: after Ctrl-C, after a crash, or with more trials or time after its end.
 
@@ -297,26 +271,20 @@ def resume(
       sweep resume digits --trials +50
       sweep resume digits --time +2h
     """
-    reader = find_experiment(name, storage)
     remote = storage_of(reader.root)
-    place = str(reader.root.parent if remote is None else remote.uri)
-    level = 0 if quiet or as_json else 2 if verbose else 1
-    trainable, given = _asked(reader, place, is_quiet=not level)
+    storage = str(reader.root.parent if remote is None else remote.uri)
+    trainable, given = _asked(reader, storage, is_quiet=quiet or as_json)
     before = given.get("num_samples", 1)
     if trials is not None and before < 0 and trials.strip().startswith("+"):
         raise ConfigError(f"{reader.root.name} has no limit of trials that could be raised by {trials}.")
     if trials is not None:
         given["num_samples"] = parse_count(trials, before)
     if span is not None:
-        is_more = span.strip().startswith("+")
-        given["time_budget_s"] = parse_seconds(span.strip().removeprefix("+")) + (_driven(reader) if is_more else 0.0)
-    return carry_out(trainable, given, resume="AUTO+ERRORED" if errored else True, verbose=level, as_json=as_json)
-
-
-def _driven(reader: ExperimentReader) -> float:
-    """Return for how many seconds the sweep has been driven so far."""
-    found = reader.last_event()
-    return found[1] if found is not None else 0.0
+        last = reader.last_event() if span.strip().startswith("+") else None
+        driven = 0.0 if last is None else last[1]
+        given["time_budget_s"] = parse_seconds(span.strip().removeprefix("+")) + driven
+    given["resume"] = "AUTO+ERRORED" if errored else True
+    return _carry_out(trainable, given, quiet, is_wordy, as_json)
 
 
 def _asked(reader: ExperimentReader, storage: str, *, is_quiet: bool) -> tuple[Any, dict[str, Any]]:
@@ -339,7 +307,7 @@ def _asked(reader: ExperimentReader, storage: str, *, is_quiet: bool) -> tuple[A
         given, lost = read_saved_spec(reader.root, with_trainable=True)
         trainable = given.pop("trainable", None)
         if trainable is None and target and not lost:
-            trainable = import_trainable(target, None if is_quiet else say)
+            trainable = import_trainable(target, None if is_quiet else _note)
     except SweepError as error:
         raise type(error)(f"{error}{how}") from error.__cause__
     if trainable is None or lost:

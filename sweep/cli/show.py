@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from sweep.cli.completion import complete_name, complete_trial
-from sweep.cli.inspect import COUNTS, MAX_FRONT, experiment_row, stamp, storage_option
+from sweep.cli.inspect import COUNTS, MAX_FRONT, experiment_row, stamp
 from sweep.cli.notes import read_notes
+from sweep.cli.options import name_argument, trial_argument, where_option
 from sweep.cli.tables import emit, format_option, print_rows
 from sweep.core.literals import json_text
 from sweep.core.messages import ExitKind
@@ -20,7 +20,7 @@ from sweep.core.resources import name_device
 from sweep.core.results import flatten, own_metrics, without_index
 from sweep.display.formats import at_step, clean, duration, pairs, to_yaml
 from sweep.record.layout import rank_outputs
-from sweep.record.reader import ExperimentReader, find_experiment
+from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 from sweep.results.winners import Best, best_by_last, better_earlier, objectives_front
 
@@ -34,11 +34,11 @@ _REASONS = {
 
 
 @click.command(short_help="Show everything about a sweep or one trial.")
-@click.argument("name", shell_complete=complete_name)
-@click.argument("trial", required=False, shell_complete=complete_trial)
+@name_argument
+@trial_argument(required=False)
 @format_option("json")
-@storage_option
-def show(name: str, trial: str | None, style: str, storage: str | None) -> None:
+@where_option
+def show(reader: ExperimentReader, trial: str | None, style: str) -> None:
     """Show everything about one trial: config, state and why, times, reports, checkpoints, error. TRIAL is its number
     or its id. Without TRIAL: how the sweep as a whole stands, and what was noted about it (`sweep note`).
 
@@ -48,7 +48,6 @@ def show(name: str, trial: str | None, style: str, storage: str | None) -> None:
       sweep show digits 17
       sweep show digits 00017 --json
     """
-    reader = find_experiment(name, storage)
     facts = _sweep_facts(reader) if trial is None else _trial_facts(reader, reader.trial(trial))
     if style == "json":
         emit(json_text(facts) + "\n")
@@ -71,11 +70,11 @@ def show(name: str, trial: str | None, style: str, storage: str | None) -> None:
 
 
 @click.command(short_help="Say why trials wait or have ended.")
-@click.argument("name", shell_complete=complete_name)
-@click.argument("trial", required=False, shell_complete=complete_trial)
-@storage_option
+@name_argument
+@trial_argument(required=False)
+@where_option
 @format_option("json", "csv")
-def why(name: str, trial: str | None, storage: str | None, style: str) -> None:
+def why(reader: ExperimentReader, trial: str | None, style: str) -> None:
     """Say why each trial waits or has ended, and who holds the devices. With TRIAL only that one.
 
     \b
@@ -84,7 +83,6 @@ def why(name: str, trial: str | None, storage: str | None, style: str) -> None:
       sweep why digits 17
       sweep why digits --json
     """
-    reader = find_experiment(name, storage)
     chosen = list(reader.trials()) if trial is None else [reader.trial(trial)]
     exits = [(attempt.trial_id, attempt.exit) for attempt in reader.history().attempts if attempt.exit is not None]
     damage = {trial_id: ended.error for trial_id, ended in exits if ended.kind is ExitKind.DAMAGED}

@@ -9,21 +9,18 @@ from typing import Any
 
 import click
 
-from sweep.cli.arguments import import_trainable
-from sweep.cli.completion import complete_name
-from sweep.cli.inspect import storage_option
-from sweep.cli.named_option import NamedOption
-from sweep.cli.replay import say_what_is_loaded
+from sweep.cli.options import name_argument, named_option, where_option
+from sweep.cli.replay import decided_again
 from sweep.cli.tables import json_option
 from sweep.core.literals import parse_literal
 from sweep.core.resources import Device, Node
-from sweep.display.formats import duration, text
-from sweep.errors import ConfigError, ExperimentError
-from sweep.record.reader import ExperimentReader, find_experiment
+from sweep.display.formats import aligned, duration, text
+from sweep.errors import ConfigError
+from sweep.record.reader import ExperimentReader
 from sweep.results.winners import best_by_last
 from sweep.schedulers import create_scheduler
 from sweep.simulation.curves import Curves
-from sweep.simulation.replay import Replay, rerun
+from sweep.simulation.replay import rerun
 from sweep.simulation.virtual import Simulation
 from sweep.simulation.virtual import simulate as run_simulation
 
@@ -31,14 +28,8 @@ _ALIASES = {"eta": "reduction_factor", "grace": "grace_period"}
 
 
 @click.command(short_help="Try another scheduler or machine on a recorded sweep.")
-@click.argument("name", shell_complete=complete_name)
-@click.option(
-    "--scheduler",
-    cls=NamedOption,
-    table="sweep.schedulers:SCHEDULERS",
-    metavar="NAME",
-    help="Another scheduler: {names}.",
-)
+@name_argument
+@named_option("--scheduler", table="sweep.schedulers:SCHEDULERS", help="Another scheduler: {names}.")
 @click.option("--eta", type=float, help="Its reduction factor.")
 @click.option("--max-t", type=float, help="Reports after which it ends a trial.")
 @click.option("--grace", type=float, help="Reports before it may stop a trial.")
@@ -48,8 +39,8 @@ _ALIASES = {"eta": "reduction_factor", "grace": "grace_period"}
 @click.option("--concurrency", type=click.IntRange(min=1), help="How many trials may run at a time.")
 @click.option("--trials", type=click.IntRange(min=1), help="Only the first so many trials.")
 @json_option()
-@storage_option
-def simulate(name: str, storage: str | None, as_json: bool, **options: Any) -> int:
+@where_option
+def simulate(reader: ExperimentReader, as_json: bool, **options: Any) -> int:
     """Run a recorded sweep again in virtual time, under other rules, and compare: what would have been saved, and would
     the winner have been kept?
 
@@ -65,7 +56,6 @@ def simulate(name: str, storage: str | None, as_json: bool, **options: Any) -> i
       sweep simulate digits --concurrency 2
       sweep simulate digits
     """
-    reader = find_experiment(name, storage)
     if not any(value not in (None, ()) for value in options.values()):
         return _again(reader, as_json)
     curves = Curves.from_experiment(reader.root)
@@ -82,28 +72,15 @@ def simulate(name: str, storage: str | None, as_json: bool, **options: Any) -> i
 
 
 def _again(reader: ExperimentReader, as_json: bool) -> int:
-    say_what_is_loaded(reader)
-    place = str(reader.meta.get("import_path") or "")
-    try:
-        found = rerun(reader.root)
-    except ExperimentError:
-        if not place:
-            raise
-        found = rerun(reader.root, trainable=import_trainable(place))
-    click.echo(json.dumps(_again_json(found)) if as_json else _again_text(reader.name, found))
-    return 0 if found.difference is None else 1
-
-
-def _again_json(found: Replay) -> dict[str, Any]:
+    found = decided_again(rerun, reader)
     difference = None if found.difference is None else str(found.difference)
-    return {"events": found.num_events, "seconds": found.seconds, "difference": difference}
-
-
-def _again_text(name: str, found: Replay) -> str:
-    what = f"{name}: {duration(found.seconds)} run again in virtual time, {found.num_events} facts"
-    if found.difference is None:
-        return f"{what}: every decision as recorded"
-    return f"{what}: the first difference is at {found.difference}"
+    if as_json:
+        click.echo(json.dumps({"events": found.num_events, "seconds": found.seconds, "difference": difference}))
+    else:
+        what = "every decision as recorded" if difference is None else f"the first difference is at {difference}"
+        again = f"{duration(found.seconds)} run again in virtual time, {found.num_events} facts"
+        click.echo(f"{reader.name}: {again}: {what}")
+    return 0 if difference is None else 1
 
 
 def _scheduler(options: dict[str, Any]) -> Any:
@@ -180,14 +157,7 @@ def _table(name: str, curves: Curves, found: Simulation, summary: dict[str, Any]
         rows.append((label, show(before[key]), show(now[key]), share))
     if "best" in before:
         rows.append((f"best {found.metric}", text(before["best"]), text(now.get("best", "-")), ""))
-    widths = [max(len(row[i]) for row in rows) for i in range(4)]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    lines = aligned(rows, {1, 2, 3})
     winner = summary.get("winner")
     if winner is not None:
         number = winner["trial"].rpartition("_")[2]

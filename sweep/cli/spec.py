@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import searchers as space
 from searchers.errors import SearchError, nearest
 from sweep import checks
 from sweep.cli.arguments import RunArguments, parse_seconds, split_target
-from sweep.cli.spec_parameters import PARAMETER, a_number, a_text, domain_of, keys
+from sweep.cli.ranges import domain_of
 from sweep.cli.yaml_text import KeyPath, load_yaml
 from sweep.core.config import FailureConfig
 from sweep.core.resources import parse_resources
@@ -43,43 +44,51 @@ def _failure(name: str) -> Check:
     return lambda value: FailureConfig(**{name: value})
 
 
+def _is(kind: type, expected: str) -> Check:
+    return lambda value: None if isinstance(value, kind) else checks.refuse("", value, expected)
+
+
+_number = partial(checks.number, "", is_finite=False)
+_text, _keys, _list = _is(str, "a text"), _is(dict, "keys with values"), _is(list, "a list")
+
+
 def _span(value: Any) -> object:
     if not isinstance(value, (str, int, float)) or isinstance(value, bool):
         checks.refuse("", value, "a span of time such as 90s, 30m or 2h")
     return parse_seconds(str(value))
 
 
-def _yes_or_no(value: Any) -> None:
-    if not isinstance(value, bool):
-        checks.refuse("", value, "true or false")
+def _some(value: Any) -> None:
+    _list(value)
+    if not value:
+        raise ConfigError("found a list; expected at least one value.")
 
 
 def _configs(value: Any) -> None:
-    if not isinstance(value, list):
-        checks.refuse("", value, "a list")
+    _list(value)
     for one in value:
-        keys(one)
+        _keys(one)
 
 
 def _method(value: Any) -> None:
-    a_text(value)
+    _text(value)
     if value.lower() not in METHODS:
         raise ConfigError(f"unknown method {value!r}. {nearest(value.lower(), METHODS)}")
 
 
 _SPEC: dict[str, Any] = {
-    "program": a_text,
+    "program": _text,
     "method": _method,
-    **dict.fromkeys(("name", "description", "project", "entity"), a_text),
-    "metric": {"name": a_text, "goal": _one_of("minimize", "maximize"), "target": a_number},
-    "parameters": keys,
+    **dict.fromkeys(("name", "description", "project", "entity"), _text),
+    "metric": {"name": _text, "goal": _one_of("minimize", "maximize"), "target": _number},
+    "parameters": _keys,
     "early_terminate": {
         "type": _one_of("asha", "hyperband"),
         "min_iter": _above(0),
         "max_iter": _above(0),
         "s": _whole(1),
         "eta": _above(1),
-        "strict": _yes_or_no,
+        "strict": _is(bool, "true or false"),
     },
     "run_cap": _whole(1),
     "resources_per_trial": parse_resources,
@@ -93,6 +102,14 @@ _SPEC: dict[str, Any] = {
     "start_with": _configs,
 }
 """A key of a spec file -> its check, or the keys below it."""
+_PARAMETER: Mapping[str, Check] = {
+    "distribution": _text,
+    "value": lambda value: None,
+    "values": _some,
+    **dict.fromkeys(("min", "max", "q", "mu", "sigma"), _number),
+    "parameters": _keys,
+}
+"""What one entry of `parameters` may have -> its check."""
 _NEEDED: Mapping[KeyPath, tuple[str, ...]] = {(): ("program",), ("metric",): ("name",), ("early_terminate",): ("type",)}
 
 
@@ -117,30 +134,32 @@ def read_spec(path: Path) -> RunArguments:
 
 def _arguments(spec: Mapping[str, Any], path: Path) -> RunArguments:
     file, name = split_target(spec["program"]) or ("", "")
-    metric, early = spec.get("metric") or {}, spec.get("early_terminate")
-    budget, failures = spec.get("budget") or {}, {**(spec.get("failures") or {})}
-    times = {name: None if (text := budget.get(name)) is None else parse_seconds(str(text)) for name in _SPEC["budget"]}
-    start_with = spec.get("start_with")
+    metric, early, start_with = spec.get("metric") or {}, spec.get("early_terminate"), spec.get("start_with")
+    failures = {name: value for name, value in (spec.get("failures") or {}).items() if value is not None}
+    spans = {name: parse_seconds(str(text)) for name, text in (spec.get("budget") or {}).items() if text is not None}
+    given = {
+        "metric": metric.get("name"),
+        "mode": (metric.get("goal") or "minimize")[:3] if metric else None,
+        "num_samples": spec.get("run_cap"),
+        "max_concurrent_trials": spec.get("concurrency"),
+        "resources_per_trial": spec.get("resources_per_trial"),
+        "search_alg": METHODS[(spec.get("method") or "random").lower()],
+        "scheduler": None if early is None else "asha",
+        "seed": spec.get("seed"),
+        "name": spec.get("name"),
+        "time_budget_s": spans.get("time"),
+        "trial_timeout_s": spans.get("trial_time"),
+        "report_timeout_s": spans.get("report_time"),
+        "max_failures": failures.pop("retries", None),
+        "failure_config": FailureConfig(**failures) if failures else None,
+    }
     return RunArguments(
-        target=f"{(path.absolute().parent / file).resolve()}:{name}",
+        f"{(path.absolute().parent / file).resolve()}:{name}",
         parameters=spec.get("parameters") or {},
-        metric=metric.get("name"),
-        goal=(metric.get("goal") or "minimize") if metric else None,
-        goal_value=metric.get("target"),
-        trials=spec.get("run_cap"),
-        concurrency=spec.get("concurrency"),
-        resources=spec.get("resources_per_trial"),
-        searcher=METHODS[(spec.get("method") or "random").lower()],
+        given={name: value for name, value in given.items() if value is not None},
         searcher_options={"points_to_evaluate": start_with} if start_with else {},
-        scheduler=None if early is None else "asha",
         scheduler_options={} if early is None else _asha(early),
-        seed=spec.get("seed"),
-        name=spec.get("name"),
-        time_s=times["time"],
-        trial_time_s=times["trial_time"],
-        report_time_s=times["report_time"],
-        retries=failures.pop("retries", None) or 0,
-        failures={name: value for name, value in failures.items() if value is not None},
+        goal_value=metric.get("target"),
     )
 
 
@@ -172,7 +191,7 @@ def _mistakes(given: Mapping[Any, Any], table: Mapping[str, Any], where: KeyPath
             yield from _mistakes(value, check, here)
         else:
             try:
-                (keys if isinstance(check, Mapping) else check)(value)
+                (_keys if isinstance(check, Mapping) else check)(value)
             except ValueError as error:
                 yield here, str(error)
     yield from ((where, f"{key!r} is missing.") for key in _NEEDED.get(where, ()) if key not in given)
@@ -187,7 +206,7 @@ def _mistakes_of_parameters(
             yield here, f"a parameter is named {name!r}; expected a text."
         elif not isinstance(given, dict):
             yield here, f"expected value, values, or min and max, found {_kind(given)}."
-        elif found := list(_mistakes(given, PARAMETER, here)):
+        elif found := list(_mistakes(given, _PARAMETER, here)):
             yield from found
         elif given.get("parameters") is not None:
             if others := given.keys() - {"parameters"}:

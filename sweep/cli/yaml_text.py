@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError
-from ruamel.yaml.events import AliasEvent, CollectionStartEvent
 from ruamel.yaml.reader import ReaderError
 
 from sweep.errors import ConfigError
@@ -16,7 +14,7 @@ from sweep.errors import ConfigError
 KeyPath = tuple[Any, ...]  # of keys and indices
 
 _MAX_DEPTH = 50
-_MAX_COPIED = 10_000  # values that stand somewhere because of an alias
+_MAX_VALUES = 10_000  # of a file, those of an alias counted at each of its places
 _DATE = "tag:yaml.org,2002:timestamp"
 
 
@@ -29,11 +27,12 @@ def load_yaml(path: Path) -> tuple[Any, dict[KeyPath, int], list[tuple[KeyPath, 
     """
     text = _text(path)
     yaml = YAML(typ="safe", pure=True)
-    yaml.Composer = _Composer
     values = _Values(yaml)
     try:
         node = yaml.compose(text)
         data = None if node is None else values.of(node, ())
+    except RecursionError:
+        raise ConfigError(f"{path}: it is nested more than {_MAX_DEPTH} deep.") from None
     except _Refused as error:
         raise ConfigError(f"{path}:{error}") from error.__cause__
     except MarkedYAMLError as error:
@@ -83,37 +82,6 @@ class _Refused(Exception):
         super().__init__(f"{place.start_mark.line + 1}:{place.start_mark.column + 1}: {what}")
 
 
-class _Composer(Composer):
-    """Refuses what would grow beyond all bounds, or nest deeper than Python calls, before a value is made of it."""
-
-    def __init__(self, loader: Any = None) -> None:
-        super().__init__(loader)
-        self._depth = self._size = self._copied = 0
-        self._sizes: dict[str, int] = {}  # of what is complete, by its anchor
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        """Compose one node with all that is in it."""
-        event = self.parser.peek_event()
-        anchor, before = event.anchor, self._size
-        if isinstance(event, AliasEvent):
-            if anchor in self.anchors and anchor not in self._sizes:
-                raise _Refused(event, f"*{anchor} stands within &{anchor} itself, without end.")
-            self._copied += self._sizes.get(anchor, 0)
-            self._size += self._sizes.get(anchor, 0)
-            if self._copied > _MAX_COPIED:
-                raise _Refused(event, f"aliases grow beyond {_MAX_COPIED} values here; write out what is meant.")
-            return super().compose_node(parent, index)
-        if isinstance(event, CollectionStartEvent) and self._depth == _MAX_DEPTH:
-            raise _Refused(event, f"this is nested more than {_MAX_DEPTH} deep.")
-        self._sizes.pop(anchor, None)
-        self._depth += 1
-        node = super().compose_node(parent, index)
-        self._depth -= 1
-        self._size += 1
-        self._sizes[anchor] = self._size - before
-        return node
-
-
 class _Values:
     """Makes plain values of nodes, and notes where each key is.
 
@@ -123,12 +91,17 @@ class _Values:
     """
 
     def __init__(self, yaml: YAML) -> None:
-        self._yaml = yaml
+        self._yaml, self._num_values = yaml, 0
         self.lines: dict[KeyPath, int] = {(): 1}
         self.mistakes: list[tuple[KeyPath, str]] = []
 
     def of(self, node: Any, where: KeyPath) -> Any:
         """Return the value of a node that stands at `where`."""
+        self._num_values += 1
+        if len(where) > _MAX_DEPTH:
+            raise _Refused(node, f"this is nested more than {_MAX_DEPTH} deep, or holds itself.")
+        if self._num_values > _MAX_VALUES:
+            raise _Refused(node, f"there are more than {_MAX_VALUES} values; write out what is meant by aliases.")
         if node.id == "mapping":
             return self._mapping(node, where)
         if node.id == "scalar":

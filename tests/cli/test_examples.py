@@ -51,7 +51,7 @@ def test_every_command_shows_examples():
 
 
 @pytest.mark.parametrize("line", EXAMPLES)
-def test_an_example_pastes_into_bash_and_its_arguments_arrive_as_meant(line, tmp_path):
+def test_an_example_pastes_into_bash_and_its_arguments_arrive_as_meant(line, tmp_path, monkeypatch):
     stub = tmp_path / "bin" / "sweep"
     stub.parent.mkdir()
     stub.write_text('#!/bin/sh\nprintf \'%s\\0\' "$@" > "$ARRIVED"\n')
@@ -66,6 +66,7 @@ def test_an_example_pastes_into_bash_and_its_arguments_arrive_as_meant(line, tmp
     assert ran.returncode == 0, ran.stderr
     words = arrived.read_text().split("\0")[:-1]
     assert words == meant(line)
+    monkeypatch.setattr("sweep.cli.options.find_experiment", lambda name, storage: name)
     name, *arguments = words
     command = sweep.get_command(click.Context(sweep), name)
     assert command is not None

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import searchers
+from sweep.cli.ranges import DISTRIBUTIONS, space_of
 from sweep.cli.spec import read_spec
-from sweep.cli.spec_parameters import DISTRIBUTIONS, space_of
+from sweep.core.config import FailureConfig
 from sweep.errors import ConfigError
 
 GOOD = """\
@@ -33,7 +34,7 @@ resources_per_trial: {cpu: 1, gpu: 0.5, memory: 4G}
 concurrency: 4
 seed: 0
 budget: {time: 2h, trial_time: 30m}
-failures: {retries: 1}
+failures: {retries: 1, nan: error}
 """
 
 
@@ -47,11 +48,20 @@ def write(tmp_path: Path, text: str) -> Path:
 def test_a_complete_spec_becomes_an_order(tmp_path: Path) -> None:
     arguments = read_spec(write(tmp_path, GOOD))
     assert arguments.target == f"{tmp_path / 'train.py'}:train"
-    assert (arguments.metric, arguments.goal, arguments.goal_value) == ("loss", "minimize", 0.02)
-    assert (arguments.searcher, arguments.trials, arguments.concurrency, arguments.seed) == ("tpe", 50, 4, 0)
-    assert (arguments.time_s, arguments.trial_time_s, arguments.retries) == (7200.0, 1800.0, 1)
-    assert arguments.resources == {"cpu": 1, "gpu": 0.5, "memory": "4G"}
-    assert arguments.scheduler == "asha"
+    assert arguments.given == {
+        "metric": "loss",
+        "mode": "min",
+        "search_alg": "tpe",
+        "num_samples": 50,
+        "max_concurrent_trials": 4,
+        "seed": 0,
+        "time_budget_s": 7200.0,
+        "trial_timeout_s": 1800.0,
+        "max_failures": 1,
+        "failure_config": FailureConfig(nan="error"),
+        "resources_per_trial": {"cpu": 1, "gpu": 0.5, "memory": "4G"},
+        "scheduler": "asha",
+    }
     assert arguments.scheduler_options == {
         "grace_period": 3.0,
         "max_t": 27,
@@ -73,7 +83,6 @@ def test_a_complete_spec_becomes_an_order(tmp_path: Path) -> None:
     kwargs = arguments.run_kwargs()
     assert kwargs["stop"]("t", {"loss": 0.01})
     assert not kwargs["stop"]("t", {"loss": 0.03, "time_total_s": 10})
-    assert (kwargs["trial_timeout_s"], kwargs["time_budget_s"]) == (1800.0, 7200.0)
 
 
 def test_all_mistakes_are_listed_at_once_with_their_lines(tmp_path: Path) -> None:
@@ -198,7 +207,8 @@ def test_the_sweep_file_of_the_page_for_users_of_wandb_runs_after_its_one_change
     after = text.partition("```yaml\n")[2].partition("```")[0]
     assert after == before.replace("train.py", "train.py:train")
     arguments = read_spec(write(tmp_path, after))
-    assert (arguments.searcher, arguments.scheduler, arguments.trials) == ("gp", "asha", 50)
+    given = arguments.given
+    assert (given["search_alg"], given["scheduler"], given["num_samples"]) == ("gp", "asha", 50)
     assert arguments.scheduler_options["grace_period"] == 3
     for name in ("inv_log_uniform", "inv_log_uniform_values", "beta", "q_log_uniform"):
         with pytest.raises(ConfigError, match=f"unknown distribution '{name}'"):
