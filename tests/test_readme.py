@@ -49,14 +49,14 @@ def cell(row: str) -> str:
 # --- the first screen ----------------------------------------------------------------------------------------------
 
 
-def test_the_first_screen_is_a_sentence_the_picture_and_one_short_example_with_its_output():
-    text = TEXT.partition("\n## ")[0]
-    title, sentence, picture, *_ = (part for part in text.split("\n\n") if part.strip())
+def test_the_first_screen_is_a_sentence_why_how_to_install_it_and_one_short_example_with_its_output():
+    text = TEXT.partition("\n![")[0]
+    title, sentence, why, install, *_ = (part for part in text.split("\n\n") if part.strip())
     assert title.startswith("# ")
     assert sentence.count(". ") == 0
     assert sentence.endswith(".")
-    assert picture.startswith("![")
-    assert picture.endswith("](docs/images/live_display.svg)")
+    assert why.startswith("- ")
+    assert "`pip install PATH`" in install
     first = [block for block in README.blocks if block.last <= text.count("\n") + 1]
     (example,) = (block for block in first if block.language == "python")
     assert len(example.text.splitlines()) <= 20
