@@ -1,8 +1,8 @@
-"""Claims: what each sweep of this user holds of the machine, in one table that all of its sweeps read.
+"""Claims: what each sweep of this user holds of the machine, in one directory that all of its sweeps read.
 
-lock       the table: a row for each driver, with what it holds and what it waits for. Flocked by whoever reads or
-           writes it, so that a claim is whole or not made
-ID.claim   empty; flocked by a driver and by the hosts of its trials: while one of them lives, its row counts
+lock       flocked by whoever reads or writes the others, so that a claim is whole or not made
+ID.claim   a row: what one driver holds, and what it waits for. Flocked by the driver and by the supervisors of its
+           trials: it counts while one of them lives
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ import os
 import re
 import socket
 import stat
-import struct
 import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
-from zlib import crc32
 
 from sweep.core.claims import Claim
 from sweep.core.resources import LOCAL, UNIT, Node, Placement, Resources, units_of
@@ -34,10 +32,7 @@ from sweep.errors import SweepError
 DIRECTORY_VARIABLE = "SWEEP_CLAIMS"
 
 _PATIENCE_S = 5.0  # for the lock, which others hold for a fraction of a millisecond
-_BEAT_S = 1.0  # a driver that waits says so often that it looks
-_DEAF_S = 5.0  # one that has not for so long, for instance because it is stopped, lets others go first
-_HEAD = struct.Struct("<QII")  # of a version of the table: its number, length and checksum
-_SLOT_BYTES = 1 << 20  # for each of two versions; a hole in the file but for what is used
+_DEAF_S = 5.0  # a driver that waits and has not looked for so long, as when it is stopped, lets others go first
 # What the drivers of GPUs call one of them, in every process and whatever the order in which it sees them.
 _UUID = re.compile(r"(GPU|MIG)-[0-9A-Fa-f-]{8}")
 
@@ -87,43 +82,47 @@ def _default() -> Path:
 
 
 @dataclass(slots=True)
-class _Ticket:
-    """A driver's place among those that wait; numbers are given in the order in which they began to."""
+class _Row:
+    """What the file of a driver says.
 
-    number: int
-    request: Resources
-    beat: float
-
-
-@dataclass(slots=True)
-class _Other:
-    """The row of another driver; `waits` is the number of its place, when it last looked, and what it asks for."""
+    Attributes:
+        experiment, pid, mark, run: see `Claims`.
+        totals: how much there is of amounts on each machine that it uses.
+        held: what its trials, and its idle processes, hold.
+        ticket: its place among those that wait, by which the first one goes first; 0: it waits for nothing.
+        looked_at: when it last looked, on the monotonic clock.
+        wants: (name, type, amount) of what it waits for; of devices their number.
+    """
 
     experiment: str
     pid: int
     mark: str
     run: str
-    machines: set[str]
     totals: Counter[Place]
     held: Counter[Place]
-    waits: tuple[int, float, list[tuple[str, str, int]]] | None
+    ticket: int = 0
+    looked_at: float = 0.0
+    wants: Sequence[tuple[str, str, int]] = ()
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.ticket > 0 and abs(time.monotonic() - self.looked_at) < _DEAF_S
+
+    def to_json(self) -> bytes:
+        data = {one.name: getattr(self, one.name) for one in fields(self)}
+        for name in ("totals", "held"):
+            data[name] = [[*place, amount] for place, amount in data[name].items()]
+        return json.dumps(data, separators=(",", ":")).encode()
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> _Other:
-        waits = row["waits"]
-        if waits is not None:
-            number, beat, wants = waits
-            waits = int(number), float(beat), [(str(name), str(of_type), int(n)) for name, of_type, n in wants]
-        return cls(
-            str(row["experiment"]),
-            int(row["pid"]),
-            str(row["mark"]),
-            str(row["run"]),
-            set(row["machines"]),
-            _counted(row["totals"]),
-            _counted(row["held"]),
-            waits,
-        )
+    @lru_cache(maxsize=64)
+    def from_json(cls, text: bytes) -> _Row:
+        row = cls(**json.loads(text))
+        for name in ("totals", "held"):
+            rows = {(str(machine), str(kind), str(what)): int(n) for machine, kind, what, n in getattr(row, name)}
+            setattr(row, name, Counter(rows))
+        row.wants = [(str(name), str(of_type), int(amount)) for name, of_type, amount in row.wants]
+        return row
 
 
 class Claims:
@@ -133,6 +132,7 @@ class Claims:
         fd: descriptor of the driver's own file. Processes that shall keep its claims alive inherit it.
         others: what the other drivers keep from this one, as of the last look.
         has_waiters: whether one of them waited then, no matter since when.
+        awaited: the request that waits for others; None: none does.
     """
 
     def __init__(
@@ -160,54 +160,34 @@ class Claims:
             Unkept: the directory does not take it.
         """
         self._directory = directory
-        self._table = directory / "lock"
         self._nodes = tuple(nodes)
-        self._machines = {node.id: "" if node.id == here else _machine(node) for node in nodes}
+        self._machines = {node.id: "" if node.id in (here, LOCAL, socket.gethostname()) else node.id for node in nodes}
         self._devices: dict[Place, list[tuple[str, str]]] = {}  # as all drivers know it -> (node, device) here
         for node in nodes:
             for device in node.devices:
                 self._devices.setdefault(self._known(node.id, device.id), []).append((node.id, device.id))
-        self._run = run
-        self._totals = _totals(self._nodes, self._machines)
-        self._about = {
-            "experiment": experiment,
-            "pid": os.getpid(),
-            "mark": mark,
-            "run": run,
-            "machines": sorted(set(self._machines.values())),
-            "totals": [[*place, total] for place, total in self._totals.items()],
-        }
+        self._row = _Row(experiment, os.getpid(), mark, run, _totals(nodes, self._machines), Counter())
         self._notice = notice
         self._noticed: set[str] = set()
         self._held: dict[Hashable, Counter[Place]] = {}
-        self._sum: Counter[Place] = Counter()
         self._idle: dict[Hashable, Counter[Place]] = {}
-        self._ticket: _Ticket | None = None
-        self._rows: dict[str, Any] = {}  # of the other drivers, as they are in the table
-        self._others: dict[str, _Other] = {}
-        self._version, self._text = 0, b""  # of the table, as it was read or written last
+        self._rows: list[_Row] = []  # of the other drivers
         self._is_blind = False
         self.others: tuple[Claim, ...] = ()
         self.has_waiters = False
-        self._id = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
-        self._own_file = directory / f"{self._id}.claim"
-        self.fd = self._lock = -1
+        self.awaited: Resources | None = None
+        self._file = directory / f"{os.getpid()}-{uuid.uuid4().hex[:12]}.claim"
+        self.fd = -1
         try:
-            self._lock = _open(self._table)
             with self._locked():
-                self.fd = _open(self._own_file)
+                self.fd = _open(self._file)
                 fcntl.flock(self.fd, fcntl.LOCK_EX)
                 self._read()
-                for path in directory.glob("*.claim"):  # of drivers that were killed before they wrote a row
-                    if path.stem not in self._rows and path != self._own_file and _is_free(path):
-                        path.unlink()
                 self._write()
-                self._see()
         except OSError as error:
-            with contextlib.suppress(OSError):
-                self._own_file.unlink()
-            self._close_files()
+            self.close()
             raise Unkept(f"{error.filename or directory}: {error.strerror or error}") from error
+        self._see()
 
     # --- what a driver does ------------------------------------------------------------------------------------------
 
@@ -220,18 +200,14 @@ class Claims:
             key: what `give_back` will be given.
         """
         need = self._need(resources, placement)
-
-        def claim() -> bool:
+        with self._turn():
             if self._is_taken(need):
                 self._queue_up(resources)
                 return False
             self._held[key] = need
-            self._sum += need
-            if self._ticket is not None and self._ticket.request == resources:
-                self._ticket = None
+            if self.awaited == resources:
+                self._queue_up(None)
             return True
-
-        return self._exchange(claim)
 
     def give_back(self, key: Hashable, idle: Hashable = None) -> None:
         """Give back what was claimed under a key; unknown ones are fine.
@@ -242,84 +218,57 @@ class Claims:
         need = self._held.pop(key, None)
         if need is None:
             return
-        self._sum -= need
         if idle is not None:
             self._idle[idle] = Counter({place: share for place, share in need.items() if place[1] == _DEVICE})
-        self._exchange()
+        self.look()
 
     def end_idle(self, name: Hashable) -> None:
         """A process that was left is gone, or is used again; unknown ones are fine."""
         if self._idle.pop(name, None) is not None:
-            self._exchange()
+            self.look()
 
     def look(self) -> tuple[Claim, ...]:
-        """Return what the other drivers keep from this one now."""
-        self._exchange()
+        """Return what the other drivers keep from this one now. A look now and then keeps the files from those that
+        clear temporary directories of what is old."""
+        with self._turn():
+            pass
         return self.others
-
-    def refresh(self) -> None:
-        """Keep the files from those that clear temporary directories of what is old; call it now and then."""
-        for descriptor in (self._lock, self.fd):
-            with contextlib.suppress(OSError):  # what cannot be written now is not cleared away, either
-                os.utime(descriptor)
-        self._exchange()  # and make them again, should they be gone
 
     def wait_for(self, request: Resources | None) -> None:
         """Keep a place among those that wait, for this request from now on; None: nothing waits any more."""
-        if request == self.awaited:
-            return
-
-        def wait() -> bool:
-            self._queue_up(request)
-            return True
-
-        self._exchange(wait)
+        if request != self.awaited:
+            with self._turn():
+                self._queue_up(request)
 
     def is_driven_by(self, mark: str) -> bool:
         """Whether one of the other drivers bears this mark."""
-        self._exchange()
-        return any(other.mark == mark for other in self._others.values() if mark)
-
-    @property
-    def awaited(self) -> Resources | None:
-        """The request that waits for others; None: none does."""
-        return None if self._ticket is None else self._ticket.request
+        self.look()
+        return any(row.mark == mark for row in self._rows if mark)
 
     def close(self) -> None:
         """Give back everything; processes that inherited the descriptor must be gone by now."""
-        if self.fd < 0:
-            return
-        fcntl.flock(self.fd, fcntl.LOCK_UN)  # also for a process that was forked from this one and has it still
-        with contextlib.suppress(OSError), self._locked():
-            self._own_file.unlink(missing_ok=True)
-            self._read()
-            self._put(self._rows)
-        self._close_files()
+        if self.fd >= 0:
+            with contextlib.suppress(OSError):
+                self._file.unlink()
+            fcntl.flock(self.fd, fcntl.LOCK_UN)  # also for a process that was forked from this one and has it still
+            os.close(self.fd)
+            self.fd = -1
 
-    def _close_files(self) -> None:
-        for descriptor in (self.fd, self._lock):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self.fd = self._lock = -1
+    # --- the files ---------------------------------------------------------------------------------------------------
 
-    # --- the table ---------------------------------------------------------------------------------------------------
-
-    def _exchange(self, act: Callable[[], bool] = lambda: True) -> bool:
-        """Read the table, act, and write what has changed, all in one turn; return what the act returned."""
-        with contextlib.ExitStack() as turn:
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Read what the others hold before the body, and write what has changed after it, all under the lock."""
+        with contextlib.ExitStack() as locked:
             if not self._is_blind:
                 try:
-                    turn.enter_context(self._locked())
-                    if not _is_at(self._own_file, self.fd):  # something has cleared the directory
-                        _reopen(self._own_file, self.fd)
-                        fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    locked.enter_context(self._locked())
                     self._read()
                 except OSError as error:
-                    self._is_blind = True
-                    self._others.clear()
+                    self._is_blind, self._rows = True, []
                     where = error.filename or self._directory
                     self._say(f"other sweeps of this machine are not seen: {where}: {error.strerror}")
-            answer = act()
+            yield
             if not self._is_blind:
                 try:
                     self._write()
@@ -327,75 +276,65 @@ class Claims:
                     where = f"{self._directory}: {error.strerror}"
                     self._say(f"other sweeps of this machine do not see all of this one: {where}")
             self._see()
-        return answer
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock of the table.
+        """Hold the lock of the directory.
 
         Raises:
             OSError: another process keeps it, or the file system locks nothing.
         """
-        path, give_up = self._table, time.monotonic() + _PATIENCE_S
+        path, give_up = self._directory / "lock", time.monotonic() + _PATIENCE_S
         while True:
+            lock = _open(path)
             try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _is_at(path, self._lock):
-                    break
-                _reopen(path, self._lock)  # something has cleared the directory
-            except BlockingIOError:
-                if time.monotonic() > give_up:
-                    raise OSError(errno.EBUSY, "a process that does not go on keeps it locked", str(path)) from None
-                time.sleep(0.0002)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
+                if _lock(lock) and _is_at(path, lock):
+                    os.utime(lock)
+                    yield
+                    fcntl.flock(lock, fcntl.LOCK_UN)
+                    return
+            finally:
+                os.close(lock)
+            if time.monotonic() > give_up:
+                raise OSError(errno.EBUSY, "a process that does not go on keeps it locked", str(path))
+            time.sleep(0.0002)
 
     def _read(self) -> None:
-        """Read the rows of the other drivers, but of those that are gone."""
-        self._version, text = _load(self._lock)
-        if text != self._text:
-            self._text = text
+        """Read the rows of the other drivers, and delete those of drivers that are gone with all their trials."""
+        self._rows = []
+        for name in os.listdir(self._directory):
+            path = f"{self._directory}/{name}"
+            if not name.endswith(".claim") or name == self._file.name:
+                continue
             try:
-                rows = dict(json.loads(text or b"{}"))
-            except (ValueError, TypeError):
-                rows = {}
-                self._say(f"other sweeps of this machine may not be seen: {self._table} was damaged")
-            rows.pop(self._id, None)
-            self._rows, self._others = rows, {}
-            for name, row in rows.items():
-                try:
-                    self._others[name] = _Other.of(row)
-                except (ValueError, TypeError, KeyError, OverflowError):
-                    self._say(f"another sweep of this machine is not seen: its row in {self._table} is damaged")
-        for name in list(self._rows):
-            path = self._directory / f"{name}.claim"
-            if _is_free(path):
-                del self._rows[name]
-                self._others.pop(name, None)
-                path.unlink(missing_ok=True)
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            except FileNotFoundError:
+                continue  # it was closed just now
+            try:
+                if _lock(descriptor):
+                    os.unlink(path)
+                else:
+                    self._rows.append(_Row.from_json(os.pread(descriptor, os.fstat(descriptor).st_size, 0)))
+            except (ValueError, TypeError, AttributeError, OverflowError):
+                self._say(f"another sweep of this machine is not seen: {path} is damaged")
+            finally:
+                os.close(descriptor)
 
     def _write(self) -> None:
-        """Put the own row into the table."""
-        held = sum(self._idle.values(), self._sum)
-        ticket, now = self._ticket, time.monotonic()
-        if ticket is not None and now > ticket.beat + _BEAT_S:
-            ticket.beat = now
-        row = {
-            **self._about,
-            "held": [[*place, min(n, UNIT) if place[1] == _DEVICE else n] for place, n in held.items()],
-            "waits": None if ticket is None else [ticket.number, ticket.beat, _wants(ticket.request)],
-        }
-        self._put({**self._rows, self._id: row})
-
-    def _put(self, rows: Mapping[str, Any]) -> None:
-        text = json.dumps(rows, separators=(",", ":"), sort_keys=True).encode()
-        if not rows:
-            os.ftruncate(self._lock, 0)
-        elif text != self._text:
-            _store(self._lock, self._version + 1, text)
-            self._version, self._text = self._version + 1, text
+        """Write the own row: at once and over the one before, so that a kill leaves one of them."""
+        held: Counter[Place] = Counter()
+        for need in (*self._held.values(), *self._idle.values()):
+            held.update(need)
+        self._row.held = Counter({place: min(n, UNIT) if place[1] == _DEVICE else n for place, n in held.items()})
+        self._row.looked_at = time.monotonic()
+        if not _is_at(self._file, self.fd):  # something has cleared the directory
+            again = _open(self._file)
+            os.dup2(again, self.fd, inheritable=False)
+            os.close(again)
+            fcntl.flock(self.fd, fcntl.LOCK_EX)
+        text = self._row.to_json().ljust(os.fstat(self.fd).st_size)
+        if os.pwrite(self.fd, text, 0) < len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _say(self, text: str) -> None:
         if text not in self._noticed:
@@ -415,7 +354,7 @@ class Claims:
                 continue  # a part on a node of another driver of the run
             for name, amount in bundle.amounts.items():
                 if name not in ("gpu", "tpu"):
-                    need[machine, _AMOUNT, name] += int(amount) if name == "memory" else units_of(amount)
+                    need[machine, _AMOUNT, name] += _units(name, amount)
             for device, share in place.devices:
                 need[self._known(place.node, device)] += units_of(share)
         return need
@@ -423,53 +362,67 @@ class Claims:
     def _is_taken(self, need: Counter[Place]) -> bool:
         """Whether others hold too much for a need, of which the own trials hold theirs in any case."""
         for place, amount in need.items():
-            holding = [other for other in self._strangers() if other.held[place]]
-            totals = [self._total(other, place) for other in holding if place in other.totals]
-            most = UNIT if place[1] == _DEVICE else min([*totals, self._totals.get(place, 0)])
-            if holding and self._sum[place] + sum(other.held[place] for other in holding) + amount > most:
+            holding = [row for row in self._strangers() if row.held[place]]
+            totals = [self._total(row, place) for row in holding if place in row.totals]
+            most = UNIT if place[1] == _DEVICE else min([*totals, self._row.totals[place]])
+            held = sum(mine[place] for mine in self._held.values()) + sum(row.held[place] for row in holding)
+            if holding and held + amount > most:
                 return True
         return False
 
-    def _strangers(self) -> list[_Other]:
+    def _strangers(self) -> list[_Row]:
         """Return the other drivers but those of the same run."""
-        return [other for other in self._others.values() if not self._run or other.run != self._run]
+        return [row for row in self._rows if not self._row.run or row.run != self._row.run]
 
-    def _total(self, driver: _Other, place: Place) -> int:
+    def _total(self, driver: _Row, place: Place) -> int:
         """Return how much a run counts in all, of which a driver is one: several nodes of it may be this machine."""
-        of_run = [o for o in self._others.values() if o is driver or (driver.run and o.run == driver.run)]
-        return sum(other.totals.get(place, 0) for other in of_run)
+        return sum(row.totals[place] for row in self._rows if row is driver or (driver.run and row.run == driver.run))
 
     def _queue_up(self, request: Resources | None) -> None:
         """Wait, behind those that do; a driver that waits already keeps its place for another request."""
+        self.awaited = request
+        self._row.wants = [] if request is None else _wants(request)
         if request is None:
-            self._ticket = None
-        elif self._ticket is None:
-            last = max((other.waits[0] for other in self._others.values() if other.waits is not None), default=0)
-            self._ticket = _Ticket(last + 1, request, time.monotonic())
-        else:
-            self._ticket.request = request
+            self._row.ticket = 0
+        elif not self._row.ticket:
+            self._row.ticket = 1 + max((row.ticket for row in self._rows), default=0)
 
     def _see(self) -> None:
         """Note what the other drivers keep from this one."""
-        now, claims = time.monotonic(), []
-        self.has_waiters = False
-        for other in self._strangers():
-            is_waiting = other.waits is not None and abs(now - other.waits[1]) < _DEAF_S
-            self.has_waiters = self.has_waiters or is_waiting
-            wants: tuple[tuple[str, str, str, int], ...] = ()
-            if is_waiting and other.waits and (self._ticket is None or other.waits[0] < self._ticket.number):
-                wants = tuple(self._wanted(other.machines, other.waits[2]))
-            claim = Claim(
-                other.experiment,
-                other.pid,
-                tuple(self._here(other.held)),
-                tuple((*here, n) for place, n in other.held.items() for here in self._devices.get(place, ())),
-                tuple(self._smaller(other, {(node, name) for node, name, _, _ in wants})),
-                wants,
-            )
-            if claim.amounts or claim.devices or claim.wants:
-                claims.append(claim)
+        strangers = self._strangers()
+        self.has_waiters = any(row.is_waiting for row in strangers)
+        claims = [self._claim_of(row) for row in strangers]
+        claims = [claim for claim in claims if claim.amounts or claim.devices or claim.wants]
         self.others = tuple(sorted(claims, key=lambda claim: (claim.experiment, claim.pid)))
+
+    def _claim_of(self, row: _Row) -> Claim:
+        is_first = row.is_waiting and (not self._row.ticket or row.ticket < self._row.ticket)
+        machines = {machine for machine, _, _ in row.totals}
+        wants = [
+            (node.id, *want)
+            for node in self._nodes
+            for want in (row.wants if is_first else ())
+            if self._machines[node.id] in machines and node.amount(want[0])
+        ]
+        used = {(node, name) for node, name, *_ in (*wants, *self._here(row.held))}
+        # Of what it holds or must get, where it counts less in all than this driver does.
+        totals = {
+            (node, name): self._total(row, (self._machines[node], _AMOUNT, name))
+            for node, name, _ in self._here(row.totals)
+            if (node, name) in used
+        }
+        return Claim(
+            row.experiment,
+            row.pid,
+            tuple(self._here(row.held)),
+            tuple((*here, n) for place, n in row.held.items() for here in self._devices.get(place, ())),
+            tuple(
+                (node, name, total)
+                for (node, name), total in totals.items()
+                if total < self._row.totals[self._machines[node], _AMOUNT, name]
+            ),
+            tuple(wants),
+        )
 
     def _here(self, amounts: Mapping[Place, int]) -> Iterator[tuple[str, str, int]]:
         for node in self._nodes:
@@ -477,34 +430,17 @@ class Claims:
                 if kind == _AMOUNT and machine == self._machines[node.id]:
                     yield node.id, name, amount
 
-    def _smaller(self, other: _Other, wanted: set[tuple[str, str]]) -> Iterator[tuple[str, str, int]]:
-        """Yield the totals of another driver that are smaller here than the own ones, of what it holds or must get."""
-        for node, name, _ in self._here(other.totals):
-            place = (self._machines[node], _AMOUNT, name)
-            total = self._total(other, place)
-            is_used = place in other.held or (node, name) in wanted
-            if is_used and total < self._totals.get(place, 0):
-                yield node, name, total
 
-    def _wanted(self, machines: set[str], wants: Iterable[Sequence[Any]]) -> Iterator[tuple[str, str, str, int]]:
-        for node in self._nodes:
-            for name, of_type, amount in wants:
-                if self._machines[node.id] in machines and node.amount(name):
-                    yield node.id, name, of_type, amount
+def _units(name: str, amount: float) -> int:
+    return int(amount) if name == "memory" else units_of(amount)
 
 
-def _machine(node: Node) -> str:
-    """Return the machine that a node is; empty: this one."""
-    return "" if node.id in (LOCAL, socket.gethostname()) else node.id
-
-
-def _totals(nodes: Sequence[Node], machines: Mapping[str, str]) -> dict[Place, int]:
-    totals = {}
+def _totals(nodes: Sequence[Node], machines: Mapping[str, str]) -> Counter[Place]:
+    totals: Counter[Place] = Counter()
     for node in nodes:
-        amounts = {"cpu": units_of(node.cpus), **{name: units_of(n) for name, n in node.custom.items()}}
-        if node.memory:
-            amounts["memory"] = node.memory
-        totals.update({(machines[node.id], _AMOUNT, name): amount for name, amount in amounts.items()})
+        amounts = {"cpu": node.cpus, **node.custom, **({"memory": node.memory} if node.memory else {})}
+        for name, amount in amounts.items():
+            totals[machines[node.id], _AMOUNT, name] = _units(name, amount)
     return totals
 
 
@@ -516,45 +452,22 @@ def _wants(request: Resources) -> list[tuple[str, str, int]]:
             asked = [b.amount(name) for b in request.bundles if not of_type or b.type_of(name) == of_type]
             number = sum(map(math.ceil, asked)) if request.distinct_devices else math.ceil(amount)
         else:
-            number = int(amount) if name == "memory" else units_of(amount)
+            number = _units(name, amount)
         wants.append((name, of_type, number))
     return wants
-
-
-def _counted(rows: Iterable[Sequence[Any]]) -> Counter[Place]:
-    return Counter({(str(machine), str(kind), str(name)): int(amount) for machine, kind, name, amount in rows})
-
-
-def _load(descriptor: int) -> tuple[int, bytes]:
-    """Return the newer of the two versions of the table that are whole, its number first."""
-    versions = [(0, b"")]
-    for at in (0, _SLOT_BYTES):
-        head = os.pread(descriptor, _HEAD.size, at)
-        if len(head) == _HEAD.size:
-            number, length, checksum = _HEAD.unpack(head)
-            text = os.pread(descriptor, min(length, _SLOT_BYTES), at + _HEAD.size)
-            if crc32(text) == checksum:
-                versions.append((number, text))
-    return max(versions)
-
-
-def _store(descriptor: int, number: int, text: bytes) -> None:
-    """Write a version of the table, not over the one before: a driver that is killed meanwhile leaves that whole."""
-    data = _HEAD.pack(number, len(text), crc32(text)) + text
-    if len(data) > _SLOT_BYTES:
-        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-    os.pwrite(descriptor, data, number % 2 * _SLOT_BYTES)
 
 
 def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
-def _reopen(path: Path, descriptor: int) -> None:
-    """Have a descriptor lead to a file that was made anew."""
-    opened = _open(path)
-    os.dup2(opened, descriptor, inheritable=False)
-    os.close(opened)
+def _lock(descriptor: int) -> bool:
+    """Lock a file that nobody else has locked; False: somebody has."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
@@ -563,18 +476,3 @@ def _is_at(path: Path, descriptor: int) -> bool:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:
         return False
-
-
-def _is_free(path: Path) -> bool:
-    """Whether no process holds a file's lock; one that is missing is held by nobody."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return True
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)

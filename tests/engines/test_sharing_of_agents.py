@@ -163,7 +163,7 @@ def test_a_run_that_is_not_shared_sees_no_others_on_any_node_and_says_so_once(tm
 
     class Look(sweep.Callback):
         def on_trial_start(self, trial):
-            seen.append((other.look(), len(other._others)))
+            seen.append((other.look(), len(other._rows)))
 
     try:
         sweep.init(shared=False)

@@ -181,5 +181,5 @@ class Sharing:
 
     def _refresh(self) -> None:
         if self._claims is not None:
-            self._claims.refresh()
+            self._claims.look()
             self.loop.alarm(_REFRESH_S, self._refresh)
