@@ -18,7 +18,7 @@ from sweep.schedulers.pb2 import PB2
 from sweep.schedulers.pbt import PopulationBasedTraining
 from sweep.schedulers.pbt_replay import PopulationBasedTrainingReplay
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
-from sweep.schedulers.trials_view import TrialsView
+from sweep.schedulers.distribute import TrialsView
 
 __all__ = [
     "PASHAScheduler",

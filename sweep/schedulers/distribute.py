@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any, final
 
 from sweep import checks
@@ -15,15 +16,85 @@ from sweep.core.resources import Bundle, Node, Placement, Resources, parse_resou
 from sweep.core.results import TrialResult, score
 from sweep.core.trial import HELD, Status, Trial
 from sweep.errors import ConfigError, ResourceError, refuse_unknown
-from sweep.schedulers.trials_view import TrialsView
 
 if TYPE_CHECKING:
     from sweep.schedulers.base import Scheduler
 
+# So many sums of base and units in a row may be no request (of TPU chips only 1, 2, 4 and 8 are) before there is none.
+_MAX_GAP = 16
+
+
+@refuse_unknown()
+@final
+class TrialsView:
+    """What an allocation function may see of a sweep; in Tune this argument is called `controller`.
+
+    Attributes:
+        nodes: the machines there are.
+        base_resources: the request that all trials began with; None before the first trial.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: tuple[Node, ...] = ()
+        self.base_resources: Resources | None = None
+        self._trials: Mapping[str, Trial] = {}
+        self._live: dict[str, int] = {}  # their numbers
+
+    @property
+    def num_live(self) -> int:
+        """How many trials have not ended: they run, wait or are paused."""
+        return len(self._live)
+
+    @property
+    def total_resources(self) -> dict[str, float]:
+        """What all machines have, under Tune's names: `CPU`, `GPU`, `TPU`, `memory` and custom ones."""
+        total: dict[str, float] = {}
+        for node in self.nodes:
+            amounts = {"CPU": node.cpus, "GPU": node.amount("gpu"), "TPU": node.amount("tpu"), "memory": node.memory}
+            for name, amount in (amounts | dict(node.custom)).items():
+                total[name] = total.get(name, 0.0) + amount
+        return {name: amount for name, amount in total.items() if amount}
+
+    def get_trials(self) -> list[Trial]:
+        """Return all trials, in the order they were made."""
+        return list(self._trials.values())
+
+    def get_live_trials(self) -> list[Trial]:
+        """Return the trials that have not ended, by number."""
+        return [self._trials[trial_id] for trial_id in self.live_ids if trial_id in self._trials]
+
+    def get_trial(self, trial_id: str) -> Trial | None:
+        """Return one trial; None if there is none of that id."""
+        return self._trials.get(trial_id)
+
+    @property
+    def live_ids(self) -> list[str]:
+        """Ids of the trials that have not ended, by number."""
+        return sorted(self._live, key=self._live.__getitem__)
+
+    def rank(self, trial: Trial) -> int:
+        """Return how many live trials have a smaller number."""
+        return sum(number < trial.number for number in self._live.values())
+
+    def see(self, trials: Mapping[str, Trial]) -> None:
+        """Take the trials as they are now; for the scheduler."""
+        self._trials = trials
+
+    def add(self, trial: Trial) -> None:
+        """Count a trial as live; for the scheduler."""
+        self._live[trial.id] = trial.number
+
+    def remove(self, trial: Trial) -> None:
+        """Count a trial as ended; for the scheduler."""
+        self._live.pop(trial.id, None)
+
 
 @refuse_unknown()
 class _Distribution(ABC):
-    """A function from a trial and its result to the request that the trial should have now."""
+    """A function from a trial and its result to the request that the trial should have now.
+
+    A trial has a level: so many units lie on top of the request that all began with.
+    """
 
     def __init__(
         self,
@@ -32,7 +103,15 @@ class _Distribution(ABC):
         increase_by_times: int = -1,
         reserve_resources: Mapping[str, float] | None = None,
     ) -> None:
-        self._shares = _Shares(add_bundles, increase_by, increase_by_times, reserve_resources)
+        expected = "a whole number, -1 for no limit"
+        self._most = checks.whole("increase_by_times", increase_by_times, least=None, expected=expected)
+        self._add_bundles = bool(add_bundles)
+        self._unit = _amounts_given("increase_by", increase_by)
+        self._reserve = _amounts_given("reserve_resources", reserve_resources)
+        self._nodes: tuple[Node, ...] = ()
+        self._levels: list[Resources] = []
+        self._further: Iterator[Resources] = iter(())
+        self._parts: dict[int, tuple[int, int]] = {}  # of so many live trials
 
     def check(self, base: Resources) -> None:
         """Raise what is wrong with growing from this request.
@@ -41,18 +120,114 @@ class _Distribution(ABC):
             ConfigError: it has several bundles and only one could grow, or they are the workers of a group, or no unit
                 can be added to it.
         """
-        self._shares.check(base)
+        if self._add_bundles and (base.distinct_devices or base.shared_devices or base.bundles_per_slice):
+            raise ConfigError(
+                f"trials ask for {base}, the workers of a training group; a group keeps its size, because its workers "
+                "split one batch among them. Leave ResourceChangingScheduler out, or sweep over num_workers."
+            )
+        if not self._add_bundles and len(base.bundles) > 1:
+            raise ConfigError(
+                f"trials ask for {len(base.bundles)} bundles ({base}) and add_bundles is False; expected one bundle, "
+                "which then grows. Pass add_bundles=True to let them grow by whole bundles."
+            )
+        if next(self._grown(base), None) is None:
+            raise ConfigError(
+                f"trials ask for {base} and can grow by no number of {self._unit_for(base)}: GPUs are given out as a "
+                "share below 1 or as whole ones, TPU chips by 1, 2, 4 or 8. Pass another increase_by."
+            )
 
     def __call__(self, view: TrialsView, trial: Trial, result: TrialResult, scheduler: Scheduler) -> Resources | None:
         """Return the request that a trial should have now; None: the one it has."""
-        if view.base_resources is None:
+        base = view.base_resources
+        if base is None:
             return None
-        self._shares.see(view.nodes, view.base_resources)
-        return self._shares.step(view, trial, self._level(view, trial, scheduler))
+        if self._levels[:1] != [base]:
+            self._levels, self._further, self._parts = [base], self._grown(base), {}
+        if view.nodes != self._nodes:
+            self._nodes, self._parts = view.nodes, {}
+        if view.num_live not in self._parts:
+            self._parts[view.num_live] = self._part_of(view.num_live)
+        return self._step(view, trial, self._level(view, trial, scheduler, *self._parts[view.num_live]))
 
     @abstractmethod
-    def _level(self, view: TrialsView, trial: Trial, scheduler: Scheduler) -> int:
-        """Return how many units a trial may have above the request that all began with."""
+    def _part_of(self, number: int) -> tuple[int, int]:
+        """Return the level that a trial may have when so many live, and how many of them may have one more."""
+
+    @abstractmethod
+    def _level(self, view: TrialsView, trial: Trial, scheduler: Scheduler, level: int, num_higher: int) -> int:
+        """Return the level of one trial, given what `_part_of` says."""
+
+    def _step(self, view: TrialsView, trial: Trial, target: int) -> Resources | None:
+        """Return what a trial should ask for to get to a level: less at once, more only as far as there is room now."""
+        promised = trial.pending.resources if isinstance(trial.pending, ResizeTrial) else trial.resources
+        current = self._levels.index(promised) if promised in self._levels else -1
+        if target <= current:
+            return self._levels[target]
+        packer, taken = Packer(view.nodes), _claims(view, trial)
+        for other, request, placement in taken:
+            if placement is not None:
+                packer.hold(request, placement, (other, 1))
+        waiting = [(other, request) for other, request, placement in taken if placement is None]
+        if all(packer.place(request, (other, 1)) is not None for other, request in waiting):
+            for request in self._levels[target : max(current, 0) : -1]:
+                if self._leaves_reserve([request, *(one for _, one, _ in taken)]) and packer.fits_now(request):
+                    return request
+        return None if current >= 0 else self._levels[0]
+
+    def _fits(self, requests: Sequence[Resources]) -> bool:
+        """Whether all these lie on the idle machines at once, every bundle on one of them."""
+        packer = Packer(self._nodes)
+        return self._leaves_reserve(requests) and all(
+            packer.place(request, (str(n), 1)) is not None for n, request in enumerate(requests)
+        )
+
+    def _leaves_reserve(self, requests: Sequence[Resources]) -> bool:
+        for name, amount in (self._reserve.amounts if self._reserve is not None else {}).items():
+            used = sum(units_of(bundle.amounts.get(name, 0.0)) for request in requests for bundle in request.bundles)
+            if used > units_of(sum(node.amount(name) for node in self._nodes)) - units_of(amount):
+                return False
+        return True
+
+    def _at(self, level: int) -> Resources | None:
+        """Return the request of a level; None: there are not as many."""
+        while level >= len(self._levels):
+            following = next(self._further, None)
+            if following is None:
+                return None
+            self._levels.append(following)
+        return self._levels[level]
+
+    def _grown(self, base: Resources) -> Iterator[Resources]:
+        """Yield the requests above the base: ever more units on top of it, as far as they are legal."""
+        unit, gap = self._unit_for(base), 0
+        for times in count(1):
+            if gap == _MAX_GAP or 1 <= self._most < times:
+                return
+            try:
+                bundles = self._bundles(base, unit, times)
+            except ResourceError:  # a share of more than one GPU, or three TPU chips
+                gap += 1
+                continue
+            gap = 0
+            yield dataclasses.replace(base, bundles=bundles)
+
+    def _bundles(self, base: Resources, unit: Bundle, times: int) -> tuple[Bundle, ...]:
+        if self._add_bundles:
+            return (*base.bundles, *(unit,) * times)
+        (bundle,) = base.bundles
+        amounts: dict[str, Any] = bundle.amounts
+        for name, amount in unit.amounts.items():
+            amounts[name] = amounts.get(name, 0.0) + times * amount
+        of_type = bundle.accelerator_type or unit.accelerator_type
+        return parse_resources(amounts | {"accelerator_type": of_type}).bundles
+
+    def _unit_for(self, base: Resources) -> Bundle:
+        if self._unit is not None:
+            return self._unit
+        last = base.bundles[-1]
+        if self._add_bundles:
+            return last
+        return Bundle(gpu=1.0) if last.gpu else Bundle(tpu=1.0) if last.tpu else Bundle(cpu=1.0)
 
 
 @final
@@ -75,8 +250,19 @@ class DistributeResources(_Distribution):
         ConfigError: an argument is none of that.
     """
 
-    def _level(self, view: TrialsView, trial: Trial, scheduler: Scheduler) -> int:
-        level, num_higher = self._shares.equal(view.num_live)
+    def _part_of(self, number: int) -> tuple[int, int]:
+        level = _largest(lambda k: self._fits_at(k, number))
+        higher = self._at(level + 1)
+        if higher is None or not self._fits_at(level, number):
+            return level, 0
+        lower = self._levels[level]
+        return level, _largest(lambda m: m < number and self._fits([*[higher] * m, *[lower] * (number - m)]))
+
+    def _fits_at(self, level: int, number: int) -> bool:
+        request = self._at(level)
+        return request is not None and self._fits([request] * number)
+
+    def _level(self, view: TrialsView, trial: Trial, scheduler: Scheduler, level: int, num_higher: int) -> int:
         return level + (num_higher > 0 and view.rank(trial) < num_higher)
 
 
@@ -128,8 +314,14 @@ class DistributeResourcesToTopJob(_Distribution):
                 "or here where the run has several objectives."
             )
 
-    def _level(self, view: TrialsView, trial: Trial, scheduler: Scheduler) -> int:
-        level = self._shares.for_one(view.num_live)
+    def _part_of(self, number: int) -> tuple[int, int]:
+        def fits(level: int) -> bool:
+            request = self._at(level)
+            return request is not None and self._fits([request, *self._levels[:1] * (number - 1)])
+
+        return _largest(fits), 0
+
+    def _level(self, view: TrialsView, trial: Trial, scheduler: Scheduler, level: int, num_higher: int) -> int:
         return level if level > 0 and self._leader(view, scheduler) == trial.id else 0
 
     def _leader(self, view: TrialsView, scheduler: Scheduler) -> str | None:
@@ -146,216 +338,13 @@ class DistributeResourcesToTopJob(_Distribution):
         return best_id
 
 
-# --- how much each of several trials may have: from what they began with upwards, in equal units ----------------------
-
-# So many sums of base and units in a row may be no request (of TPU chips only 1, 2, 4 and 8 are) before there is none.
-_MAX_GAP = 16
-
-
-class _Shares:
-    """Know to which requests a trial may grow, and how far each may when so many live."""
-
-    def __init__(
-        self,
-        add_bundles: bool,
-        increase_by: Mapping[str, float] | None,
-        increase_by_times: int,
-        reserve_resources: Mapping[str, float] | None,
-    ) -> None:
-        expected = "a whole number, -1 for no limit"
-        increase_by_times = checks.whole("increase_by_times", increase_by_times, least=None, expected=expected)
-        self._add_bundles = bool(add_bundles)
-        self._unit = _amounts_given("increase_by", increase_by)
-        self._most = increase_by_times if increase_by_times >= 1 else None
-        reserve = _amounts_given("reserve_resources", reserve_resources)
-        self._reserve = reserve.amounts if reserve is not None else {}
-        self._nodes: tuple[Node, ...] = ()
-        self._base: Resources | None = None
-        self._ladder = _Ladder(Resources(), Bundle(cpu=1.0), False, 0)
-        self._budget: dict[str, int] = {}  # what may be given out in all, in the units of the packer
-        self._equal: dict[int, tuple[int, int]] = {}
-        self._for_one: dict[int, int] = {}
-
-    def check(self, base: Resources) -> None:
-        if self._add_bundles and (base.distinct_devices or base.shared_devices or base.bundles_per_slice):
-            raise ConfigError(
-                f"trials ask for {base}, the workers of a training group; a group keeps its size, because its workers "
-                "split one batch among them. Leave ResourceChangingScheduler out, or sweep over num_workers."
-            )
-        if not self._add_bundles and len(base.bundles) > 1:
-            raise ConfigError(
-                f"trials ask for {len(base.bundles)} bundles ({base}) and add_bundles is False; expected one bundle, "
-                "which then grows. Pass add_bundles=True to let them grow by whole bundles."
-            )
-        if self._make_ladder(base).at(1) is None:
-            raise ConfigError(
-                f"trials ask for {base} and can grow by no number of {self._unit_for(base)}: GPUs are given out as a "
-                "share below 1 or as whole ones, TPU chips by 1, 2, 4 or 8. Pass another increase_by."
-            )
-
-    def see(self, nodes: tuple[Node, ...], base: Resources) -> None:
-        """Take the machines and the request that trials began with; nothing is computed anew while they stay."""
-        if nodes is self._nodes and base is self._base:
-            return
-        self._nodes, self._base = nodes, base
-        if base is not self._ladder.base:
-            self._ladder = self._make_ladder(base)
-        self._equal, self._for_one = {}, {}
-        names = {name for node in nodes for name in ("cpu", "gpu", "tpu", "memory", *node.custom)}
-        self._budget = {
-            name: units_of(sum(node.amount(name) for node in nodes)) - units_of(self._reserve.get(name, 0.0))
-            for name in names
-        }
-
-    def equal(self, number: int) -> tuple[int, int]:
-        """Return the level that all of so many trials may have, and how many of them may have one more."""
-        if number not in self._equal:
-            self._equal[number] = self._find_equal(number)
-        return self._equal[number]
-
-    def for_one(self, number: int) -> int:
-        """Return the level that one of so many trials may have when the others have the lowest."""
-        if number not in self._for_one:
-            base = self._ladder.base
-            most = self._highest(lambda level: self._is_within([(level, 1), (base, number - 1)]))
-            self._for_one[number] = _last(most, lambda k: self._fits([self._ladder[k], *[base] * (number - 1)]))
-        return self._for_one[number]
-
-    def step(self, view: TrialsView, trial: Trial, target: int) -> Resources | None:
-        """Return what a trial should ask for to get to a level: less at once, more only as far as there is room now."""
-        promised = trial.pending.resources if isinstance(trial.pending, ResizeTrial) else trial.resources
-        current = self._ladder.index_of(promised)
-        if target <= current:
-            return self._ladder[target]
-        packer, taken = Packer(view.nodes), _claims(view, trial)
-        for other, request, placement in taken:
-            if placement is not None:
-                packer.hold(request, placement, (other, 1))
-        waiting = [(other, request) for other, request, placement in taken if placement is None]
-        if all(packer.place(request, (other, 1)) is not None for other, request in waiting):
-            for level in range(target, max(current, 0), -1):
-                request = self._ladder[level]
-                if self._leaves_reserve([request, *(one for _, one, _ in taken)]) and packer.fits_now(request):
-                    return request
-        return None if current >= 0 else self._ladder.base
-
-    def _leaves_reserve(self, requests: Sequence[Resources]) -> bool:
-        need = [_units(request) for request in requests] if self._reserve else []
-        return all(sum(one.get(name, 0) for one in need) <= self._budget.get(name, 0) for name in self._reserve)
-
-    def _find_equal(self, number: int) -> tuple[int, int]:
-        most = self._highest(lambda level: self._is_within([(level, number)]))
-        low = _last(most, lambda k: self._fits([self._ladder[k]] * number))
-        higher = self._ladder.at(low + 1)
-        if higher is None or most < 0:
-            return low, 0
-        lower = self._ladder[low]
-        if low == 0 and not self._fits([lower] * number):
-            return 0, 0
-        now, then = _units(lower), _units(higher)
-        count = number - 1
-        for name, amount in then.items():
-            before = now.get(name, 0)
-            if amount > before:
-                count = min(count, (self._budget.get(name, 0) - number * before) // (amount - before))
-        return low, _last(count, lambda m: self._fits([*[higher] * m, *[lower] * (number - m)]))
-
-    def _highest(self, is_within: Callable[[Resources], bool]) -> int:
-        """Return the highest level that is within what there is in all; -1: not even the lowest."""
-        level = -1
-        while (request := self._ladder.at(level + 1)) is not None and is_within(request):
-            level += 1
-        return level
-
-    def _is_within(self, requests: Iterable[tuple[Resources, int]]) -> bool:
-        need: dict[str, int] = {}
-        for request, number in requests:
-            for name, amount in _units(request).items():
-                need[name] = need.get(name, 0) + number * amount
-        return all(amount <= self._budget.get(name, 0) for name, amount in need.items())
-
-    def _fits(self, requests: Sequence[Resources]) -> bool:
-        """Whether all these lie on the idle machines at once, every bundle on one of them."""
-        packer = Packer(self._nodes)
-        return all(packer.place(request, (str(n), 1)) is not None for n, request in enumerate(requests))
-
-    def _make_ladder(self, base: Resources) -> _Ladder:
-        return _Ladder(base, self._unit_for(base), self._add_bundles, self._most)
-
-    def _unit_for(self, base: Resources) -> Bundle:
-        if self._unit is not None:
-            return self._unit
-        last = base.bundles[-1]
-        if self._add_bundles:
-            return last
-        return Bundle(gpu=1.0) if last.gpu else Bundle(tpu=1.0) if last.tpu else Bundle(cpu=1.0)
-
-
-class _Ladder:
-    """The requests that a trial may come to: the base, then ever more units on top of it, as far as they are legal."""
-
-    def __init__(self, base: Resources, unit: Bundle, add_bundles: bool, most: int | None) -> None:
-        self.base = base
-        self._unit, self._add_bundles, self._most = unit, add_bundles, most
-        self._steps = [base]
-        self._index = {base: 0}
-        self._times = 0  # units in the last step
-
-    def __getitem__(self, level: int) -> Resources:
-        return self._steps[level]
-
-    def at(self, level: int) -> Resources | None:
-        """Return the request of a level; None: there are not as many."""
-        while level >= len(self._steps):
-            following = self._next()
-            if following is None:
-                return None
-            self._index[following] = len(self._steps)
-            self._steps.append(following)
-        return self._steps[level]
-
-    def index_of(self, resources: Resources) -> int:
-        """Return the level of a request; -1: it has none."""
-        wanted = _units(resources) if resources not in self._index else {}
-        level = 0
-        while resources not in self._index:
-            step = self.at(level)
-            if step is None or any(amount > wanted.get(name, 0) for name, amount in _units(step).items()):
-                return -1
-            level += 1
-        return self._index[resources]
-
-    def _next(self) -> Resources | None:
-        for times in range(self._times + 1, self._times + _MAX_GAP + 1):
-            if self._most is not None and times > self._most:
-                return None
-            try:
-                bundles = self._bundles(times)
-            except ResourceError:  # a share of more than one GPU, or three TPU chips
-                continue
-            self._times = times
-            return dataclasses.replace(self.base, bundles=bundles)
-        return None
-
-    def _bundles(self, times: int) -> tuple[Bundle, ...]:
-        unit = self._unit
-        if self._add_bundles:
-            return (*self.base.bundles, *(unit,) * times)
-        (bundle,) = self.base.bundles
-        amounts: dict[str, Any] = bundle.amounts
-        for name, amount in unit.amounts.items():
-            amounts[name] = amounts.get(name, 0.0) + times * amount
-        of_type = bundle.accelerator_type or unit.accelerator_type
-        return parse_resources(amounts | {"accelerator_type": of_type}).bundles
-
-
 def _claims(view: TrialsView, trial: Trial) -> list[tuple[str, Resources, Placement | None]]:
     """Return which other trials have a claim, to what, and where if they hold it already: others wait for it."""
     claims: list[tuple[str, Resources, Placement | None]] = []
-    for other in (*view.get_live_trials(), *view.get_leaving_trials()):
-        if other.id == trial.id or other.status is Status.PAUSED:
-            continue
+    for other in view.get_trials():
         placement = other.placement
+        if other.id == trial.id or other.status is Status.PAUSED or (other.is_ended and placement is None):
+            continue
         if isinstance(other.pending, ResizeTrial):
             claims.append((other.id, other.pending.resources, None))
         elif placement is None or not (other.status in HELD or other.is_ended):
@@ -365,11 +354,12 @@ def _claims(view: TrialsView, trial: Trial) -> list[tuple[str, Resources, Placem
     return claims
 
 
-def _last(most: int, is_good: Callable[[int], bool]) -> int:
-    """Return the largest number up to `most` that is good, where all smaller ones are too; 0 if none is."""
-    if most <= 0 or is_good(most):
-        return max(most, 0)
-    low, high = 0, most  # 0 counts as good, `high` is not
+def _largest(is_good: Callable[[int], bool]) -> int:
+    """Return the largest number that is good, where all smaller ones are too; 0 if none is."""
+    high = 1
+    while is_good(high):
+        high *= 2
+    low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if is_good(middle) else (low, middle)
@@ -387,12 +377,3 @@ def _amounts_given(name: str, given: Mapping[str, float] | None) -> Bundle | Non
     except ResourceError as error:
         raise ConfigError(f"{name} is {dict(given)}; expected amounts such as {{'CPU': 1}}: {error}") from error
     return bundle
-
-
-def _units(resources: Resources) -> dict[str, int]:
-    """Return what a request asks for in all, in the units of the packer."""
-    total: dict[str, int] = {}
-    for bundle in resources.bundles:
-        for name, amount in bundle.amounts.items():
-            total[name] = total.get(name, 0) + units_of(amount)
-    return total

@@ -13,9 +13,8 @@ from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, ResourceError, refuse_unknown
 from sweep.schedulers.base import Scheduler
-from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob
+from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob, TrialsView
 from sweep.schedulers.fifo import FIFOScheduler
-from sweep.schedulers.trials_view import TrialsView
 
 # Called with a view of the sweep, a trial, its result and the scheduler; returns a request, or None for no change.
 AllocationFunction = Callable[[TrialsView, Trial, TrialResult, "ResourceChangingScheduler"], Any]
@@ -136,19 +135,13 @@ class ResourceChangingScheduler(Scheduler):
         self.base_scheduler.on_trial_add(trial)
 
     def on_result(self, trial: Trial, result: TrialResult, trials: Mapping[str, Trial]) -> Sequence[Decision]:
-        answer = self.base_scheduler.on_result(trial, result, trials)
+        decisions = list(self.base_scheduler.on_result(trial, result, trials) or ())
         self._view.see(trials)
         self._learn(trial)
-        if not answer and not self._changed:  # most results
-            change = self._change(trial, result)
-            return () if change is None else [change]
-        decisions = list(answer or ())
         named = {decision.trial_id for decision in decisions}
-        if trial.id not in named:
-            change = self._change(trial, result)
-            decisions += [] if change is None else [change]
-            named.add(trial.id)
-        return decisions + self._take_back(trials, named)
+        change = self._change(trial, result) if trial.id not in named else None
+        decisions += [] if change is None else [change]
+        return decisions + self._take_back(trials, {*named, trial.id})
 
     def on_trial_end(self, trial: Trial) -> Sequence[Decision]:
         self._view.remove(trial)
@@ -239,12 +232,13 @@ class ResourceChangingScheduler(Scheduler):
         """
         base = self._view.base_resources
         decisions: list[Decision] = []
-        changed = [trials[trial_id] for trial_id in self._changed if trial_id in trials and trial_id not in named]
-        for other in [trial for trial in changed if trial.is_waiting]:
-            del self._changed[other.id]
-            self._barred[other.id] = self._num_ended
-            if base is not None and other.resources != base:
-                decisions.append(ResizeTrial(other.id, base))
+        for trial_id in [changed for changed in self._changed if changed not in named]:
+            other = trials.get(trial_id)
+            if other is not None and other.is_waiting:
+                del self._changed[trial_id]
+                self._barred[trial_id] = self._num_ended
+                if base is not None and other.resources != base:
+                    decisions.append(ResizeTrial(trial_id, base))
         return decisions
 
     def _read(self, answer: Any) -> Resources | None:

@@ -24,7 +24,7 @@ from sweep.core.trial import Status, Trial, evolve
 from sweep.errors import ConfigError
 from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob
 from sweep.schedulers.fifo import FIFOScheduler
-from sweep.schedulers.trials_view import TrialsView
+from sweep.schedulers.distribute import TrialsView
 
 
 def cpus(*amounts):
