@@ -21,8 +21,7 @@ import numpy as np
 import sweep as tune
 from searchers.bohb_search import BOHBSearch
 from sweep.engines.simulator import Point
-from sweep.schedulers.hb_bohb import HyperBandForBOHB
-from sweep.schedulers.hyperband import HyperBandScheduler
+from sweep.schedulers.hyperband import HyperBandForBOHB, HyperBandScheduler
 from sweep.simulation.virtual import simulate
 
 SEEDS = 20

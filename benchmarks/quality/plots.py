@@ -26,8 +26,7 @@ from searchers.bohb_search import BOHBSearch
 from sweep.engines.simulator import Point
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.fifo import FIFOScheduler
-from sweep.schedulers.hb_bohb import HyperBandForBOHB
-from sweep.schedulers.hyperband import HyperBandScheduler
+from sweep.schedulers.hyperband import HyperBandForBOHB, HyperBandScheduler
 from sweep.simulation.virtual import Simulation, simulate
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that it can also be imported from elsewhere

@@ -7,10 +7,9 @@ from typing import Any
 from sweep.errors import ConfigError, UnknownNameError, nearest
 from sweep.schedulers.asha import ASHAScheduler, AsyncHyperBandScheduler
 from sweep.schedulers.base import Scheduler
-from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob
+from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob, TrialsView
 from sweep.schedulers.fifo import FIFOScheduler
-from sweep.schedulers.hb_bohb import HyperBandForBOHB
-from sweep.schedulers.hyperband import HyperBandScheduler
+from sweep.schedulers.hyperband import HyperBandForBOHB, HyperBandScheduler
 from sweep.schedulers.median import MedianStoppingRule
 from sweep.schedulers.moasha import MOASHAScheduler
 from sweep.schedulers.pasha import PASHAScheduler
@@ -18,7 +17,6 @@ from sweep.schedulers.pb2 import PB2
 from sweep.schedulers.pbt import PopulationBasedTraining
 from sweep.schedulers.pbt_replay import PopulationBasedTrainingReplay
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
-from sweep.schedulers.distribute import TrialsView
 
 __all__ = [
     "PASHAScheduler",

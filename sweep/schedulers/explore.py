@@ -66,7 +66,6 @@ def explore(
     rng: np.random.Generator,
     resample_probability: float = 0.25,
     perturbation_factors: Sequence[float] = (1.2, 0.8),
-    custom_explore_fn: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Return a changed copy of a config; what `mutations` does not name stays as it is.
 
@@ -76,14 +75,10 @@ def explore(
 
     Args:
         mutations: as `checked_mutations` returns them.
-        custom_explore_fn: called last, with the new config; returns the one to use.
-
-    Raises:
-        ConfigError: `custom_explore_fn` returned no dict.
     """
     new: dict[str, Any] = fresh(config)
     _change(new, mutations, rng, resample_probability, perturbation_factors)
-    return customised(new, custom_explore_fn)
+    return new
 
 
 def customised(

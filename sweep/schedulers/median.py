@@ -17,16 +17,7 @@ from sweep.core.trial import Trial
 from sweep.errors import refuse_unknown
 from sweep.schedulers.base import MetricScheduler
 
-_PER_DOUBLING = 64  # marks on the axis of time; whole numbers up to 127 are marks of their own
 _LARGEST = 1e300  # stands for infinity, so that means stay numbers
-
-
-def _mark(time: float) -> int:
-    """Return the number of the mark at or before a time: 64 marks per doubling, and evenly 64 between 0 and 1."""
-    if time < 1:
-        return max(int(time * _PER_DOUBLING), 0)
-    mantissa, exponent = math.frexp(min(time, _LARGEST))  # mantissa in [0.5, 1)
-    return exponent * _PER_DOUBLING + int((2 * mantissa - 1) * _PER_DOUBLING)
 
 
 @dataclass(slots=True)
@@ -36,31 +27,26 @@ class _Curve:
     best: float = -math.inf  # the best score; -inf when there was no number
     mean: float = 0.0  # of the scores after the grace period
     num: int = 0  # of these
-    marks: list[int] = field(default_factory=list)  # those at which it reported, in order
-    entered: array[float] = field(default_factory=lambda: array("d"))  # its mean at the first report at each mark
-    left: array[float] = field(default_factory=lambda: array("d"))  # and at the last
+    times: array[float] = field(default_factory=lambda: array("d"))  # of the results after the grace period, increasing
+    means: array[float] = field(default_factory=lambda: array("d"))  # the running mean at each
     asked_at: float = -math.inf  # when it was last looked whether it should make room for others
 
-    def mean_at(self, mark: int) -> float | None:
-        """Return the running mean when it passed a mark; None if it began later, or has not come as far."""
-        if not self.marks or not self.marks[0] <= mark <= self.marks[-1]:
+    def mean_at(self, time: float) -> float | None:
+        """Return the running mean at a time; None if it began later, or has not come as far."""
+        if not self.times or not self.times[0] <= time <= self.times[-1]:
             return None
-        index = bisect.bisect_right(self.marks, mark) - 1
-        return self.entered[index] if self.marks[index] == mark else self.left[index]
+        return self.means[bisect.bisect_right(self.times, time) - 1]
 
-    def add(self, mark: int, score: float | None) -> None:
-        """Take a result at a mark; None: it was no number, and says no more than how far the trial is."""
+    def add(self, time: float, score: float | None) -> None:
+        """Take a result; None: it was no number, and says no more than how far the trial is."""
         if score is not None:
             self.num += 1
             self.mean += (min(max(score, -_LARGEST), _LARGEST) - self.mean) / self.num
-        if not self.num:
-            return
-        if not self.marks or mark > self.marks[-1]:
-            self.marks.append(mark)
-            self.entered.append(self.mean)
-            self.left.append(self.mean)
-        else:
-            self.left[-1] = self.mean
+        if self.times and time <= self.times[-1]:  # it goes on from an older checkpoint
+            self.means[-1] = self.mean
+        elif self.num:
+            self.times.append(time)
+            self.means.append(self.mean)
 
 
 @refuse_unknown()
@@ -83,8 +69,7 @@ class MedianStoppingRule(MetricScheduler):
 
     Source: Golovin et al. 2017 (Google Vizier), section 3.2.2, median stopping rule. Departures: as in Tune, trials
     that still run count too. NaN is no part of a mean and no best result; a trial that reported nothing but NaN is
-    worse than any median. Whole numbers up to 127 are compared as they are, other times at the last of 64 marks per
-    doubling (below 1: of 64). Tune considers at every result whether to make room; here a trial does so once in a time
+    worse than any median. Tune considers at every result whether to make room; here a trial does so once in a time
     slice.
     """
 
@@ -126,9 +111,8 @@ class MedianStoppingRule(MetricScheduler):
             curve.best = max(curve.best, score)
         if time < self.grace_period:
             return ()
-        mark = _mark(time)
-        curve.add(mark, score if is_number else None)
-        cutoff = self._median_of_others(curve, mark)
+        curve.add(time, score if is_number else None)
+        cutoff = self._median_of_others(curve, time)
         if cutoff is None:
             return self._make_room(trial, curve, time, trials)
         if not curve.best < cutoff:
@@ -151,9 +135,9 @@ class MedianStoppingRule(MetricScheduler):
         self._unpausable.add(trial.id)
         return ()
 
-    def _median_of_others(self, curve: _Curve, mark: int) -> float | None:
-        """Return the median of what the other trials' means were at a mark; None if there are too few."""
-        means = [other.mean_at(mark) for other in self._curves.values() if other is not curve]
+    def _median_of_others(self, curve: _Curve, time: float) -> float | None:
+        """Return the median of what the other trials' means were at a time; None if there are too few."""
+        means = [other.mean_at(time) for other in self._curves.values() if other is not curve]
         known = [mean for mean in means if mean is not None]
         return median(known) if len(known) >= self.min_samples_required else None
 
@@ -171,7 +155,7 @@ class MedianStoppingRule(MetricScheduler):
 
     def state(self) -> Any:
         """Return the trials' bests and means; for replay checks."""
-        curves = {trial_id: (c.best, c.mean, c.num, c.marks, c.asked_at) for trial_id, c in self._curves.items()}
+        curves = {trial_id: (c.best, c.mean, c.num, c.times, c.asked_at) for trial_id, c in self._curves.items()}
         return curves, sorted(self._stopped)
 
     def debug_string(self) -> str:

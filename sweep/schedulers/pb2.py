@@ -20,7 +20,7 @@ from sweep.core.trial import Trial
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.explore import customised
 from sweep.schedulers.gaussian_process import Gain, choose_point
-from sweep.schedulers.population import FIRST, Explore, PopulationScheduler
+from sweep.schedulers.pbt import FIRST, Explore, PopulationScheduler
 
 _MOST_GAINS = 500  # the newest that are remembered: a choice costs about a quarter of a second with so many
 _MOST_RUNNING = 100  # other trials whose intervals are under way, the newest, that a choice keeps away from

@@ -22,9 +22,8 @@ from sweep.core.resources import (
 from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial, evolve
 from sweep.errors import ConfigError
-from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob
+from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob, TrialsView
 from sweep.schedulers.fifo import FIFOScheduler
-from sweep.schedulers.distribute import TrialsView
 
 
 def cpus(*amounts):

@@ -14,8 +14,7 @@ from searchers.bohb_search import BOHBSearch
 from searchers.space import uniform
 from sweep.core.messages import PauseTrial, ResumeTrial, StopTrial
 from sweep.engines.simulator import Point
-from sweep.schedulers.hb_bohb import HyperBandForBOHB
-from sweep.schedulers.hyperband import HyperBandScheduler, bracket_milestones
+from sweep.schedulers.hyperband import HyperBandForBOHB, HyperBandScheduler, bracket_milestones
 
 
 def told_of(num_trials, **arguments):

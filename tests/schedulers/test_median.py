@@ -17,7 +17,7 @@ from sweep.core.resources import Placement
 from sweep.core.trial import Status
 from sweep.engines.simulator import Point
 from sweep.schedulers import create_scheduler
-from sweep.schedulers.median import MedianStoppingRule, _mark
+from sweep.schedulers.median import MedianStoppingRule
 
 
 def rule(mode="max", num_trials=5, **arguments):
@@ -164,22 +164,6 @@ def test_at_whole_times_it_is_the_plain_formula(seed):
     assert answers == plain_rule(reports, grace, least)
 
 
-@pytest.mark.parametrize(
-    ("time", "mark"), [(0, 0), (-5, 0), (0.5, 32), (1, 64), (1.5, 96), (2, 128), (64, 448), (127, 511), (128, 512)]
-)
-def test_marks_lie_on_the_axis_of_time(time, mark):
-    assert _mark(time) == mark
-
-
-@given(st.floats(0, 1e9), st.floats(0, 1e9))
-def test_marks_are_in_the_order_of_times_and_at_most_a_sixty_fourth_apart(a, b):
-    if a > b:
-        a, b = b, a
-    assert _mark(a) <= _mark(b)
-    if b - a > max(b, 1) / 32:
-        assert _mark(a) < _mark(b)
-
-
 def test_a_time_in_seconds_compares_those_who_came_as_far():
     told = rule(time_attr="time_total_s", grace_period=60.0)
     for number in range(3):
@@ -197,14 +181,6 @@ def test_at_a_time_that_is_no_number_nothing_is_decided(time):
     told = three_others(rule())
     assert told.report(3, training_iteration=time, m=-9.0) == ()
     assert told.scheduler.state()[0].keys() == {tid(0), tid(1), tid(2)}
-
-
-def test_several_results_at_one_mark_are_one_sample():
-    told = rule(min_samples_required=2)
-    for time in (200.1, 200.2, 200.3):
-        told.report(0, training_iteration=time, m=5.0)
-    assert told.report(1, training_iteration=200.5, m=1.0) == ()
-    assert [type(d) for d in told.report(2, training_iteration=200.5, m=1.0)] == [StopTrial]
 
 
 # --- making room for others ----------------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ from sweep.core.messages import StopTrial
 from sweep.core.results import TrialResult
 from sweep.core.trial import Cause, evolve
 from sweep.errors import ConfigError
-from sweep.schedulers.moasha import MOASHAScheduler
-from sweep.schedulers.nondominated import ParetoOrder, is_early_in_net
+from sweep.schedulers.moasha import MOASHAScheduler, ParetoOrder, is_early_in_net
 
 
 def moasha(metric=("a", "b"), mode=("max", "max"), *, seed=0, num_trials=0, **arguments):
@@ -221,23 +220,23 @@ def test_newcomers_are_judged_as_if_all_were_sorted_anew(number, values, eta):
     def check(points):
         order = ParetoOrder(eta)
         for n, point in enumerate(points):
-            assert order.add(point) is naive_is_best(points[:n], point, eta), (n, point)
-        assert order.fronts() == naive_fronts(points)
+            assert (order.judge(point) is None) is naive_is_best(points[:n], point, eta), (n, point)
+        assert order.state() == naive_fronts(points)
 
     check()
 
 
 def test_a_point_that_comes_again_is_last_of_its_kind():
     order = ParetoOrder(4)
-    assert [order.add((1.0, 1.0)) for _ in range(8)] == [True] + [False] * 7
-    assert order.fronts() == [[(1.0, 1.0)] * 8]
+    assert [order.judge((1.0, 1.0)) is None for _ in range(8)] == [True] + [False] * 7
+    assert order.state() == [[(1.0, 1.0)] * 8]
 
 
 def test_infinities_are_in_order_too():
     order = ParetoOrder(2)
     points = [(math.inf, 0.0), (-math.inf, 1.0), (0.0, math.inf), (-math.inf, -math.inf), (math.inf, math.inf)]
-    assert [order.add(point) for point in points] == [True, True, True, False, True]
-    assert order.fronts()[0] == [(math.inf, math.inf)]
+    assert [order.judge(point) is None for point in points] == [True, True, True, False, True]
+    assert order.state()[0] == [(math.inf, math.inf)]
 
 
 def test_a_net_takes_the_ends_of_a_front_before_its_middle():
@@ -262,5 +261,5 @@ def test_units_do_not_matter_to_a_net():
 def test_of_a_large_front_about_that_share_goes_on():
     rng = np.random.default_rng(0)
     order = ParetoOrder(4)
-    went_on = [order.add((float(x), float(-x))) for x in rng.random(1200)]
+    went_on = [order.judge((float(x), float(-x))) is None for x in rng.random(1200)]
     assert 200 < sum(went_on[-1000:]) < 320

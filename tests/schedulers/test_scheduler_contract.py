@@ -12,8 +12,7 @@ from searchers.space import uniform
 from sweep.errors import ConfigError
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.fifo import FIFOScheduler
-from sweep.schedulers.hb_bohb import HyperBandForBOHB
-from sweep.schedulers.hyperband import HyperBandScheduler
+from sweep.schedulers.hyperband import HyperBandForBOHB, HyperBandScheduler
 from sweep.schedulers.median import MedianStoppingRule
 from sweep.schedulers.moasha import MOASHAScheduler
 from sweep.schedulers.pasha import PASHAScheduler

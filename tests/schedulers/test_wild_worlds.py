@@ -16,8 +16,7 @@ from sweep.errors import SearchError, SweepError, SweepStalled
 from sweep.launch.drive import drive
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob
-from sweep.schedulers.hb_bohb import HyperBandForBOHB
-from sweep.schedulers.hyperband import HyperBandScheduler
+from sweep.schedulers.hyperband import HyperBandForBOHB, HyperBandScheduler
 from sweep.schedulers.median import MedianStoppingRule
 from sweep.schedulers.pasha import PASHAScheduler
 from sweep.schedulers.pb2 import PB2
