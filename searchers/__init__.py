@@ -14,18 +14,16 @@ _NAMES = {
     "searchers.bayesopt_search": "BayesOptSearch",
     "searchers.bohb_search": "BOHBSearch TuneBOHB",
     "searchers.errors": "SearchError SearchExhausted SearchWaits SpaceError UnknownArgument UnknownNameError",
-    "searchers.grid": "BasicVariantGenerator GridSearch",
+    "searchers.grid": "BasicVariantGenerator GridSearch RandomSearch",
     "searchers.hyperopt_search": "HyperOptSearch",
-    "searchers.limiter": "ConcurrencyLimiter",
     "searchers.optuna_search": "OptunaSearch",
     "searchers.pareto": "pareto_front",
-    "searchers.random_search": "RandomSearch",
     "searchers.registry": "SEARCHERS create_searcher name_of",
-    "searchers.repeater": "Repeater",
     "searchers.space": """
         Categorical Domain Float Function Integer choice grid_search lograndint loguniform qlograndint qloguniform
         qrandint qrandn quniform randint randn sample_from uniform
     """,
+    "searchers.wrapper": "ConcurrencyLimiter Repeater",
 }
 """Where the names are: module -> names. Type checkers and editors read __init__.pyi."""
 _HOME_OF = {name: module for module, names in _NAMES.items() for name in names.split()}

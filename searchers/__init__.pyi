@@ -20,15 +20,13 @@ from searchers.errors import UnknownArgument as UnknownArgument
 from searchers.errors import UnknownNameError as UnknownNameError
 from searchers.grid import BasicVariantGenerator as BasicVariantGenerator
 from searchers.grid import GridSearch as GridSearch
+from searchers.grid import RandomSearch as RandomSearch
 from searchers.hyperopt_search import HyperOptSearch as HyperOptSearch
-from searchers.limiter import ConcurrencyLimiter as ConcurrencyLimiter
 from searchers.optuna_search import OptunaSearch as OptunaSearch
 from searchers.pareto import pareto_front as pareto_front
-from searchers.random_search import RandomSearch as RandomSearch
 from searchers.registry import SEARCHERS as SEARCHERS
 from searchers.registry import create_searcher as create_searcher
 from searchers.registry import name_of as name_of
-from searchers.repeater import Repeater as Repeater
 from searchers.space import Categorical as Categorical
 from searchers.space import Domain as Domain
 from searchers.space import Float as Float
@@ -47,3 +45,5 @@ from searchers.space import randint as randint
 from searchers.space import randn as randn
 from searchers.space import sample_from as sample_from
 from searchers.space import uniform as uniform
+from searchers.wrapper import ConcurrencyLimiter as ConcurrencyLimiter
+from searchers.wrapper import Repeater as Repeater

@@ -1,4 +1,4 @@
-"""The grid of a space crossed with random draws, `num_samples` times: what a run uses by default."""
+"""Suggest the configs of a space by their numbers: grids crossed, the rest drawn at random."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from searchers import checks
-from searchers.base import NOT_NOW, Config, Signal
+from searchers.base import EXHAUSTED, NOT_NOW, Config, Signal
 from searchers.keywords import refuse_unknown
-from searchers.random_search import NumberedSearch
 from searchers.space import RandomState
+from searchers.space_searcher import SpaceSearcher
+from searchers.variants import Variants, fresh, refuse_grids
 
 
 @refuse_unknown()
-class GridSearch(NumberedSearch):
+class GridSearch(SpaceSearcher):
     """Try every point of the grid, and draw what is random anew for each; repeat that `num_samples` times.
 
     A space without a grid is drawn from at random; one without anything random is tried point by point. Suggestion n
@@ -42,6 +43,9 @@ class GridSearch(NumberedSearch):
         [{'a': 1, 'b': 'x'}, {'a': 2, 'b': 'x'}, {'a': 1, 'b': 'y'}]
     """
 
+    # Config n depends on (seed, n) alone, so a restart needs the count of answered suggestions and nothing else.
+    is_adaptive = False
+
     def __init__(
         self,
         space: Mapping[str, Any] | None = None,
@@ -53,12 +57,67 @@ class GridSearch(NumberedSearch):
         max_concurrent: int = 0,
         constant_grid_search: bool = False,
     ) -> None:
-        super().__init__(space, metric, mode, points_to_evaluate, seed, are_draws_constant=bool(constant_grid_search))
+        super().__init__(space, metric, mode, points_to_evaluate, seed)
         self._max_concurrent = checks.whole("max_concurrent", max_concurrent, hint="0 means no limit.")
+        self._are_draws_constant = bool(constant_grid_search)
+        self._num_samples: int | None = None
+        self._num_before = 0  # configs that were suggested by the search that this one goes on from
+        # Until a trial completes: its number, and the config if a function, which may answer otherwise, computed it.
+        self._open: dict[str, tuple[int, Config | None]] = {}
+        self._variants: Variants | None = None
+        if space is not None:
+            self._take_space(space)
+
+    def _take_space(self, space: Any) -> None:
+        self._variants = Variants(space, self._points, is_constant=self._are_draws_constant)
+
+    def _take_run(self, config: Mapping[str, Any], num_samples: int | None, seed: int) -> bool:
+        expected = "a whole number of at least 0, or None for no limit"
+        self._num_samples = None if num_samples is None else checks.whole("num_samples", num_samples, expected=expected)
+        return super()._take_run(config, num_samples, seed)
+
+    def num_trials(self, num_samples: int | None) -> int | None:
+        """Return how many configs that many samples are; before a space is known, the samples themselves.
+
+        A given point is one sample, of which only what is left of the grid is tried. Points are never cut off. After
+        `set_state` these are samples behind those of the search that this one goes on from.
+        """
+        if self._variants is None or num_samples is None:
+            return num_samples
+        return self._variants.count(self._variants.sample_of(self._num_before) + num_samples) - self._num_before
 
     def suggest(self, trial_id: str) -> Config | Signal:
-        is_full = self._max_concurrent and len(self._open) >= self._max_concurrent
-        return NOT_NOW if is_full and trial_id not in self._open else super().suggest(trial_id)
+        if self._variants is None:
+            raise self._no_space()
+        if trial_id in self._open:
+            number, kept = self._open[trial_id]
+            return self._config(self._variants, number) if kept is None else fresh(kept)
+        if self._max_concurrent and len(self._open) >= self._max_concurrent:
+            return NOT_NOW
+        limit = self.num_trials(self._num_samples)
+        if limit is not None and self._count - self._num_before >= limit:
+            return EXHAUSTED
+        config = self._config(self._variants, self._count)
+        self._open[trial_id] = (self._count, fresh(config) if self._variants.has_functions else None)
+        self._count += 1
+        return config
+
+    def retell(self, trial_id: str, config: Config, state: Mapping[str, Any] | None) -> None:
+        self._open[trial_id] = (self._count, fresh(config))
+        self._count += 1
+
+    def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
+        self._open.pop(trial_id, None)
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on behind the last config of another search of the same space: none comes twice."""
+        super().set_state(state)
+        self._num_before = self._count
+        self._open.clear()
+
+    def _config(self, variants: Variants, number: int) -> Config:
+        config = variants.config(number, self._seed)
+        return self._with_constants(config) if self._fixed else config
 
 
 @refuse_unknown()
@@ -82,6 +141,42 @@ class BasicVariantGenerator(GridSearch):
             max_concurrent=max_concurrent,
             constant_grid_search=constant_grid_search,
         )
+
+
+@refuse_unknown()
+class RandomSearch(GridSearch):
+    """Draw every config independently of all others.
+
+    Suggestion n depends on the space, the seed and n alone. A run that gave `num_samples` gets that many.
+
+    Args:
+        space: nested dict of domains and constants; None: that of the run. `grid_search` is refused.
+        seed: int of at least 0; None: the seed of the run.
+        points_to_evaluate: (partial) configs to suggest first; what they leave open is drawn. Each counts as a sample.
+
+    Raises:
+        SpaceError: the space makes no sense or holds a grid, or a point names a key it does not have.
+
+    Example:
+        >>> from searchers import RandomSearch, uniform
+        >>> search = RandomSearch({"x": uniform(0, 1)}, metric="loss", mode="min", seed=1)
+        >>> 0 <= search.suggest("a")["x"] < 1
+        True
+    """
+
+    def __init__(
+        self,
+        space: Mapping[str, Any] | None = None,
+        metric: str | Sequence[str] | None = None,
+        mode: str | Sequence[str] | None = None,
+        seed: int | None = None,
+        points_to_evaluate: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        super().__init__(space, metric, mode, seed=seed, points_to_evaluate=points_to_evaluate)
+
+    def _take_space(self, space: Any) -> None:
+        super()._take_space(space)
+        refuse_grids(space, "RandomSearch")
 
 
 def _seed_from(random_state: Any) -> int | None:

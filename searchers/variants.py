@@ -215,9 +215,14 @@ def refuse_grids(space: Mapping[str, Any], who: str) -> None:
 
 def fresh(value: Any) -> Any:
     """Return a copy of nested dicts, lists and tuples; everything else keeps its identity."""
+    return _rebuilt(value, fresh)
+
+
+def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a new container with `change` of each item; anything else as it is."""
     if isinstance(value, Mapping):
-        return {key: fresh(one) for key, one in value.items()}
-    return _like(value, [fresh(one) for one in value]) if isinstance(value, (list, tuple)) else value
+        return {key: change(one) for key, one in value.items()}
+    return _like(value, [change(one) for one in value]) if isinstance(value, (list, tuple)) else value
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Config:
@@ -252,142 +257,142 @@ def resolve(space: Mapping[str, Any], decide: Decide) -> Config:
     may use a key twice. It is never called for functions or constants: other libraries need not know such values.
     Containers of the config are new, other constants keep their identity.
 
-    Functions are called when all domains are decided, again and again while one of them reads a value that is
-    computed later; a domain that a function returns is decided too.
+    Functions are called once each, when all domains are decided, in the order of their paths; a value that one of them
+    reads is computed before it goes on. A domain that a function returns is decided too.
 
     Raises:
         SpaceError: functions wait for each other, or one raised (its error is the cause).
     """
-    resolution = _Resolution(decide)
-    root = resolution.build(space, ())
-    return resolution.finish(root)
+    resolution = _Resolution(space, decide)
+    try:
+        return resolution.config()
+    except _Circle as circle:
+        raise SpaceError(
+            f"computed values wait for each other or for themselves: {circle}. "
+            "Let each sample_from read only what can be known before it."
+        ) from None
 
 
 class _Items(list[Any]):
     """A list or tuple while it is being decided; `like` is the one in the space."""
 
-    def __init__(self, items: list[Any], like: Any) -> None:
+    def __init__(self, items: Iterable[Any], like: Any) -> None:
         super().__init__(items)
         self.like = like
 
 
 @dataclass(slots=True)
-class _Waiting:
-    """Stands for a value that a function has yet to compute."""
+class _Computed:
+    """Stands for a value that a function computes when it is first read."""
 
     function: Function
+    path: Path
 
 
-class _Unresolved(Exception):
-    """A function read a value that is computed later."""
+class _Circle(Exception):
+    """A value is read while it is computed."""
 
 
 class _Resolution:
-    """One config on its way: a tree of dicts and `_Items`, in which `_Waiting` marks what is not computed yet."""
+    """One config on its way: a tree of dicts and `_Items`, in which `_Computed` marks what is not computed yet."""
 
-    def __init__(self, decide: Decide) -> None:
+    def __init__(self, space: Any, decide: Decide) -> None:
         self._decide = decide
-        self._waiting: list[tuple[Path, Any, Any]] = []  # path, container, key
+        self._waiting: list[tuple[Any, Any]] = []  # containers and keys of what is to be computed
+        self._running: list[Path] = []
+        self.root = self._build(space, ())
 
-    def build(self, node: Any, path: Path) -> Any:
+    def _build(self, node: Any, path: Path) -> Any:
+        if isinstance(node, Function):
+            return _Computed(node, path)
         if isinstance(node, Domain) and not isinstance(node, Categorical):
-            return _Waiting(node) if isinstance(node, Function) else self._decide(path, node)
+            return self._decide(path, node)
         if options := _options_of(node):
             index = self._decide(path, node if isinstance(node, Categorical) else Categorical(options).grid())
-            return self.build(options[index], (*path, index))
+            return self._build(options[index], (*path, index))
         if isinstance(node, Mapping):
-            built: dict[Any, Any] = dict.fromkeys(node)
-            for key in sorted(node, key=_order):
-                self._place(built, key, node[key], (*path, key))
-            return built
-        if isinstance(node, (list, tuple)):
-            items = _Items([None] * len(node), node)
-            for index, item in enumerate(node):
-                self._place(items, index, item, (*path, index))
-            return items
-        return node
+            built: Any = dict.fromkeys(node)
+            items = [(key, node[key]) for key in sorted(node, key=_order)]
+        elif isinstance(node, (list, tuple)):
+            built, items = _Items(node, node), list(enumerate(node))
+        else:
+            return node
+        for key, item in items:
+            built[key] = self._build(item, (*path, key))
+            if isinstance(built[key], _Computed):
+                self._waiting.append((built, key))
+        return built
 
-    def _place(self, container: Any, key: Any, node: Any, path: Path) -> None:
-        container[key] = value = self.build(node, path)
-        if isinstance(value, _Waiting):
-            self._waiting.append((path, container, key))
-
-    def finish(self, root: dict[str, Any]) -> Config:
-        view = _View(root, root)
-        while self._waiting:
-            waiting, self._waiting = self._waiting, []
-            still: list[tuple[Path, Any, Any]] = []
-            for path, container, key in waiting:
-                try:
-                    value = self._call(container[key].function, view, path)
-                except _Unresolved:
-                    still.append((path, container, key))
-                    continue
-                if any(grid_values(leaf) is not None for _, leaf in _everywhere(value, path)):
-                    raise SpaceError(
-                        f"sample_from at {_shown(path)} returned a grid, which cannot be crossed any more."
-                    )
-                self._place(container, key, value, path)
-            if len(still) == len(waiting):
-                names = ", ".join(_shown(path) for path, _, _ in still)
-                raise SpaceError(
-                    f"computed values wait for each other or for themselves: {names}. "
-                    "Let each sample_from read only what can be known before it."
-                )
-            self._waiting = still + self._waiting
-        config: Config = _frozen(root)
+    def config(self) -> Config:
+        for container, key in self._waiting:  # which grows while functions return such as have functions in them
+            self.read(container, key)
+        config: Config = self.finished(self.root)
         return config
 
-    @staticmethod
-    def _call(function: Function, view: _View, path: Path) -> Any:
+    def read(self, container: Any, key: Any) -> Any:
+        """Return a value of the tree; it is computed if it was not yet."""
+        while isinstance(value := container[key], _Computed):
+            container[key] = self._build(self._call(value), value.path)
+        return value
+
+    def seen(self, container: Any, key: Any) -> Any:
+        """Return a value of the tree as functions see it."""
+        value = self.read(container, key)
+        if isinstance(value, dict):
+            return _View(self, value)
         try:
-            return _unwrapped(function.call(view))
-        except _Unresolved:
+            return self.finished(value)
+        except _Circle:  # the function is an item of this list
+            return _ListView(self, value)
+
+    def finished(self, node: Any) -> Any:
+        """Return a part of the tree as it is in the config."""
+        if isinstance(node, dict):
+            return {key: self.finished(self.read(node, key)) for key in node}
+        if isinstance(node, _Items):
+            return _like(node.like, [self.finished(self.read(node, index)) for index in range(len(node))])
+        return node
+
+    def _call(self, computed: _Computed) -> Any:
+        path = computed.path
+        if path in self._running:
+            raise _Circle(", ".join(map(_shown, self._running[self._running.index(path) :])))
+        self._running.append(path)
+        try:
+            value = self._unwrapped(computed.function.call(_View(self, self.root)))
+        except _Circle:
             raise
         except Exception as error:  # the user's function may raise anything
             raise SpaceError(
                 f"sample_from at {_shown(path)} raised {type(error).__name__}: {str(error).rstrip('.')}. "
                 "It is called with the config."
             ) from error
+        finally:
+            self._running.pop()
+        if any(grid_values(leaf) is not None for _, leaf in _everywhere(value, path)):
+            raise SpaceError(f"sample_from at {_shown(path)} returned a grid, which cannot be crossed any more.")
+        return value
 
-
-def _frozen(node: Any) -> Any:
-    """Return what was built as a config.
-
-    Raises:
-        _Unresolved: not all of it is computed yet.
-    """
-    if isinstance(node, dict):
-        return {key: _frozen(value) for key, value in node.items()}
-    if isinstance(node, _Items):
-        return _like(node.like, [_frozen(item) for item in node])
-    if isinstance(node, _Waiting):
-        raise _Unresolved
-    return node
-
-
-def _unwrapped(value: Any) -> Any:
-    """Return what a function answered without the views it may have been taken from."""
-    if isinstance(value, _View):
-        return _frozen(value._node)
-    if isinstance(value, _ListView):
-        raise _Unresolved
-    if isinstance(value, dict):
-        return {key: _unwrapped(one) for key, one in value.items()}
-    return _like(value, [_unwrapped(one) for one in value]) if isinstance(value, (list, tuple)) else value
+    def _unwrapped(self, value: Any) -> Any:
+        """Return what a function answered without the views it may have been taken from."""
+        if isinstance(value, _View):
+            return self.finished(value._node)
+        if isinstance(value, _ListView):
+            return self.finished(value._items)
+        return _rebuilt(value, self._unwrapped)
 
 
 class _View(Mapping[str, Any]):
     """A config as functions see it: by key and by attribute; `spec.config.a` means `config["a"]`."""
 
-    def __init__(self, node: dict[str, Any], root: dict[str, Any]) -> None:
+    def __init__(self, resolution: _Resolution, node: dict[str, Any]) -> None:
+        self._resolution = resolution
         self._node = node
-        self._root = root
 
     def __getitem__(self, key: str) -> Any:
-        if key == "config" and self._node is self._root and key not in self._node:
-            return self  # spec["config"]["a"] means config["a"]
-        return _seen(self._node[key], self._root)
+        if key == "config" and self._node is self._resolution.root and key not in self._node:
+            return self
+        return self._resolution.seen(self._node, key)
 
     def __contains__(self, key: object) -> bool:
         return key in self._node
@@ -395,11 +400,11 @@ class _View(Mapping[str, Any]):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # asked by copy and pickle before the fields exist
             raise AttributeError(name)
-        if name in self._node:
+        try:
             return self[name]
-        if name == "config" and self._node is self._root:
-            return self
-        raise AttributeError(f"the config has no {name!r}. {nearest(name, map(str, self._node))}")
+        except KeyError:
+            hint = nearest(name, map(str, self._node))
+            raise AttributeError(f"the config has no {name!r}. {hint}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._node)
@@ -413,39 +418,23 @@ class _View(Mapping[str, Any]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return repr(_unwrapped(self))
+        return repr(self._resolution.finished(self._node))
 
 
 class _ListView(Sequence[Any]):
-    """A list of which some items are not computed yet."""
+    """A list as a function that is one of its items sees it."""
 
-    def __init__(self, items: _Items, root: dict[str, Any]) -> None:
+    def __init__(self, resolution: _Resolution, items: _Items) -> None:
+        self._resolution = resolution
         self._items = items
-        self._root = root
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [_seen(item, self._root) for item in self._items[index]]
-        return _seen(self._items[index], self._root)
+            return [self[one] for one in range(*index.indices(len(self)))]
+        return self._resolution.seen(self._items, index)
 
     def __len__(self) -> int:
         return len(self._items)
-
-    def __eq__(self, other: object) -> bool:
-        return list(self) == other  # reads every item, so that the answer waits for all of them
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _seen(node: Any, root: dict[str, Any]) -> Any:
-    if isinstance(node, dict):
-        return _View(node, root)
-    try:
-        return _frozen(node)
-    except _Unresolved:
-        if isinstance(node, _Items):
-            return _ListView(node, root)
-        raise
 
 
 # --- points that the user wants evaluated ----------------------------------------------------------------------------
@@ -621,7 +610,7 @@ def _decide_with_warning(path: Path, node: Any, value: Any) -> Any:
     if index is not None:
         return fill(options[index], value, _decide_with_warning, path)
     domain = Categorical(options) if options else node
-    if isinstance(domain, Domain) and (options or not domain.is_valid(value)):
+    if isinstance(domain, Domain) and not domain.is_valid(value):
         warnings.warn(
             f"the point sets {_shown(path)} to {value!r}, which is outside {domain.domain_str}; it is used.",
             stacklevel=2,

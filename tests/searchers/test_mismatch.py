@@ -6,7 +6,7 @@ import pytest
 
 from searchers import SearchError, choice, grid_search, loguniform, quniform, randint, sample_from, uniform
 from searchers.adapter import constants_of, mismatch
-from searchers.random_search import RandomSearch
+from searchers.grid import RandomSearch
 
 SPACE = {
     "lr": loguniform(1e-4, 1e-1),

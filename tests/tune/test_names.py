@@ -90,7 +90,7 @@ IMPORTS = {
     "from sweep.tune.schedulers.async_hyperband import ASHAScheduler as it": (
         "sweep.schedulers.asha.AsyncHyperBandScheduler"
     ),
-    "from sweep.tune.schedulers.hb_bohb import HyperBandForBOHB as it": "sweep.schedulers.hb_bohb.HyperBandForBOHB",
+    "from sweep.tune.schedulers.hb_bohb import HyperBandForBOHB as it": "sweep.schedulers.hyperband.HyperBandForBOHB",
     "from sweep.tune.schedulers.hyperband import HyperBandScheduler as it": (
         "sweep.schedulers.hyperband.HyperBandScheduler"
     ),
@@ -108,31 +108,31 @@ IMPORTS = {
     "from sweep import tune; it = tune.schedulers.ASHAScheduler": "sweep.schedulers.asha.AsyncHyperBandScheduler",
     "from sweep import tune; it = tune.schedulers.pb2.PB2": "sweep.schedulers.pb2.PB2",
     # searchers
-    "from sweep.tune.search import ConcurrencyLimiter as it": "searchers.limiter.ConcurrencyLimiter",
+    "from sweep.tune.search import ConcurrencyLimiter as it": "searchers.wrapper.ConcurrencyLimiter",
     "from sweep.tune.search.basic_variant import BasicVariantGenerator as it": "searchers.grid.BasicVariantGenerator",
     "from sweep.tune.search.bayesopt import BayesOptSearch as it": "searchers.bayesopt_search.BayesOptSearch",
     "from sweep.tune.search.bohb import TuneBOHB as it": "searchers.bohb_search.BOHBSearch",
     "from sweep.tune.search.concurrency_limiter import ConcurrencyLimiter as it": (
-        "searchers.limiter.ConcurrencyLimiter"
+        "searchers.wrapper.ConcurrencyLimiter"
     ),
     "from sweep.tune.search.hyperopt import HyperOptSearch as it": "searchers.hyperopt_search.HyperOptSearch",
     "from sweep.tune.search.optuna import OptunaSearch as it": "searchers.optuna_search.OptunaSearch",
     "from sweep.tune.search.optuna.optuna_search import OptunaSearch as it": "searchers.optuna_search.OptunaSearch",
     "import sweep.tune.search.optuna as o; it = o.OptunaSearch": "searchers.optuna_search.OptunaSearch",
-    "from sweep.tune.search.repeater import Repeater as it": "searchers.repeater.Repeater",
+    "from sweep.tune.search.repeater import Repeater as it": "searchers.wrapper.Repeater",
     "from sweep.tune.search.sample import Domain as it": "searchers.space.Domain",
     "from sweep.tune.search.sample import loguniform as it": "searchers.space.loguniform",
     "from sweep.tune.search.searcher import Searcher as it": "searchers.base.Searcher",
     "from sweep.tune.search.variant_generator import format_vars as it": "sweep.core.naming.format_vars",
     "from sweep.tune.sample import Categorical as it": "searchers.space.Categorical",
-    "from sweep.tune.suggest import ConcurrencyLimiter as it": "searchers.limiter.ConcurrencyLimiter",
-    "from sweep.tune.suggest import Repeater as it": "searchers.repeater.Repeater",
+    "from sweep.tune.suggest import ConcurrencyLimiter as it": "searchers.wrapper.ConcurrencyLimiter",
+    "from sweep.tune.suggest import Repeater as it": "searchers.wrapper.Repeater",
     "from sweep.tune.suggest.bayesopt import BayesOptSearch as it": "searchers.bayesopt_search.BayesOptSearch",
     "from sweep.tune.suggest.bohb import TuneBOHB as it": "searchers.bohb_search.BOHBSearch",
     "from sweep.tune.suggest.hyperopt import HyperOptSearch as it": "searchers.hyperopt_search.HyperOptSearch",
     "from sweep.tune.suggest.optuna import OptunaSearch as it": "searchers.optuna_search.OptunaSearch",
     "from sweep.tune.suggest.suggestion import Searcher as it": "searchers.base.Searcher",
-    "from sweep import tune; it = tune.suggest.ConcurrencyLimiter": "searchers.limiter.ConcurrencyLimiter",
+    "from sweep import tune; it = tune.suggest.ConcurrencyLimiter": "searchers.wrapper.ConcurrencyLimiter",
     "from sweep import tune; it = tune.search.optuna.OptunaSearch": "searchers.optuna_search.OptunaSearch",
     # stoppers, loggers
     "from sweep.tune.stopper import MaximumIterationStopper as it": "sweep.core.stoppers.MaximumIterationStopper",

@@ -1,3 +1,3 @@
 """`ray.tune.search.repeater`: each config several times."""
 
-from searchers.repeater import TRIAL_INDEX as TRIAL_INDEX, Repeater as Repeater
+from searchers.wrapper import TRIAL_INDEX as TRIAL_INDEX, Repeater as Repeater

@@ -15,4 +15,16 @@ from searchers import (
     sample_from as sample_from,
     uniform as uniform,
 )
-from searchers.sample import *
+from searchers.space import (
+    Categorical as Categorical,
+    Domain as Domain,
+    Float as Float,
+    Function as Function,
+    Grid as Grid,
+    Integer as Integer,
+    LogUniform as LogUniform,
+    Normal as Normal,
+    Quantized as Quantized,
+    Sampler as Sampler,
+    Uniform as Uniform,
+)
