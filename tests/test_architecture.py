@@ -98,12 +98,20 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Resuming re-tells the record, so it knows what a searcher and a scheduler are, and nothing of any particular one.
     "sweep.record.resume": ("sweep.record", "sweep.core", "searchers.base", "sweep.schedulers.base"),
     "sweep.results": ("sweep.checkpoints", "sweep.record", "sweep.core", "sweep.storage.fetch"),
-    "sweep.results.glance": ("sweep.core", "sweep.display.svg", "sweep.record"),
+    "sweep.results.notebook": (
+        "sweep.core",
+        "sweep.display.formats",
+        "sweep.display.svg",
+        "sweep.record",
+        "sweep.results.scopes",
+        "sweep.results.winners",
+    ),
     "sweep.results.winners": ("sweep.record", "sweep.core", "sweep.results.scopes", "searchers.pareto"),
-    "sweep.results.experiment": (
+    "sweep.results.analysis": (
         "sweep.core",
         "sweep.record",
         "sweep.results",
+        "sweep.storage.fetch",
         "sweep.figures.plots",
         "sweep.page.build",
         "sweep.page.subject",

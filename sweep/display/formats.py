@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
@@ -10,13 +11,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from sweep.core.values import printed
+from sweep.core.values import printed, sound_text
 from sweep.core.values import shown as safe_repr
 
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./ -]*")
 # Words that some YAML reader takes for something other than a text.
 _RESERVED = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
 _BREAKS = re.compile(r"[\n\r\t\v\f\u2028\u2029]")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
@@ -32,6 +34,14 @@ def clean(value: object) -> str:
     shown = _BREAKS.sub(" ", _ESCAPES.sub("", shown))
     shown = "".join(c for c in shown if unicodedata.category(c) not in ("Cc", "Cf", "Cs"))
     return re.sub(r" {2,}", " ", shown).strip()
+
+
+def escaped(value: Any, most: int = 400) -> str:
+    """Return a value as text of a page, cut after `most` characters (0: never); control characters are left out."""
+    plain = _CONTROL.sub("", sound_text(printed(value)))
+    if most and len(plain) > most:
+        plain = plain[: most - 1] + "…"
+    return html.escape(plain)
 
 
 def number(value: float) -> str:

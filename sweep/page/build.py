@@ -13,9 +13,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from sweep.display.formats import escaped
 from sweep.errors import ConfigError
 from sweep.figures.style import graph_objects
-from sweep.page.markup import escaped
 from sweep.page.model import PageModel, models_of
 from sweep.page.subject import Subject
 

@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sweep.core.values import printed, sound_text
-from sweep.display.formats import text
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
-
-
-def escaped(value: Any, most: int = 400) -> str:
-    """Return a value as text of a page, cut after `most` characters (0: never); control characters are left out."""
-    plain = _CONTROL.sub("", sound_text(printed(value)))
-    if most and len(plain) > most:
-        plain = plain[: most - 1] + "…"
-    return html.escape(plain)
+from sweep.display.formats import escaped, text
 
 
 def shown(value: Any) -> str:

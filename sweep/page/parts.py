@@ -14,13 +14,13 @@ from sweep.core.history import Attempt
 from sweep.core.literals import as_arguments, json_text
 from sweep.core.results import MOST_SECONDS, flatten, without_index
 from sweep.core.trial import STATES, Cause
-from sweep.display.formats import at_step, duration, rough_duration, text
+from sweep.display.formats import at_step, duration, escaped, rough_duration, text
 from sweep.figures.attempts import held_until, spans_of
-from sweep.page.markup import code, escaped, facts, line, rows, shown
+from sweep.page.markup import code, facts, line, rows, shown
 from sweep.page.subject import Subject
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
-from sweep.results.glance import as_python
+from sweep.results.notebook import as_python
 from sweep.results.winners import Best, better_earlier
 
 _MAX_GROUPS = 20

@@ -7,36 +7,279 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from sweep import checks
 from sweep.core.config import level_of_caller
+from sweep.core.ranking import best_of
 from sweep.core.results import ANONYMOUS_METRIC, TrialResult, flatten, without_index
-from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, refuse_unknown
+from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, nearest, refuse_unknown
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
-from sweep.results.experiment import Experiment
-from sweep.results.frames import result_frame
-from sweep.results.scopes import SCOPES, scores
-from sweep.results.views import (
-    Choice,
-    Result,
-    TrialView,
-    full_result,
-    result_of,
-    results_of,
-    views_of,
-)
+from sweep.results.frames import event_frame, history_frame, result_frame, trial_frame
+from sweep.results.notebook import experiment_page
+from sweep.results.optuna_study import to_study
+from sweep.results.scopes import SCOPES, best_reports, scores
+from sweep.results.views import Choice, Result, TrialView, full_result, local_filesystem, several_objectives
+from sweep.results.winners import about_best, front_of, shown_counts
 from sweep.storage.fetch import open_storage_for_reading
 
 if TYPE_CHECKING:
+    import optuna
     import pandas as pd
+    from optuna.storages import BaseStorage
 
     from sweep.checkpoints.store import Checkpoint
+    from sweep.figures.plots import Plots
+
+
+class RecordedSweep:
+    """What the analysis of an experiment and the grid of its results have in common: tables, and the best trial.
+
+    Both are sequences of the trials' results, in the order of their numbers.
+
+    Attributes:
+        interrupted: Ctrl-C, or a signal, ended the run that has returned this.
+    """
+
+    # What others call it, without the underscore of scikit-learn: what is written here.
+    _elsewhere: Mapping[str, str] = {
+        "best_params": "best_config",
+        "best_hyperparameters": "best_config",
+        "best_value": "best_result[metric]",
+        "best_score": "best_result[metric]",
+        "best_metric": "best_result[metric]",
+        "best_trials": "get_pareto_trials()",
+        "get_trials": "trials",
+        "trials_dataframe": 'dataframe(style="optuna")',
+        "df": "dataframe()",
+        "to_dataframe": "dataframe()",
+    }
+    interrupted = False
+    _is_full = False  # what `dataframe()` shows unless it is told
+
+    def __init__(self, reader: ExperimentReader, default_metric: str | None, default_mode: str | None) -> None:
+        self._reader = reader
+        self._objectives = reader.objectives
+        self.default_metric = default_metric
+        self.default_mode = default_mode
+
+    def __len__(self) -> int:
+        return len(self._reader.trials())
+
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Result]: ...
+
+    def __getitem__(self, index: int | slice) -> Result | list[Result]:
+        rows = self._reader.trials()
+        if isinstance(index, slice):
+            return [Result(row, self._reader) for row in rows[index]]
+        try:
+            return Result(rows[index], self._reader)
+        except IndexError:
+            raise IndexError(f"there is no result {index}: the experiment has {len(rows)} trials.") from None
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self[:])
+
+    def __getattr__(self, name: str) -> Any:
+        known = [one for one in dir(type(self)) if not one.startswith("_")]
+        if name.startswith("_") or name in known:  # a property that failed says so itself
+            return object.__getattribute__(self, name)
+        there = self._elsewhere.get(name.rstrip("_"))
+        hint = f"Write {there}." if there else nearest(name, known)
+        raise AttributeError(f"{type(self).__name__} has no {name!r}. {hint}", name=name, obj=self)
+
+    def __repr__(self) -> str:
+        reader = self._reader
+        trials, states = f"{len(self)} trials", shown_counts(reader) or "none yet"
+        chosen = about_best(reader, self.default_metric, self.default_mode) if len(self) else []
+        crashed = ["no driver runs it"] if reader.state() == "crashed" else []
+        return f"{type(self).__name__}({'; '.join([f'{reader.name}: {trials} ({states})', *chosen, *crashed])})"
+
+    def _repr_html_(self) -> str:
+        return experiment_page(self._reader, self.default_metric, self.default_mode)
+
+    @property
+    def experiment_path(self) -> str:
+        """Directory of the experiment."""
+        return str(self._reader.root)
+
+    @property
+    def filesystem(self) -> Any:
+        """The fsspec file system on which `experiment_path` lies: that of this machine."""
+        return local_filesystem()
+
+    @property
+    def plot(self) -> Plots:
+        """Figures: `plot.history()`, `plot.curves()` and others, each a `plotly.graph_objects.Figure`; printed, it says
+        which of them suit this experiment."""
+        from sweep.figures.plots import Plots
+
+        return Plots(self._reader, self.default_metric, self.default_mode)
+
+    def dataframe(
+        self,
+        metric: str | None = None,
+        mode: str | None = None,
+        *,
+        style: str = "sweep",
+        full: bool | None = None,
+    ) -> pd.DataFrame:
+        """Return one row per trial, ordered by number, with a RangeIndex (docs/reference/dataframes.md).
+
+        Columns: number, trial_id, state, the metrics, `config/...`, training_iteration, time_total_s, stopped_early and
+        reason.
+
+        Args:
+            metric, mode: show each trial's best report ever by them instead of its last, the last where none has a
+                number under the metric; without trials that have reported nothing. A mode, or the sweep's own metric,
+                is completed by the defaults; another metric alone shows the last reports, as in Tune.
+            style: `sweep`, `ray` (Ray's full set of columns first) or `optuna` (as `study.trials_dataframe()`).
+            full: with further columns of `style="sweep"`: times, attempts, resources, errors, processes, directories.
+                None: without them, but for what `sweep.tune.run` returned, where Tune has them.
+
+        Raises:
+            ConfigError: a mode that is not min or max, the sweep's metric without any mode, an unknown style.
+        """
+        chosen = None
+        modes: dict[str | None, str | None] = {**dict(self._objectives), self.default_metric: self.default_mode}
+        if metric is not None and (mode or modes.get(metric, "obs")) in (None, "obs"):
+            chosen = {}  # as in Tune: without a mode none is best
+        elif metric is not None or mode is not None:
+            metric, mode = self.chosen_metric(metric, mode)
+            best = best_reports(self._reader, metric, mode, infinite=True)
+            chosen = self._reader.reports_at({trial_id: seq for trial_id, (seq, _) in best.items()})
+        shown = metric or self.default_metric or self._reader.metric
+        is_full = self._is_full if full is None else full
+        return trial_frame(self._reader, chosen=chosen, style=style, metric=shown, full=is_full)
+
+    def get_dataframe(
+        self, filter_metric: str | None = None, filter_mode: str | None = None, *, style: str = "sweep"
+    ) -> pd.DataFrame:
+        """Return `dataframe(metric=filter_metric, mode=filter_mode, full=True)`: all columns, under the name that
+        Tune's `ResultGrid` has."""
+        return self.dataframe(filter_metric, filter_mode, style=style, full=True)
+
+    def history(self, *, config: bool = False) -> pd.DataFrame:
+        """Return one row per report: number, trial_id, step, time_s (of driving), the metrics, attempt, time_total_s,
+        timestamp, wall; with `config` the columns `config/...` as well."""
+        return history_frame(self._reader, config=config)
+
+    def events(self) -> pd.DataFrame:
+        """Return one row per recorded event: what happened, to which trial, and what the sweep did about it."""
+        return event_frame(self._reader)
+
+    def to_html(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        compare: RecordedSweep | str | os.PathLike[str] | Sequence[RecordedSweep | str | os.PathLike[str]] = (),
+    ) -> str:
+        """Write the experiment as one page that needs nothing else and opens without a network; `sweep html` does it.
+
+        Args:
+            path: a file; None: none is written.
+            compare: another experiment, or its directory, to be shown beside it, or several.
+
+        Returns:
+            the path of the file; without one the page's text.
+
+        Raises:
+            ConfigError: plotly is not installed, or the file cannot be written.
+        """
+        from sweep.page.build import rendered, write_page
+        from sweep.page.subject import Subject
+
+        subjects = [Subject(self._reader, self.default_metric, self.default_mode)]
+        for one in [compare] if isinstance(compare, (RecordedSweep, str, os.PathLike)) else compare:
+            reader = one._reader if isinstance(one, RecordedSweep) else ExperimentReader(one)
+            subjects.append(Subject(reader, self.default_metric, self.default_mode))
+        return rendered(subjects) if path is None else str(write_page(subjects, path))
+
+    def to_optuna(
+        self,
+        storage: str | os.PathLike[str] | BaseStorage | None = None,
+        study_name: str | None = None,
+        *,
+        metric: str | Sequence[str] | None = None,
+        mode: str | Sequence[str] | None = None,
+    ) -> optuna.Study:
+        """Return the experiment as a study of Optuna, for its plots and importances, with all trials as they stand now.
+
+        Each report is an intermediate value; what was stopped early is PRUNED, what failed or has no number under the
+        metric FAIL. The whole table is in docs/how-to/come-from-optuna.md.
+
+        Args:
+            storage: also write it there: a URL such as `sqlite:///study.db`, a storage of Optuna, or the path of a
+                journal, which is made. Only trials that have ended are written, and each once: called again it adds
+                what has ended since.
+            study_name: None: the experiment's name.
+            metric, mode: the objective, or several as two lists; None: those of the sweep.
+
+        Raises:
+            ConfigError: no metric or mode is known, the study of that name is of another experiment or has other
+                directions, or the storage cannot be opened (a ValueError).
+        """
+        if metric is None and not self._objectives and self._reader.metric is None:
+            metric, mode = self.default_metric, mode or self.default_mode
+        return to_study(self._reader, metric, mode, storage, study_name)
+
+    def chosen_metric(self, metric: str | None = None, mode: str | None = None) -> tuple[str, str]:
+        """Return the metric and the mode by which trials are compared: these, completed by the defaults.
+
+        Raises:
+            ConfigError: one of them is not known, or there are several objectives and none is named (a ValueError).
+        """
+        metric = metric or self.default_metric
+        if not metric and self._objectives:
+            raise ConfigError(several_objectives(self._objectives, "get_pareto_trials()"))
+        modes = {name: one for name, one in self._objectives if one != "obs"}
+        mode = mode or self.default_mode or modes.get(metric or "")
+        if not metric or not mode:
+            missing = " and ".join(name for name, value in (("metric", metric), ("mode", mode)) if not value)
+            raise ConfigError(
+                f"no {missing} {'is' if len(missing) < 10 else 'are'} known; give metric='...' and mode='min' or 'max' "
+                "here or to the run; on the command line --metric and --goal."
+            )
+        return metric, checks.mode(mode)
+
+    def _best(self, metric: str, mode: str, scope: str, is_finite_only: bool) -> tuple[TrialRow, float]:
+        """Return the best trial and its value.
+
+        Raises:
+            MetricError: no trial has a usable number.
+        """
+        checks.one_of("scope", scope, SCOPES)
+        found = scores(self._reader, metric, mode, scope, infinite=not is_finite_only)
+        best = best_of(found, mode, infinite=not is_finite_only)
+        if best is not None:
+            return self._reader.snapshot().by_id[best[0]], best[1]
+        names = self._reader.metric_names()
+        known = nearest(metric, names) if names else "Nothing was reported yet."
+        if metric in names:
+            known = "All that was reported under it is NaN, infinite or no number."
+        raise MetricError(f"no trial of {self._reader.name} has a usable number under {metric!r}. {known}")
+
+    def _front(self, metric: Sequence[str] | None, mode: Sequence[str] | None) -> list[TrialRow]:
+        metrics = list(metric or (name for name, _ in self._objectives))
+        modes = list(mode or (one for _, one in self._objectives))
+        if len(metrics) < 2 or len(metrics) != len(modes) or isinstance(metric, str):
+            raise ConfigError(
+                f"the objectives are metric={metric or metrics!r}, mode={mode or modes!r}; expected two lists of equal "
+                "length such as metric=['error', 'latency'], mode=['min', 'min'], here or given to the run."
+            )
+        for one in modes:
+            if one != "obs":
+                checks.mode(one)
+        return [row for row, _ in front_of(self._reader, metrics, modes)]
 
 
 @refuse_unknown()
-class ExperimentAnalysis(Experiment):
+class ExperimentAnalysis(RecordedSweep):
     """Read a whole experiment: the best trial, all configs, dataframes; also while it runs.
 
     Every access shows what is committed by then. "Best" means by the *last* report of each trial unless a scope says
@@ -89,7 +332,7 @@ class ExperimentAnalysis(Experiment):
     @property
     def trials(self) -> list[TrialView]:
         """All trials, ordered by number."""
-        return views_of(self._reader, self._reader.trials())
+        return [TrialView(row, self._reader) for row in self._reader.trials()]
 
     @property
     def results(self) -> dict[str, dict[str, Any]]:
@@ -150,9 +393,9 @@ class ExperimentAnalysis(Experiment):
         checks.one_of("scope", scope, SCOPES)
         trials = self._reader.trials()
         if len(trials) == 1:
-            return self._view(trials[0])
+            return TrialView(trials[0], self._reader)
         try:
-            return self._view(self._best(metric, mode, scope, filter_nan_and_inf)[0])
+            return TrialView(self._best(metric, mode, scope, filter_nan_and_inf)[0], self._reader)
         except MetricError as error:
             warnings.warn(str(error), stacklevel=level_of_caller())
             return None
@@ -170,7 +413,7 @@ class ExperimentAnalysis(Experiment):
         Raises:
             ConfigError: fewer than two objectives are known, or not as many modes as metrics (a ValueError).
         """
-        return views_of(self._reader, self._front(metric, mode))
+        return [TrialView(row, self._reader) for row in self._front(metric, mode)]
 
     def ranking(
         self, metric: str | None = None, mode: str | None = None, scope: str = "last"
@@ -197,9 +440,9 @@ class ExperimentAnalysis(Experiment):
         """Return the kept checkpoint of `trial` (a trial, a result, an id or a number) whose report was the best of
         all, not the last; None with a warning when there is none."""
         metric, mode = self.chosen_metric(metric, mode)
-        row = self._row_of(trial)
+        result = Result(self._row_of(trial), self._reader)
         try:
-            return result_of(self._reader, row).get_best_checkpoint(metric, mode)
+            return result.get_best_checkpoint(metric, mode)
         except (CheckpointError, MetricError) as error:
             warnings.warn(str(error), stacklevel=level_of_caller())
             return None
@@ -209,7 +452,7 @@ class ExperimentAnalysis(Experiment):
     ) -> Checkpoint | None:
         """Return the latest checkpoint of `trial`, or of the best trial by `metric` when none is given; None with a
         warning when there is none."""
-        found = self.get_best_trial(metric, mode) if trial is None else self._view(self._row_of(trial))
+        found = self.get_best_trial(metric, mode) if trial is None else TrialView(self._row_of(trial), self._reader)
         checkpoint = None if found is None else found.checkpoint
         if checkpoint is None and found is not None:
             warnings.warn(f"trial {found.trial_id} has no checkpoint.", stacklevel=level_of_caller())
@@ -223,7 +466,7 @@ class ExperimentAnalysis(Experiment):
             metric: a key, or a path such as `eval/acc`; None: the default metric, else `training_iteration`.
         """
         key = metric or self.default_metric or self._reader.metric or "training_iteration"
-        kept = result_of(self._reader, self._row_of(trial)).best_checkpoints
+        kept = Result(self._row_of(trial), self._reader).best_checkpoints
         return [(checkpoint.path, TrialResult(metrics).get(key)) for checkpoint, metrics in kept]
 
     def get_best_logdir(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> str | None:
@@ -278,9 +521,6 @@ class ExperimentAnalysis(Experiment):
 
     # --- inside ---
 
-    def _view(self, row: TrialRow) -> TrialView:
-        return views_of(self._reader, [row])[0]
-
     def _row_of(self, trial: Any) -> TrialRow:
         if not isinstance(trial, (str, int)):
             known = getattr(trial, "trial_id", None)
@@ -298,7 +538,7 @@ def own_analysis(root: Path) -> ExperimentAnalysis:
 
 
 @refuse_unknown()
-class ResultGrid(Experiment):
+class ResultGrid(RecordedSweep):
     """The results of all trials, in order of their numbers: index it, iterate over it, ask it for the best.
 
     Args:
@@ -351,17 +591,17 @@ class ResultGrid(Experiment):
             return self[0]
         metric, mode = self.chosen_metric(metric, mode)
         row, value = self._best(metric, mode, scope, filter_nan_and_inf)
-        return result_of(self._reader, row, Choice(metric, mode, scope, value, len(self)))
+        return Result(row, self._reader, Choice(metric, mode, scope, value, len(self)))
 
     def get_pareto_results(
         self, metric: Sequence[str] | None = None, mode: Sequence[str] | None = None
     ) -> list[Result]:
         """Return the results of `ExperimentAnalysis.get_pareto_trials`."""
-        return results_of(self._reader, self._front(metric, mode))
+        return [Result(row, self._reader) for row in self._front(metric, mode)]
 
 
 class _TrialFrames(Mapping[str, "pd.DataFrame"]):
-    """Frames by trial id, each read when it is asked for, so that 10,000 trials cost nothing until then."""
+    """Frames by trial id, each read when it is asked for."""
 
     def __init__(self, reader: ExperimentReader) -> None:
         self._reader = reader

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -49,13 +48,14 @@ class TrialView(ShownTrial):
     It can be pickled and read elsewhere without the trainable.
     """
 
-    __slots__ = ("_reader", "_reason")
+    __slots__ = ("_reader",)
     _facts: TrialRow
 
-    def __init__(self, row: TrialRow, reader: ExperimentReader, about: ExperimentInfo, reason: str) -> None:
+    def __init__(self, row: TrialRow, reader: ExperimentReader) -> None:
+        meta = row.meta
+        about = ExperimentInfo(str(reader.root), trainable_name(meta), variables_of(meta), attrgetter("name"))
         super().__init__(row, about)
         self._reader = reader
-        self._reason = reason
 
     def __repr__(self) -> str:
         names = ("trial_id", "number", "status", "reason", "attempt", "failures", "path")
@@ -73,7 +73,10 @@ class TrialView(ShownTrial):
     @property
     def reason(self) -> str:
         """Why it waits, why it ended, or that no driver runs it any more."""
-        return self._reason
+        row = self._facts
+        if not row.reason and row.status == "RUNNING" and self._reader.state() == "crashed":
+            return "no driver runs it: it was running when its driver died"
+        return row.reason
 
     @property
     def config(self) -> dict[str, Any]:
@@ -187,10 +190,8 @@ class Result(TrialView):
         choice: by what it was found to be the best; None when it was not asked for as the best.
     """
 
-    def __init__(
-        self, row: TrialRow, reader: ExperimentReader, about: ExperimentInfo, reason: str, choice: Choice | None = None
-    ) -> None:
-        super().__init__(row, reader, about, reason)
+    def __init__(self, row: TrialRow, reader: ExperimentReader, choice: Choice | None = None) -> None:
+        super().__init__(row, reader)
         self.choice = choice
 
     def __repr__(self) -> str:
@@ -200,7 +201,7 @@ class Result(TrialView):
             f"status={self.status!r}",
             f"last={own_metrics(self.last, 'training_iteration')!r}",
         ]
-        best = self._best_row()
+        best = self._best_report()
         if best is not None and best.seq != self._facts.last_seq:
             parts.append(f"best={own_metrics(best.metrics, 'training_iteration')!r}")
         parts.append(f"config={self._facts.config!r}")
@@ -219,7 +220,7 @@ class Result(TrialView):
 
     def __reduce__(self) -> Any:
         # Only what the record says: `metrics` may hold objects of classes that another process cannot import.
-        return type(self), (self._facts, self._reader, self._about, self._reason, self.choice)
+        return type(self), (self._facts, self._reader, self.choice)
 
     @classmethod
     def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None, *, trust: bool = False) -> Result:
@@ -237,13 +238,14 @@ class Result(TrialView):
         text = os.fspath(path).rstrip("/")
         if "://" in text or storage_filesystem is not None:
             parent, _, name = text.rpartition("/")
-            reader = ExperimentReader(open_storage_for_reading(parent, storage_filesystem), trust=trust)
-            return result_of(reader, reader.trial(name))
-        directory = Path(path).expanduser().absolute()
-        if directory.is_symlink():  # as `trial_dirname_creator` names it
-            directory = directory.resolve()
-        reader = ExperimentReader(directory.parent, trust=trust)
-        return result_of(reader, reader.trial(directory.name))
+            root: str | os.PathLike[str] = open_storage_for_reading(parent, storage_filesystem)
+        else:
+            directory = Path(path).expanduser().absolute()
+            if directory.is_symlink():  # as `trial_dirname_creator` names it
+                directory = directory.resolve()
+            root, name = directory.parent, directory.name
+        reader = ExperimentReader(root, trust=trust)
+        return Result(reader.trial(name), reader)
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
@@ -268,8 +270,8 @@ class Result(TrialView):
             ConfigError: the sweep has several objectives, and it was not chosen by one (a ValueError).
         """
         self._check_one_objective()
-        report = self._best_row()
-        return None if report is None else _full(self._facts, report.metrics, report)
+        report = self._best_report()
+        return None if report is None else _filled(self._facts, report.metrics, report)
 
     best_metrics = best
 
@@ -336,7 +338,7 @@ class Result(TrialView):
         if self.choice is None and self._reader.objectives:
             raise ConfigError(several_objectives(self._reader.objectives, "get_pareto_results()"))
 
-    def _best_row(self) -> Report | None:
+    def _best_report(self) -> Report | None:
         metric, mode = self._metric_and_mode()
         if not metric or not mode:
             return None
@@ -361,7 +363,7 @@ class TrainingResult(Result):
     @classmethod
     def of(cls, result: Result) -> TrainingResult:
         """Return the result of an experiment of one trial as that of its training."""
-        return cls(result._facts, result._reader, result._about, result._reason)
+        return cls(result._facts, result._reader)
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -383,31 +385,6 @@ def several_objectives(objectives: Objectives, call: str) -> str:
     )
 
 
-def views_of(reader: ExperimentReader, rows: Sequence[TrialRow]) -> list[TrialView]:
-    """Return the views of some trials of an experiment."""
-    return [TrialView(*parts) for parts in _parts(reader, rows)]
-
-
-def results_of(reader: ExperimentReader, rows: Sequence[TrialRow]) -> list[Result]:
-    """Return how some trials of an experiment turned out."""
-    return [Result(*parts) for parts in _parts(reader, rows)]
-
-
-def result_of(reader: ExperimentReader, row: TrialRow, choice: Choice | None = None) -> Result:
-    """Return how one trial turned out, and why it was chosen."""
-    return Result(*_parts(reader, [row])[0], choice)
-
-
-def _parts(
-    reader: ExperimentReader, rows: Sequence[TrialRow]
-) -> list[tuple[TrialRow, ExperimentReader, ExperimentInfo, str]]:
-    meta = reader.meta
-    about = ExperimentInfo(str(reader.root), trainable_name(meta), variables_of(meta), attrgetter("name"))
-    is_crashed = any(row.status == "RUNNING" for row in rows) and reader.state() == "crashed"
-    orphaned = "no driver runs it: it was running when its driver died" if is_crashed else ""
-    return [(row, reader, about, row.reason or (orphaned if row.status == "RUNNING" else "")) for row in rows]
-
-
 def full_result(row: TrialRow) -> dict[str, Any]:
     """Return the last report with everything that is filled in; empty before the first.
 
@@ -419,14 +396,11 @@ def full_result(row: TrialRow) -> dict[str, Any]:
             return {}
         tag, config = row.experiment_tag, row.fresh_config()
         return {"trial_id": row.trial_id, "done": True, "experiment_tag": tag, "config": config}
-    values = _full(row, metrics, report)
-    values["done"] = row.is_ended
-    return values
+    return _filled(row, metrics, report) | {"done": row.is_ended}
 
 
-def _full(row: TrialRow, metrics: dict[str, Any], report: Report) -> dict[str, Any]:
-    ref = report.checkpoint
-    name = None if ref is None else ref.name
+def _filled(row: TrialRow, metrics: dict[str, Any], report: Report) -> dict[str, Any]:
+    name = None if report.checkpoint is None else report.checkpoint.name
     values = complete(metrics, tag=row.experiment_tag, wall=report.wall, checkpoint=name)
     return {**values, "trial_id": row.trial_id, "config": row.fresh_config()}
 

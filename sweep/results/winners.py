@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from searchers.pareto import pareto_front
-from sweep.core.ranking import beats, best_of
+from sweep.core.ranking import beats, best_of, shown_objectives
 from sweep.core.results import TrialResult
+from sweep.core.trial import STATES
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 from sweep.results.scopes import best_reports, repeats, scores
+
+_MAX_SHOWN = 5  # trials of a Pareto set
 
 
 @dataclass(frozen=True)
@@ -69,3 +73,33 @@ def objectives_front(reader: ExperimentReader) -> list[tuple[TrialRow, dict[str,
         (row, {name: value for name, value, mode in zip(metrics, values, modes, strict=True) if mode != "obs"})
         for row, values in front_of(reader, metrics, modes)
     ]
+
+
+def shown_counts(reader: ExperimentReader) -> str:
+    """Return how many trials are in each state: `1 waiting, 2 finished`; empty: there are none."""
+    counts = Counter(row.state for row in reader.trials())
+    return ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
+
+
+def about_best(reader: ExperimentReader, metric: str | None, mode: str | None) -> list[str]:
+    """Say which trial is best by its last report, and what had been better at an earlier step; of several objectives
+    which are the Pareto set; why none is."""
+    if reader.objectives and not metric:
+        front = objectives_front(reader)
+        shown = [f"{row.number:05d} ({', '.join(f'{one:.6g}' for one in values.values())})" for row, values in front]
+        listed = ", ".join([*shown[:_MAX_SHOWN], *(["..."] if len(front) > _MAX_SHOWN else [])])
+        by = shown_objectives(reader.objectives)
+        return [f"Pareto set by {by}: {len(front)} trials, get_pareto_trials(): {listed}"]
+    if not metric or not mode:
+        return ["no metric given, so none is best: get_best_trial(metric, mode), get_best_result(metric, mode)"]
+    best, earlier = best_by_last(reader, metric, mode), better_earlier(reader, metric, mode)
+    if best is None and earlier is None:
+        return [f"no trial has reported a number under {metric!r} yet"]
+    lines = []
+    if best is not None:
+        scope = "scope='last': by the last report of each trial"
+        lines.append(f"best {metric}={best.value:.6g} ({mode}, trial {best.row.number:05d}, {scope})")
+    if earlier is not None:
+        where = f"trial {earlier.row.number:05d} at step {earlier.step}"
+        lines.append(f"at an earlier step {metric}={earlier.value:.6g} ({where}, scope='all')")
+    return lines

@@ -73,9 +73,9 @@ def test_an_experiment_shows_its_counts_its_best_what_had_been_better_and_a_mark
     page = Page(analysis._repr_html_())
     assert "digits · 3 trials: 1 waiting, 2 finished" in page.text
     assert "no driver runs digits now" in page.text
-    assert "★ best loss = 2 (min, scope='last': by the last report of each trial), trial 00000" in page.text
+    assert "★ best loss=2 (min, trial 00000, scope='last': by the last report of each trial)" in page.text
     assert page.code == ["{'lr': 0.1}"]
-    assert "at an earlier step loss = 0.5, trial 00001 at step 1: scope='all'" in page.text
+    assert "at an earlier step loss=0.5 (trial 00001 at step 1, scope='all')" in page.text
     assert page.text.count("best loss") == 1
     assert page.rows == [
         ["", "trial", "state", "iter", "loss", "lr", "reason"],
@@ -93,7 +93,10 @@ def test_of_several_objectives_the_pareto_set_is_counted_and_marked(tmp_path: Pa
         loss, size = (0.1 * number, 10.0 * number) if on_front else (5.0, 1.0)
         made.report(made.trial({"x": number}), {"acc": 0.5, "loss": loss, "size": size})
     page = Page(ExperimentAnalysis(made.close())._repr_html_())
-    assert "★ Pareto set by loss (min), size (max): 2 trials that no other beats, by their last reports" in page.text
+    assert (
+        "★ Pareto set by loss (min), size (max): 2 trials, get_pareto_trials(): 00003 (0.3, 30), 00029 (2.9, 290)"
+        in page.text
+    )
     assert "best" not in page.text
     assert page.rows[0][:6] == ["", "trial", "state", "iter", "loss", "size"]
     assert [row[1] for row in page.rows if row[0] == "★"] == ["00003", "00029"]
@@ -165,7 +168,7 @@ def test_of_many_trials_the_first_and_the_best_are_shown(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("metric", "says"),
-    [(None, ".get_best_result(metric, mode)."), ("loss", "No trial has reported a number under 'loss' yet")],
+    [(None, "get_best_result(metric, mode)"), ("loss", "no trial has reported a number under 'loss' yet")],
 )
 def test_a_page_without_a_best_says_why(tmp_path: Path, metric: str | None, says: str) -> None:
     made = MadeExperiment(tmp_path, metric=metric, mode="min" if metric else None)
@@ -200,7 +203,7 @@ def test_a_page_draws_the_curves_of_trials_by_what_became_of_them_and_the_histor
 
 
 def test_a_page_of_a_huge_experiment_reads_few_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweep.results.glance._MAX_REPORTS", 10)
+    monkeypatch.setattr("sweep.results.notebook._MAX_REPORTS", 10)
     made = MadeExperiment(tmp_path)
     for number in range(40):
         trial = made.trial({"x": number})

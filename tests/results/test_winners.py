@@ -69,7 +69,7 @@ class Played:
         self.trials[trial_id] = evolve(self.trials[trial_id], status=status)
 
     def show(self, number: int) -> None:
-        self.view.update(0.0, 0.0, self.trials[f"abcde_{number:05d}"])
+        self.view.update(0.0, self.trials[f"abcde_{number:05d}"])
 
 
 def cli(root: Path, *arguments: str) -> Any:
