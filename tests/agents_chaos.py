@@ -145,9 +145,11 @@ class Harm:
                 victims = [agent]
             case "fork_server":
                 victims = children_of(agent)[:1]
-            case "host":
-                hosts = [host for fork_server in children_of(agent) for host in children_of(fork_server)]
-                victims = [self.draw.choice(hosts)] if hosts else []
+            case "supervisor":
+                supervisors = [
+                    supervisor for fork_server in children_of(agent) for supervisor in children_of(fork_server)
+                ]
+                victims = [self.draw.choice(supervisors)] if supervisors else []
             case "node":
                 victims = [agent, *descendants(agent)]
             case "driver":

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from leftovers import MARK, marked
+from orphans import MARK, marked
 
 LIMIT_S = 60.0
 GONE_S = 5.0

@@ -10,7 +10,7 @@ import sys
 import uuid
 
 import pytest
-from leftovers import MARK, wait_until_gone
+from orphans import MARK, wait_until_gone
 from test_kill import SCRIPT, check_no_trial_runs_after_its_end
 
 import sweep

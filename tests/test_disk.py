@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from leftovers import MARK, wait_until_gone
 from mounts import with_mounts
+from orphans import MARK, wait_until_gone
 
 import sweep
 from sweep.errors import RecordError

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from leftovers import MARK, wait_until_gone
+from orphans import MARK, wait_until_gone
 
 import sweep
 from sweep.core.messages import Exited, Released, Reported

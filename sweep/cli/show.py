@@ -114,10 +114,10 @@ def _reason(row: TrialRow, damage: str) -> str:
     is_holding = row.placement is not None and not row.is_ended
     reason = row.reason or (f"holds {_holding(row)}" if is_holding else _REASONS.get(row.status, ""))
     reason += f" (an earlier start failed: {damage})" if damage not in reason else ""
-    if row.grown is None or row.status == "ERROR":
+    if row.escalation is None or row.status == "ERROR":
         return reason
-    whose = "another trial's fit() needed" if row.grown.is_guess else "its fit() needs"
-    return f"{reason} (asks for what {whose}; it was given {row.grown.asked})"
+    whose = "another trial's fit() needed" if row.escalation.is_guess else "its fit() needs"
+    return f"{reason} (asks for what {whose}; it was given {row.escalation.asked})"
 
 
 def _holding(row: TrialRow) -> str:

@@ -59,7 +59,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Lookout:
+class Wanted:
     """Something could start here, were it not for other sweeps.
 
     Attributes:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sweep.core.growing import grown_request
+from sweep.core.escalation import escalated_request
 from sweep.core.messages import CloneTrial, Exit, ExitKind, PauseTrial, ResizeTrial
-from sweep.core.trial import Cause, CheckpointRef, Grown, Status, Trial, cloned, evolve
+from sweep.core.trial import Cause, CheckpointRef, Escalation, Status, Trial, cloned, evolve
 from sweep.errors import ResourceError
 
 if TYPE_CHECKING:
@@ -138,14 +138,14 @@ def _lost(trial: Trial, failure: str, why: str, plan: Plan) -> tuple[Status, Tri
 def _with_more(trial: Trial, ended: Exit, wanted: Resources, plan: Plan) -> tuple[Status, Trial]:
     """Let a trial ask for what the group of its `fit()` needs; a failure, where it held just that."""
     try:
-        needed = grown_request(trial, wanted, is_unasked=plan.is_unasked)
+        needed = escalated_request(trial, wanted, is_unasked=plan.is_unasked)
     except ResourceError as error:
         return _failed(trial, "user", str(error), plan, is_final=True)
-    if needed == trial.resources and not (trial.grown is not None and trial.grown.is_guess):
+    if needed == trial.resources and not (trial.escalation is not None and trial.escalation.is_guess):
         return _failed(trial, "user", ended.error, plan, is_final=True)
     pending = None if isinstance(trial.pending, ResizeTrial) else trial.pending
     reason = f"starts again with more: its fit() needs {wanted}"
-    changes = {"resources": needed, "grown": Grown(trial.asked), "pending": pending}
+    changes = {"resources": needed, "escalation": Escalation(trial.asked), "pending": pending}
     return Status.PENDING, evolve(trial, **changes, reason=reason, cause=Cause.RETRY)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sweep.core.claims import Lookout
+from sweep.core.claims import Wanted
 from sweep.core.packing import Packer
 from sweep.core.resources import Resources
 
@@ -100,7 +100,7 @@ class PendingQueue:
         groups = self._groups.items()
         return sorted(((*next(iter(group.items())), resources) for (resources, _), group in groups), key=_age)
 
-    def lookout(self, packer: Packer, wish: Resources | None) -> Lookout | None:
+    def wanted(self, packer: Packer, wish: Resources | None) -> Wanted | None:
         """Return what could start, were it not for other sweeps of the machine; None: nothing.
 
         Args:
@@ -110,8 +110,8 @@ class PendingQueue:
             return None
         for _, _, resources in self._firsts():
             if packer.waits_for_others(resources):
-                return Lookout(resources)
-        return Lookout() if wish is not None and packer.waits_for_others(wish) else None
+                return Wanted(resources)
+        return Wanted() if wish is not None and packer.waits_for_others(wish) else None
 
     def overtook(self, oldest: str) -> None:
         """Note that a younger trial started while the oldest did not fit."""

@@ -12,9 +12,9 @@ from searchers.base import EXHAUSTED, NOT_NOW
 from searchers.errors import SearchError
 from sweep.core import failures, scheduler_guard
 from sweep.core import messages as m
-from sweep.core.claims import Lookout
+from sweep.core.claims import Wanted
+from sweep.core.escalation import Escalations
 from sweep.core.expected import Expected, fault, silence
-from sweep.core.growing import GrownRequests
 from sweep.core.packing import Packer
 from sweep.core.pending_queue import PendingQueue
 from sweep.core.plan import Plan
@@ -103,7 +103,7 @@ class Sweep:
             self._put(trial)
         self._trials = {trial.id: self._trials[trial.id] for trial in loaded}
         self._last_request = loaded[-1].resources if loaded else self._last_request
-        self._grown = GrownRequests(loaded)
+        self._escalations = Escalations(loaded)
         self._changes = m.Changes()
         self._out = []
 
@@ -137,11 +137,11 @@ class Sweep:
         return min([time for time in times if time is not None], default=None)
 
     @property
-    def lookout(self) -> Lookout | None:
+    def wanted(self) -> Wanted | None:
         """What starts as soon as other sweeps of the machine let it; None: nothing waits for them."""
         if not self._packer.others or self._ending is not None or self._failed:
             return None
-        return self._queue.lookout(self._packer, self._last_request if self._can_ask else None)
+        return self._queue.wanted(self._packer, self._last_request if self._can_ask else None)
 
     @property
     def done(self) -> bool:
@@ -235,7 +235,7 @@ class Sweep:
                 self._add(event.trial_id, config, event.resources or self._last_request, now)
 
     def _add(self, trial_id: str, config: Mapping[str, Any], resources: Resources, now: float) -> None:
-        trial = self._put(self._grown.new(Trial(trial_id, config, resources)))
+        trial = self._put(self._escalations.new(Trial(trial_id, config, resources)))
         self._last_request = resources = trial.resources
         self._hear("on_trial_add", trial)
         if self._ending is m.Ask.CANCEL:
@@ -440,7 +440,7 @@ class Sweep:
 
     def _learn(self, trial: Trial) -> None:
         """Let those that have not begun ask for what the `fit()` of a trial like them proved to need."""
-        for other in self._grown.learn(trial, self._trials.values()):
+        for other in self._escalations.learn(trial, self._trials.values()):
             self._last_request = self._put(other).resources
 
     def _end(self, trial: Trial, status: Status, reason: str, now: float, cause: Cause | None = None) -> None:
@@ -457,7 +457,7 @@ class Sweep:
             self._stop_all(f"trial {trial.number:05d} failed and fail_fast is set", now)
 
     def _why_never(self, trial: Trial) -> str:
-        return self._packer.why_never(trial.resources, of_workers=trial.grown is not None)
+        return self._packer.why_never(trial.resources, of_workers=trial.escalation is not None)
 
     def _on_released(self, event: m.Released) -> None:
         holder = (event.trial_id, event.attempt)
@@ -527,7 +527,7 @@ class Sweep:
                 if is_active:
                     self._pend(decision, trial, now)
             case m.ResizeTrial(_, resources):
-                is_fixed = trial.grown is not None and resources != trial.resources  # by what its fit() needs
+                is_fixed = trial.escalation is not None and resources != trial.resources  # by what its fit() needs
                 if is_fixed or not self._packer.could_ever_fit(resources):
                     self._refuse(decision, trial, now)
                 elif is_active:
@@ -752,7 +752,7 @@ class Sweep:
         if self.num_held or self._unreleased or self._queue.awaits_nodes(self._packer):
             self._suggestions.something_runs(now)
             return
-        if self._suggestions.num_outstanding or self._failed or self.lookout is not None:
+        if self._suggestions.num_outstanding or self._failed or self.wanted is not None:
             return
         if self._counts[Status.PENDING]:
             why = self._queue.why_none(self._packer)
@@ -873,7 +873,7 @@ class Sweep:
         if new.status is not Status.PENDING:
             return new
         # one that waits for more, or that was not begun after all, does so where it did
-        is_kept = old is not None and (new.grown is not old.grown or new.attempt < old.attempt)
+        is_kept = old is not None and (new.escalation is not old.escalation or new.attempt < old.attempt)
         ticket = self._queue.add(new.id, new.resources, new.attempt > 0, new.ticket if is_kept else 0)
         new = evolve(new, ticket=0 if self._ending is m.Ask.INTERRUPT else ticket)  # resumed, it is first
         absent = "" if new.reason else self._packer.absence(new.resources)

@@ -145,7 +145,7 @@ class CheckpointRef:
         return cls(value) if isinstance(value, str) else cls(*value)
 
 
-class Grown(NamedTuple):
+class Escalation(NamedTuple):
     """Where the request of a trial comes from that has a `fit()` inside, when that asks for more than the trial did.
 
     Attributes:
@@ -177,7 +177,7 @@ class Trial(NamedTuple):
         ticket: its place among those that wait, or its last one: smaller is earlier.
         failure: which kind of failure its last attempt was, one of `core.failures.CLASSES`; empty: none.
         ran_s: seconds that its former attempts ran, from `Started` on. running_since: when the running one started.
-        grown: how `resources` came to be more than it asked for; None: they are what it asked for.
+        escalation: how `resources` came to be more than it asked for; None: they are what it asked for.
     """
 
     id: str
@@ -203,7 +203,7 @@ class Trial(NamedTuple):
     failure: str = ""
     ran_s: float = 0.0
     running_since: float | None = None
-    grown: Grown | None = None
+    escalation: Escalation | None = None
     node_losses: int = 0
     cause: Cause = Cause.NONE
 
@@ -215,7 +215,7 @@ class Trial(NamedTuple):
     @property
     def asked(self) -> Resources:
         """What it was given to ask for, before a `fit()` in it, or in another, needed more."""
-        return self.resources if self.grown is None else self.grown.asked
+        return self.resources if self.escalation is None else self.escalation.asked
 
     def running_s(self, now: float) -> float:
         """Return the seconds that it has run so far, in all its attempts."""
@@ -288,7 +288,7 @@ def revived(trial: Trial, *, from_scratch: bool) -> Trial:
     """Return a trial that had ended and is started again, from its checkpoint or from nothing, with a clean slate."""
     clean = {"failures": 0, "losses": 0, "node_losses": 0, "failure": "", "ran_s": 0.0}
     trial = evolve(trial, status=Status.PENDING, reason="", **clean)
-    trial = evolve(trial, resources=trial.asked, grown=None)
+    trial = evolve(trial, resources=trial.asked, escalation=None)
     if not from_scratch:
         return trial
     return evolve(trial, checkpoint=None, count=0, judged_to=0, last_result=None, best_result=None)

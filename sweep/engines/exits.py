@@ -36,7 +36,7 @@ def classify(
     Args:
         outcome: the worker's last word, None when there was none. It counts before everything else: the user's code had
             returned or raised by then.
-        status: wait status of the worker; None: not known, because its host was lost.
+        status: wait status of the worker; None: not known, because its supervisor was lost.
         kill: the command that was carried out.
         has_oom_kill: the kernel's count of processes killed for memory rose meanwhile.
     """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Brief:
+class Payload:
     """What a job says of a trial that is made of the user's own objects, which only the driver has.
 
     Attributes:
@@ -45,10 +45,10 @@ class Brief:
     script: str = ""
 
 
-def brief_of(trial: Trial, context: EngineContext) -> Brief:
+def payload_of(trial: Trial, context: EngineContext) -> Payload:
     """Return what only the driver can say of a trial."""
     group = context.trainable.group
-    return Brief(
+    return Payload(
         # Plain pickle of an enum of `__main__` succeeds here and fails in the worker.
         cloudpickle.dumps(dict(trial.config)),
         None if group is None else group(trial.config),
@@ -82,7 +82,7 @@ class JobMaker:
 
     Attributes:
         environ: the variables of the engine's machine and those that the run and the trainable add for all trials.
-        brief: returns what the driver says of a trial.
+        payload: returns what the driver says of a trial.
     """
 
     def __init__(
@@ -90,15 +90,15 @@ class JobMaker:
         context: EngineContext,
         stored: Stored = Stored(),  # noqa: B008  # a constant
         *,
-        brief: Callable[[Trial], Brief] | None = None,
+        payload: Callable[[Trial], Payload] | None = None,
     ) -> None:
         """Take what all jobs have in common.
 
         Args:
             stored: where the trainable lies.
-            brief: returns what the driver says of a trial; None: this process is the driver.
+            payload: returns what the driver says of a trial; None: this process is the driver.
         """
-        self.brief: Callable[[Trial], Brief] = brief or (lambda trial: brief_of(trial, context))
+        self.payload: Callable[[Trial], Payload] = payload or (lambda trial: payload_of(trial, context))
         self._context = context
         self._trainable = context.trainable
         self._nodes = tuple(context.nodes)
@@ -118,13 +118,13 @@ class JobMaker:
 
     def is_multi_node(self, trial: Trial) -> bool:
         """Whether a trial is a group with ranks on other machines, too."""
-        return self.is_group and bool(self._context.node) and bool(self.brief(trial).nodes)
+        return self.is_group and bool(self._context.node) and bool(self.payload(trial).nodes)
 
     def is_remote(self, trial: Trial) -> bool:
         """Whether rank 0 of a group is on another machine."""
         return self.is_multi_node(trial) and self._nodes_of(trial)[0] != self._context.node
 
-    def open_ports(self, trial: Trial, brief: Brief) -> list[Port]:
+    def open_ports(self, trial: Trial, payload: Payload) -> list[Port]:
         """Return the ports of a trial's group that are on this machine; none for a trial that is no group.
 
         Raises:
@@ -133,23 +133,23 @@ class JobMaker:
         """
         if not self.is_group:
             return []
-        spec = self._spec(brief)
+        spec = self._spec(payload)
         assert trial.placement is not None
         nodes = [place.node for place in trial.placement.bundles[spec.has_head :]]
         own, number = self._context.node, spec.num_ports
         if number < 0:
-            number = nodes.count(own) if brief.nodes else len(nodes)
-        elif brief.nodes and nodes[0] != own:
+            number = nodes.count(own) if payload.nodes else len(nodes)
+        elif payload.nodes and nodes[0] != own:
             number = 0
-        address = next((node.address for node in brief.nodes if node.id == own), "")
+        address = next((node.address for node in payload.nodes if node.id == own), "")
         return open_ports(number, spec.port_kind, address or LOOPBACK_ADDRESS)
 
     def _nodes_of(self, trial: Trial) -> tuple[str, ...]:
         assert trial.placement is not None
-        return nodes_of(trial.placement, self._spec(self.brief(trial)))
+        return nodes_of(trial.placement, self._spec(self.payload(trial)))
 
-    def _spec(self, brief: Brief) -> GroupSpec:
-        spec = brief.group
+    def _spec(self, payload: Payload) -> GroupSpec:
+        spec = payload.group
         assert spec is not None
         limit_s = self._context.report_timeout_s  # that of the run wins over that of a trainer alone
         return spec if limit_s is None else dataclasses.replace(spec, hang_s=limit_s)
@@ -159,32 +159,32 @@ class JobMaker:
         token: int,
         trial: Trial,
         ports: Sequence[int] | Mapping[str, Sequence[int]] = (),
-        brief: Brief | None = None,
+        payload: Payload | None = None,
     ) -> wire.Job | wire.GroupJob:
         """Return the job of an attempt.
 
         Args:
             token: of a group, that of the engine of rank 0.
-            brief: of the trial, where it was asked for before.
+            payload: of the trial, where it was asked for before.
             ports: numbers of those that `open_ports` returned; by node where ranks are on several machines.
 
         Raises:
             ConfigError: NCCL was chosen and two ranks share a GPU.
         """
-        brief = brief or self.brief(trial)
-        return self._group(token, trial, ports, brief) if self.is_group else self.one(token, trial, brief)
+        payload = payload or self.payload(trial)
+        return self._group(token, trial, ports, payload) if self.is_group else self.one(token, trial, payload)
 
     def _group(
-        self, token: int, trial: Trial, ports: Sequence[int] | Mapping[str, Sequence[int]], brief: Brief
+        self, token: int, trial: Trial, ports: Sequence[int] | Mapping[str, Sequence[int]], payload: Payload
     ) -> wire.GroupJob:
-        spec = self._spec(brief)
+        spec = self._spec(payload)
         assert trial.placement is not None
-        address = next((node.address for node in brief.nodes if node.id == self._context.node), "")
+        address = next((node.address for node in payload.nodes if node.id == self._context.node), "")
         plans = plan_ranks(
             trial.resources,
             trial.placement,
             spec,
-            nodes=brief.nodes or self._nodes,
+            nodes=payload.nodes or self._nodes,
             environ=self.environ,
             trial_id=trial.id,
             attempt=trial.attempt,
@@ -192,17 +192,17 @@ class JobMaker:
             interface=interface_of(address or LOOPBACK_ADDRESS),
         )
         return group_job(
-            self.one(token, trial, brief, start_from=spec.checkpoint),
+            self.one(token, trial, payload, start_from=spec.checkpoint),
             plans,
             spec,
             is_spawned=self._context.start_method == "spawn",
             log_limit_bytes=self._context.log_limit_bytes,
-            node=self._context.node if brief.nodes else "",
+            node=self._context.node if payload.nodes else "",
         )
 
-    def one(self, token: int, trial: Trial, brief: Brief | None = None, *, start_from: str = "") -> wire.Job:
+    def one(self, token: int, trial: Trial, payload: Payload | None = None, *, start_from: str = "") -> wire.Job:
         """Return the job of a single process; `start_from` is the checkpoint of a trial that has none of its own."""
-        brief = brief or self.brief(trial)
+        payload = payload or self.payload(trial)
         request = self._requests.get(trial.resources)
         if request is None:
             threads = environment.num_threads(trial.resources, self.environ)
@@ -210,7 +210,7 @@ class JobMaker:
         variables = environment.attempt_variables(
             experiment=self._directory,
             driver=self._driver,
-            script=brief.script,
+            script=payload.script,
             trial_id=trial.id,
             attempt=trial.attempt,
             resources=trial.resources,
@@ -229,7 +229,7 @@ class JobMaker:
             kind=self._trainable.kind,
             name=self._trainable.name,
             objects=self._stored.objects,
-            config=brief.config,
+            config=payload.config,
             variables={**self._env, **variables, environment.CALLER_VARIABLE: self._caller},
             num_threads=request[1],
             seed=environment.trial_seed(self._context.seed, trial.id),
@@ -245,8 +245,8 @@ class JobMaker:
             own_threads=self.environ.get("OMP_NUM_THREADS", ""),
             log_limit_bytes=self._context.log_limit_bytes,
             outputs=self._context.log_to_file or (),
-            trial_name=brief.name,
-            is_guess=trial.grown is not None and trial.grown.is_guess,
+            trial_name=payload.name,
+            is_guess=trial.escalation is not None and trial.escalation.is_guess,
             node=self._context.node,
             is_staged=self._context.is_staged,
             node_ip=next((node.address for node in self._nodes if node.id == self._context.node), ""),

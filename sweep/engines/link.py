@@ -1,4 +1,4 @@
-"""A stream socket that is never waited for: between driver and workers, and between a host and the ranks of a group."""
+"""A stream socket that is never waited for: between driver and workers, and a supervisor and a group's ranks."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def drive(
                     raise error
                 case _:
                     engine.execute(command)
-        engine.look_out(sweep.lookout)
+        engine.want(sweep.wanted)
         if notifications:
             observers.notify(notifications)
         observers.step(sweep.trials, now, list(changes.trials))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.accelerators import inventory
 from sweep.core.config import level_of_caller
-from sweep.engines.local.fork_server_client import end_kept, prepare
+from sweep.engines.local.fork_server_client import end_cached, prepare
 from sweep.errors import SweepInterrupted, TrialsFailed, readable
 from sweep.launch.interrupt import end_script_quietly
 from sweep.launch.registry import registered
@@ -112,7 +112,7 @@ def _fork_server_ahead(spec: RunSpec) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        end_kept()
+        end_cached()
         raise
 
 
@@ -162,4 +162,4 @@ def shutdown() -> None:
     Nothing has to be called: that process ends with this one, and after ten minutes without a run.
     """
     inventory.shutdown()
-    end_kept()
+    end_cached()

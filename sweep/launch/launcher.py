@@ -22,7 +22,7 @@ from sweep.core.plan import Plan
 from sweep.core.sweep import Sweep
 from sweep.display.ending import Ending
 from sweep.engines.base import Engine
-from sweep.engines.local.orphans import end_leftovers
+from sweep.engines.local.orphans import end_orphans
 from sweep.errors import ExperimentError, MetricError, RecordError
 from sweep.launch.build import build, prepared, seed_of
 from sweep.launch.description import COMPLETE, meta_of_run, setup_info
@@ -151,7 +151,7 @@ class Launch:
 
     def _lock(self) -> DriverLock:
         def take_over(dead: str) -> None:
-            end_leftovers(self.layout.root.absolute(), dead, mark_of_dead_driver, self._taken.append)
+            end_orphans(self.layout.root.absolute(), dead, mark_of_dead_driver, self._taken.append)
 
         mark = process_mark(os.getpid())
         lock = DriverLock(self.layout.lock, mark, is_shared=self.shared is not None, take_over=take_over)
@@ -218,7 +218,7 @@ class Launch:
             )
         # While the fork server imports, so that it costs no time.
         importlib.import_module("sweep.results.analysis")
-        end_leftovers(self.layout.root.absolute(), "", mark_of_dead_driver, notices.say)
+        end_orphans(self.layout.root.absolute(), "", mark_of_dead_driver, notices.say)
         sweep = Sweep(
             built.plan, self.policies.scheduler, built.packer, loaded.trials, kept=loaded.kept, seq=loaded.seq
         )

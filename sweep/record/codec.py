@@ -20,7 +20,7 @@ from searchers.base import Signal
 from sweep.core import messages as m
 from sweep.core.plan import Plan
 from sweep.core.resources import Placement, Resources
-from sweep.core.trial import Cause, CheckpointRef, Grown, Status, Trial
+from sweep.core.trial import Cause, CheckpointRef, Escalation, Status, Trial
 from sweep.record.encoding import encode, untag
 
 # What is filled in after what a trial reports, in that order; `node_ip` only on several nodes.
@@ -275,7 +275,7 @@ def _command(command: m.Command, configs: dict[str, Mapping[str, Any]]) -> list[
             row: list[Any] = ["Start", trial.id, trial.attempt, trial.placement.to_json() if trial.placement else None]
             ref, is_new = trial.started_from, configs.get(trial.id) is not trial.config
             configs[trial.id] = trial.config
-            if trial.attempt == 1 and trial.grown is None and ref is None and not is_new:
+            if trial.attempt == 1 and trial.escalation is None and ref is None and not is_new:
                 return row  # all else is as it was suggested
             config = dict(trial.config) if is_new else None
             return [*row, config, trial.resources.to_json(), ref.to_json() if ref is not None else None]
@@ -344,9 +344,9 @@ _STATE: dict[str, _Way | None] = {
     "last_result": _Way(lambda result: result.seq, lambda seq: seq),
     "best_result": _Way(lambda result: result.seq, lambda seq: seq),
     "cause": _Way(lambda cause: cause.value, Cause),
-    "grown": _Way(
+    "escalation": _Way(
         lambda grown: [grown.asked.to_json(), grown.is_guess],
-        lambda data: Grown(Resources.from_json(data[0]), data[1]),
+        lambda data: Escalation(Resources.from_json(data[0]), data[1]),
     ),
 }
 _OWN_COLUMNS = ("id", "config", "status")

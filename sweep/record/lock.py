@@ -24,7 +24,7 @@ _GLANCE_S = 0.2  # looking for a dead driver holds the lock for a moment
 class DriverLock:
     """Hold an experiment directory for one driver.
 
-    The lock is a `flock` whose descriptor the driver's trial hosts inherit on purpose: while a process of a killed
+    The lock is a `flock` whose descriptor the driver's supervisors inherit on purpose: while a process of a killed
     driver is left, the lock is held, and the next driver waits for it to go.
 
     Attributes:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sweep.core.naming import experiment_tag
 from sweep.core.resources import Placement, Resources
-from sweep.core.trial import CheckpointRef, Grown, shown_state
+from sweep.core.trial import CheckpointRef, Escalation, shown_state
 from sweep.record.codec import config_of, metrics_of, request_of, unpack_trial
 from sweep.record.encoding import untag
 from sweep.record.facts import Report
@@ -153,9 +153,9 @@ class TrialRow:
         return request_of(json.dumps(self.recorded["resources"]))
 
     @cached_property
-    def grown(self) -> Grown | None:
+    def escalation(self) -> Escalation | None:
         """How it came to ask for more than it was given; None: it asks for that."""
-        found: Grown | None = self._field("grown")
+        found: Escalation | None = self._field("escalation")
         return found
 
     @cached_property

@@ -289,7 +289,7 @@ class _Nested:
             try:
                 message = channel.receive()
             except ChannelClosed:
-                os._exit(1)  # the host is gone
+                os._exit(1)  # the supervisor is gone
             match message:
                 case wire.Report(_, seq, metrics, path):
                     count += 1

@@ -130,7 +130,7 @@ class TorchConfig(Backend):
         if rank.devices and torch.cuda.is_available():
             torch.cuda.set_device(rank.devices[0])
         backend = self._backend(rank)
-        if rank.port == 0:  # one process, without a host
+        if rank.port == 0:  # one process, without a supervisor
             if dist.is_initialized():  # by an earlier trial of this process, which raised or was stopped
                 dist.destroy_process_group()
             dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, timeout=timeout)

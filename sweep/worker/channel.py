@@ -1,4 +1,4 @@
-"""The ends of an engine's sockets, for those that may block: a worker's, a host's, the fork server's."""
+"""The ends of an engine's sockets, for those that may block: a worker's, a supervisor's, the fork server's."""
 
 from __future__ import annotations
 
@@ -150,10 +150,10 @@ def receive_from(source: socket.socket, size: int) -> bytes:
 
 
 def start_group(control: Packets, ports: Sequence[socket.socket]) -> socket.socket:
-    """Have the host await a `GroupJob` over the returned socket; it keeps the ports for the group's life.
+    """Have the supervisor await a `GroupJob` over the returned socket; it keeps the ports for the group's life.
 
     Raises:
-        OSError: the host is gone, or no descriptor is free.
+        OSError: the supervisor is gone, or no descriptor is free.
     """
     ours, theirs = socket.socketpair()
     try:

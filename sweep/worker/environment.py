@@ -47,7 +47,7 @@ def attempt_variables(
     """Return the variables to set in the process of one attempt; None means: remove it.
 
     Args:
-        experiment: absolute directory of the experiment; the marker by which leftovers are found.
+        experiment: absolute directory of the experiment; the marker by which orphans are found.
         driver: mark of the driver's process, while which lives no sweep is driven in the trial.
         script: that the driver runs; empty: none that could be run again.
         environ: the driver's own environment.

@@ -1,7 +1,7 @@
 """How many files and processes the kernel allows this process: the driver takes what it may, a trial gets what was set.
 
-The soft limit of descriptors (`ulimit -n`) is raised in the driver, its fork server and its hosts, whose need grows
-with the trials at a time. A trial finds it as the user had it: programs that use `select()` rely on a small one.
+The soft limit of descriptors (`ulimit -n`) is raised in the driver, its fork server and its supervisors, whose need
+grows with the trials at a time. A trial finds it as the user had it: programs that use `select()` rely on a small one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from sweep.errors import ResourceError
 
 MOST_FILES = 65_536
-_LEAST = 16  # descriptors for a sweep of one trial at a time: record, lock, epoll, fork server, host, worker, logs
+_LEAST = 16  # descriptors for a sweep of one trial at a time: record, lock, epoll, three processes, logs
 _RESERVE = 16  # for what is open for a moment: log files, checkpoints that are deleted, the user's callbacks
 _FEW_PROCESSES = 128
 _original: int | None = None  # the user's soft limit, while it is raised here or in an ancestor

@@ -27,10 +27,10 @@ from sweep.record.space import lacks_space
 from sweep.worker import adapters, limits, wire
 from sweep.worker.channel import Channel, ChannelClosed, Packets, SocketChannel
 from sweep.worker.devices import find_thread_pools, limit_threads, offer_to_oom_killer, seed_generators
+from sweep.worker.disk_wait import DiskWait, make_patient, restore_streams
 from sweep.worker.environment import CALLER_VARIABLE
 from sweep.worker.output import OUTPUT_NAME
 from sweep.worker.parameters import load_objects
-from sweep.worker.room import Room, make_patient, restore_streams
 from sweep.worker.script import become_script
 from sweep.worker.session import MoreNeeded, Session, StopRequested, current, install
 from sweep.worker.shipping import main_globals
@@ -83,7 +83,7 @@ def die_with(parent: int) -> None:
 
 
 def become_worker(parent: int) -> None:
-    """Make this fresh process the worker of `parent`, the host: own session, no inherited exit functions or signals."""
+    """Make this fresh process the worker of the supervisor `parent`: own session, no exit functions or signals."""
     atexit._clear()  # torch registers functions in the fork server that would take 0.1 s here
     die_with(parent)
     os.setsid()
@@ -103,9 +103,9 @@ def serve(
     """Run the job that comes, or one after another, and end the process.
 
     Args:
-        notify: called with the token when a job is done that has left something to the host, and the process waits for
-            another (`reuse_actors`); None: the process ends after its first job.
-        control: descriptor over which the host is asked for groups; -1: none, as in a rank of a group.
+        notify: called with the token when a job is done that has left something to the supervisor, and the process
+            waits for another (`reuse_actors`); None: the process ends after its first job.
+        control: descriptor over which the supervisor is asked for groups; -1: none, as in a rank of a group.
         were_threads: of the numeric libraries in the process that this one was forked from.
     """
     environment = _Environment(is_reused=notify is not None)
@@ -151,14 +151,14 @@ def _leaves_nothing(job: wire.Job) -> bool:
             return False
     except OSError:
         return False
-    return not children_of(own) and children_of(os.getppid()) == [own]  # in this order: orphans go to the host
+    return not children_of(own) and children_of(os.getppid()) == [own]  # in this order: orphans go to the supervisor
 
 
 def _run_rank(job: wire.Job, channel: SocketChannel, environment: _Environment, were_threads: int) -> NoReturn:
     """Run a rank of a group and end the process.
 
     How it ended is said at once: what a library does at exit may wait for ranks that are gone, so after a failure
-    nothing more is done here, and the host ends the group.
+    nothing more is done here, and the supervisor ends the group.
     """
     outcome = _run_here(job, channel, environment, were_threads, None)
     at = time.monotonic()
@@ -221,7 +221,7 @@ def _open_output(job: wire.Job, channel: SocketChannel, trial_dir: str, logs: Se
             if isinstance(message, wire.Stop) and message.token == job.token:
                 raise StopRequested
 
-    with contextlib.closing(Room(job.directory, say, wait if job.rank is None else time.sleep)) as room:
+    with contextlib.closing(DiskWait(job.directory, say, wait if job.rank is None else time.sleep)) as room:
         while True:
             try:
                 _make_directory(trial_dir, job.directory)
@@ -231,7 +231,7 @@ def _open_output(job: wire.Job, channel: SocketChannel, trial_dir: str, logs: Se
                 if not lacks_space(error):
                     raise
             room.wait("the trial's output")
-    make_patient(room_to_print)
+    make_patient(wait_to_print)
 
 
 def _make_directory(directory: str, root: str) -> None:
@@ -244,10 +244,10 @@ def _make_directory(directory: str, root: str) -> None:
         os.makedirs(directory, exist_ok=True)
 
 
-def room_to_print() -> Room | None:
+def wait_to_print() -> DiskWait | None:
     """Return how the running trial waits for room for what it prints."""
     session = current()
-    return session.room_to_print() if session is not None else None
+    return session.wait_to_print() if session is not None else None
 
 
 def run_job(
@@ -288,7 +288,7 @@ def run_job(
     except (StopRequested, MoreNeeded):
         is_returned = True
     except ChannelClosed:
-        os._exit(1)  # the driver is gone; the host ends what is left
+        os._exit(1)  # the driver is gone; the supervisor ends what is left
     except SystemExit as error:
         if error.code is not None and error.code != 0 and _request(session) is None:
             code_text = error.code if isinstance(error.code, int) else repr(error.code)
@@ -469,5 +469,5 @@ def run_spawned(parent: int, data: int, idle: int, control: int, files: int) -> 
 
 
 def say_idle_over(idle: int) -> Callable[[int], object] | None:
-    """Return what tells the host over a pipe that a job is done; None: there is no pipe, and the process ends."""
+    """Return what tells the supervisor over a pipe that a job is done; None: there is no pipe, and the process ends."""
     return None if idle < 0 else lambda token: os.write(idle, token.to_bytes(8, "little"))

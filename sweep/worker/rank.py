@@ -1,4 +1,4 @@
-"""The session of one rank of a training group: reports go through the host, checkpoints are merged from shards."""
+"""The session of one rank of a training group: reports go through the supervisor, shards become checkpoints."""
 
 from __future__ import annotations
 

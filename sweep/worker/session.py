@@ -24,9 +24,9 @@ from sweep.record.space import lacks_space, tree_bytes
 from sweep.worker import wire
 from sweep.worker.channel import Channel, Packets, SocketChannel
 from sweep.worker.context import Context
+from sweep.worker.disk_wait import DiskWait
 from sweep.worker.environment import CALLER_VARIABLE
 from sweep.worker.metrics import MAX_BYTES, note_once, plain_metrics, within_size
-from sweep.worker.room import Room
 
 _STOP_PATIENCE_S = 5.0  # a trial that is to save and stop waits no longer than this for room
 
@@ -251,12 +251,12 @@ class Session:
         self._report(metrics, None, self._save)
 
     def _save(self, seq: int) -> str:
-        with contextlib.closing(self._room()) as room:
+        with contextlib.closing(self._disk_wait()) as room:
             while (stored := self._try_to_save(seq, room)) is None:
                 pass
             return stored
 
-    def _try_to_save(self, seq: int, room: Room) -> str | None:
+    def _try_to_save(self, seq: int, room: DiskWait) -> str | None:
         """Ask the class trainable for its state and store it; None: there was no room, and may be some now."""
         assert self.saver is not None
         written = 0
@@ -326,7 +326,7 @@ class Session:
         Raises:
             StopRequested: the trial was asked to stop meanwhile.
         """
-        with contextlib.closing(self._room()) as room:
+        with contextlib.closing(self._disk_wait()) as room:
             while True:
                 try:
                     return store()
@@ -335,9 +335,9 @@ class Session:
                         raise
                 room.wait("a checkpoint", tree_bytes(source))
 
-    def _room(self) -> Room:
+    def _disk_wait(self) -> DiskWait:
         """Return how this trial waits for room while no other thread may read its channel."""
-        return Room(self.trial_dir, self._say_waiting, self._listener(), shared=self.job.directory)
+        return DiskWait(self.trial_dir, self._say_waiting, self._listener(), shared=self.job.directory)
 
     def _listener(self) -> Callable[[float], None]:
         began, was_stopping = time.monotonic(), self.is_stopping
@@ -357,7 +357,7 @@ class Session:
         """Say what a group in this trial waits for, unless a report is under way; empty: nothing any more."""
         self._undisturbed(lambda: self._say_waiting(text, for_space))
 
-    def room_to_print(self) -> Room:
+    def wait_to_print(self) -> DiskWait:
         """Return how this trial waits for room for what it prints, on whatever thread."""
         wait = self._listener()
         is_own = threading.current_thread() is threading.main_thread()
@@ -366,7 +366,7 @@ class Session:
             if not is_own or not self._undisturbed(lambda: wait(seconds)):
                 time.sleep(seconds)
 
-        return Room(self.trial_dir, self.say_waiting, listen)
+        return DiskWait(self.trial_dir, self.say_waiting, listen)
 
     def _undisturbed(self, act: Callable[[], None]) -> bool:
         """Use the channel, unless a report does; whether that was so."""

@@ -1,8 +1,8 @@
 """What the processes of an engine say to each other: a class for each message, and how it is written.
 
 Jobs, reports and their answers go over stream sockets (`channel.SocketChannel`, `engines.link.Link`), and what concerns
-the processes themselves over packet sockets (`channel.Packets`). For a training group the host stands between: upwards
-it speaks like a worker, and to each rank like a driver.
+the processes themselves over packet sockets (`channel.Packets`). For a training group the supervisor stands between:
+upwards it speaks like a worker, and to each rank like a driver.
 
 A token counts the attempts of an engine, so that a reused worker cannot take an answer meant for an earlier trial.
 """
@@ -60,7 +60,7 @@ class Rank(NamedTuple):
 
 
 class Job(NamedTuple):
-    """Driver to worker, host to rank, once per attempt: everything that is needed to run it.
+    """Driver to worker, supervisor to rank, once per attempt: everything that is needed to run it.
 
     Attributes:
         token: of the attempt in its engine.
@@ -83,7 +83,7 @@ class Job(NamedTuple):
         log_limit_bytes: size that each file of the trial's output is kept below; 0: unlimited.
         outputs: names of the files for standard output and standard error; empty: both go to `output.log`.
         trial_name: that the user has given; empty: `<name>_<trial_id>`.
-        is_guess: `resources` have room for a `fit()` as another trial called it; see `core.trial.Grown`.
+        is_guess: `resources` have room for a `fit()` as another trial called it; see `core.trial.Escalation`.
         node: id of the node that its process is on, where there are several machines; empty: all nodes are this one.
         is_staged: checkpoints of other attempts of the trial may lie where this one does not see them.
         node_ip: address of that node; empty: there is only this machine.
@@ -138,7 +138,7 @@ class RankJob(NamedTuple):
 
 
 class GroupJob(NamedTuple):
-    """Driver, or worker with a `fit()`, to host, once per group: everything that is needed to run it.
+    """Driver, or worker with a `fit()`, to supervisor, once per group: everything that is needed to run it.
 
     Attributes:
         job: what all ranks have in common.
@@ -185,7 +185,7 @@ class Stop(NamedTuple):
 
 
 class Merge(NamedTuple):
-    """Host to rank: make one checkpoint of these directories, which came with report `seq`."""
+    """Supervisor to rank: make one checkpoint of these directories, which came with report `seq`."""
 
     token: int
     seq: int
@@ -196,14 +196,14 @@ class Merge(NamedTuple):
 
 
 class Started(NamedTuple):
-    """Worker or host to driver: the user's code is about to run. A reused worker says so once, for its first job."""
+    """Worker or supervisor to driver: the user's code is about to run. A reused worker says so once."""
 
     token: int
     pid: int
 
 
 class Report(NamedTuple):
-    """Worker to driver, rank to host: a report; `checkpoint` is a path in the experiment, of a rank its shard."""
+    """Worker to driver, rank to supervisor: a report; `checkpoint` is a path in the experiment, of a rank its shard."""
 
     token: int
     seq: int
@@ -212,7 +212,7 @@ class Report(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """Worker or host to driver: a checkpoint that came after the report that it belongs to."""
+    """Worker or supervisor to driver: a checkpoint that came after the report that it belongs to."""
 
     token: int
     seq: int
@@ -220,7 +220,7 @@ class Saved(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """Worker, rank or host, upwards: what the trial waits for; empty: nothing any more. for_space: on a full disk."""
+    """Worker, rank or supervisor, upwards: what the trial waits for; empty: nothing. for_space: on a full disk."""
 
     token: int
     reason: str
@@ -228,7 +228,7 @@ class Waits(NamedTuple):
 
 
 class Done(NamedTuple):
-    """Worker, rank or host, upwards, last: how the user's code ended, and when by the monotonic clock.
+    """Worker, rank or supervisor, upwards, last: how the user's code ended, and when by the monotonic clock.
 
     Attributes:
         is_idle: this is a reused worker that has left nothing behind, and is ready for its next job.
@@ -241,27 +241,27 @@ class Done(NamedTuple):
 
 
 class Pids(NamedTuple):
-    """Host to driver, before anything else of a group: the processes of its ranks."""
+    """Supervisor to driver, before anything else of a group: the processes of its ranks."""
 
     token: int
     pids: tuple[int, ...]
 
 
 class Joined(NamedTuple):
-    """Rank to host: it has found the others."""
+    """Rank to supervisor: it has found the others."""
 
     token: int
 
 
 class Merged(NamedTuple):
-    """Rank to host: the checkpoint that was made; empty: it could not be."""
+    """Rank to supervisor: the checkpoint that was made; empty: it could not be."""
 
     token: int
     seq: int
     checkpoint: str
 
 
-# --- between driver and host -----------------------------------------------------------------------------------------
+# --- between driver and supervisor ------------------------------------------------------------------------------------
 
 
 class StartWorker(NamedTuple):
@@ -274,8 +274,8 @@ class StartWorker(NamedTuple):
 
 
 class StartGroup(NamedTuple):
-    """Driver or worker to host, with a data socket and ports: run the group that is described over the socket; or a
-    part of it, the ranks on another node than that of rank 0."""
+    """Driver or worker to supervisor, with a data socket and ports: run the group that is described over the socket,
+    or the ranks of a group that are on another node than rank 0."""
 
     token: int
     num_descriptors: int
@@ -283,23 +283,23 @@ class StartGroup(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """Driver to host: end the worker's tree, if that attempt still runs."""
+    """Driver to supervisor: end the worker's tree, if that attempt still runs."""
 
     token: int
 
 
 class Retire(NamedTuple):
-    """Driver to host: end an idle reused worker."""
+    """Driver to supervisor: end an idle reused worker."""
 
 
 class Hello(NamedTuple):
-    """Host to driver, first: it is there."""
+    """Supervisor to driver, first: it is there."""
 
     pid: int
 
 
 class Exited(NamedTuple):
-    """Host to driver: the worker that was made for `token` is gone, with its tree; `status` as of wait()."""
+    """Supervisor to driver: the worker that was made for `token` is gone, with its tree; `status` as of wait()."""
 
     token: int
     status: int
@@ -307,17 +307,17 @@ class Exited(NamedTuple):
 
 
 class Idle(NamedTuple):
-    """Host to driver: a reused worker is done and has left nothing behind."""
+    """Supervisor to driver: a reused worker is done and has left nothing behind."""
 
     token: int
 
 
 class Retired(NamedTuple):
-    """Host to driver: the idle worker is gone."""
+    """Supervisor to driver: the idle worker is gone."""
 
 
 class Refused(NamedTuple):
-    """Host or fork server to driver: the kernel allows no process or descriptor for this token or host number."""
+    """Supervisor or fork server to driver: the kernel allows no more, for this token or supervisor."""
 
     number: int
     errno: int
@@ -345,7 +345,7 @@ class Setup(NamedTuple):
 
 class Begin(NamedTuple):
     """Driver to fork server, once per run, with so many descriptors: of the log, and of files that stay locked until
-    the run is over and every host is gone.
+    the run is over and every supervisor is gone.
 
     Attributes:
         directory: of the experiment, absolute.
@@ -359,19 +359,19 @@ class Begin(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """Driver to fork server, once the hosts lost their sockets: the run is over. It waits so long for the next."""
+    """Driver to fork server, once the supervisors lost their sockets: the run is over. It waits for the next."""
 
     patience_s: float
 
 
-class ForkHost(NamedTuple):
-    """Driver to fork server, with the host's life socket: fork a host."""
+class ForkSupervisor(NamedTuple):
+    """Driver to fork server, with the supervisor's life socket: fork a supervisor."""
 
     number: int
 
 
-class EndHost(NamedTuple):
-    """Driver to fork server: kill that host, which does not answer."""
+class EndSupervisor(NamedTuple):
+    """Driver to fork server: kill that supervisor, which does not answer."""
 
     number: int
 
@@ -403,7 +403,7 @@ class Resting(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """Fork server to driver: that host ended, and so has everything that it left behind."""
+    """Fork server to driver: that supervisor ended, and so has everything that it left behind."""
 
     number: int
 
@@ -430,16 +430,16 @@ class Prepared(NamedTuple):
 
 
 class Order(NamedTuple):
-    """Driver to agent: a command of the core, with a `Brief` if it starts an attempt."""
+    """Driver to agent: a command of the core, with a `Payload` if it starts an attempt."""
 
     command: Any
-    brief: Any = None
+    payload: Any = None
 
 
-class LookOut(NamedTuple):
+class Want(NamedTuple):
     """Driver to agent: what could start, were it not for other sweeps; None: nothing."""
 
-    lookout: Any
+    wanted: Any
 
 
 class Happened(NamedTuple):
@@ -477,7 +477,7 @@ class Seen(NamedTuple):
 
 
 class Relayed(NamedTuple):
-    """Between the host of rank 0 and one of other ranks, through both agents and the driver.
+    """Between the supervisor of rank 0 and one of other ranks, through both agents and the driver.
 
     Attributes:
         token: of the attempt in the engine that it comes from or goes to.
@@ -497,7 +497,7 @@ class Relayed(NamedTuple):
 
 
 class NodeReady(NamedTuple):
-    """Agent to driver: the host of the ranks on this node is there, and these ports; its token for the attempt."""
+    """Agent to driver: the supervisor of this node's ranks is there, and these ports; its token for the attempt."""
 
     token: int
     ports: tuple[int, ...]
@@ -522,21 +522,21 @@ class Passed(NamedTuple):
 
 ToWorker = Job | GroupJob | Continue | Save | Stop | Merge
 FromWorker = Started | Report | Saved | Waits | Done | Pids | Joined | Merged | Relayed
-ToHost = StartWorker | StartGroup | Kill | Retire
-FromHost = Hello | Exited | Idle | Retired | Refused
-ToForkServer = Setup | Begin | ForkHost | EndHost | Rest
+ToSupervisor = StartWorker | StartGroup | Kill | Retire
+FromSupervisor = Hello | Exited | Idle | Retired | Refused
+ToForkServer = Setup | Begin | ForkSupervisor | EndSupervisor | Rest
 FromForkServer = Importing | Notice | Ready | Gone | Refused | Begun | Resting
-ToAgent = Prepare | Order | Passed | LookOut
+ToAgent = Prepare | Order | Passed | Want
 FromAgent = Prepared | Happened | Passed | Written
-Message = ToWorker | FromWorker | ToHost | FromHost | ToForkServer | FromForkServer | ToAgent | FromAgent
+Message = ToWorker | FromWorker | ToSupervisor | FromSupervisor | ToForkServer | FromForkServer | ToAgent | FromAgent
 
 _KINDS: tuple[Any, ...] = get_args(Message)
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 _FROM_WORKER = frozenset(get_args(FromWorker))
 
 
-# What the messages of a worker, and those that a host passes on, may consist of beside plain values. By name, because
-# the rules of groups are imported only where there are groups.
+# What the messages of a worker, and those that a supervisor passes on, may consist of beside plain values. By name,
+# because the rules of groups are imported only where there are groups.
 _PARTS = {(kind.__module__, kind.__name__) for kind in (*_KINDS, RankGone, Seen, Outcome)}
 _PARTS |= {("sweep.core.group", name) for name in ("Dismiss", "Dump", "KillAll")}
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from core_world import World, cpus, tid
 
-from sweep.core.claims import Claim, Lookout
+from sweep.core.claims import Claim, Wanted
 from sweep.core.messages import (
     Ask,
     ClaimsChanged,
@@ -55,7 +55,7 @@ def test_of_two_gpus_the_one_that_no_other_sweep_holds_is_used_at_once():
     world = shared(digits("0"))
     assert world.suggest(0, GPU) == ["start 0.1"]
     assert devices_of(world, 0) == ("1",)
-    assert world.sweep.lookout is None
+    assert world.sweep.wanted is None
 
 
 def test_a_sweep_of_which_others_hold_everything_waits_and_says_for_whom():
@@ -68,11 +68,11 @@ def test_a_sweep_of_which_others_hold_everything_waits_and_says_for_whom():
     assert world[0].reason == (
         "waits for gpu=1; 0 of 2 free; GPU 0 and GPU 1 are held by experiment 'digits' (pid 123)"
     )
-    assert world.sweep.lookout == Lookout(GPU)
+    assert world.sweep.wanted == Wanted(GPU)
     assert world.tell(ClaimsChanged((digits("1"),))) == ["start 0.1"]
     assert world[0].reason == ""
     assert world.tell(ClaimsChanged(())) == ["start 1.1"]
-    assert world.sweep.lookout is None, "what waits now waits for its own"
+    assert world.sweep.wanted is None, "what waits now waits for its own"
     assert "held by 00000, 00001" in world[2].reason
     assert "experiment" not in world[2].reason
 
@@ -135,7 +135,7 @@ def test_what_a_longer_waiting_sweep_wants_is_left_to_it_and_the_rest_is_used():
     assert "experiment 'digits' (pid 123) has waited longer for gpu=1" in world[1].reason
     assert world.suggest(3) == ["start 3.1"], "8 CPUs less 6 and 1"
     assert world.suggest(4) == []
-    assert world.sweep.lookout == Lookout(GPU)
+    assert world.sweep.wanted == Wanted(GPU)
     world.ended(0, ExitKind.FINISHED)
     assert world[1].status is Status.STARTING, "two GPUs are free, and one is promised"
     assert world.tell(ClaimsChanged(())) == ["start 2.1", "start 4.1"]
@@ -209,11 +209,11 @@ def test_a_trial_that_waits_for_nodes_to_come_does_not_wait_for_other_sweeps():
     away = (Node("b", cpus=8, devices=(Device("0"), Device("1"), Device("2"))),)
     world.tell(NodesChanged((NODE,), away), ClaimsChanged((digits("0", "1"),)))
     world.suggest(0, Resources((Bundle(gpu=3),)))
-    assert world.sweep.lookout is None
+    assert world.sweep.wanted is None
     assert world[0].reason.startswith("waits for")
     assert "digits" not in world[0].reason
     world.suggest(1, GPU)
-    assert world.sweep.lookout == Lookout(GPU)
+    assert world.sweep.wanted == Wanted(GPU)
 
 
 def test_of_the_nodes_that_are_kept_for_the_oldest_trial_none_is_another_sweep_s():
@@ -300,7 +300,7 @@ def test_a_start_that_is_declined_after_an_interrupt_can_be_resumed():
     world.tell(ClaimsChanged((digits("0"),)), Declined(tid(0), 1))
     assert world[0].status is Status.PENDING
     assert world.sweep.done
-    assert world.sweep.lookout is None
+    assert world.sweep.wanted is None
 
 
 def test_a_word_of_an_attempt_that_is_over_or_never_was_changes_nothing():
@@ -317,7 +317,7 @@ def test_a_word_of_an_attempt_that_is_over_or_never_was_changes_nothing():
 def test_a_searcher_that_is_asked_one_by_one_is_asked_when_others_give_back():
     world = shared(digits(cpu=7), num_trials=4, ask_ahead=1)
     world.run(0)
-    assert world.sweep.lookout == Lookout(), "no trial waits, so none waits before those of others"
+    assert world.sweep.wanted == Wanted(), "no trial waits, so none waits before those of others"
     assert world.tell(ClaimsChanged(())) == ["suggest 1"]
 
 
@@ -325,7 +325,7 @@ def test_a_sweep_that_is_to_end_looks_out_for_nothing():
     world = shared(digits("0", "1"), num_trials=1)
     world.suggest(0, GPU)
     world.ask(Ask.DRAIN)
-    assert world.sweep.lookout is None
+    assert world.sweep.wanted is None
     assert world.sweep.done
 
 

@@ -396,12 +396,14 @@ def test_how_often_a_trial_was_lost_is_said_from_the_second_time_on():
     told = []
     for losses in range(3):
         plan = Plan(max_losses=losses)
-        status, after = after_exit(evolve(AT_WORK, losses=losses), Exit(ExitKind.LOST, "the host died"), plan, 0.0)
+        status, after = after_exit(
+            evolve(AT_WORK, losses=losses), Exit(ExitKind.LOST, "the supervisor died"), plan, 0.0
+        )
         told.append((status, after.reason))
     assert told == [
-        (Status.ERROR, "lost: the host died"),
-        (Status.ERROR, "lost 2 times: the host died"),
-        (Status.ERROR, "lost 3 times: the host died"),
+        (Status.ERROR, "lost: the supervisor died"),
+        (Status.ERROR, "lost 2 times: the supervisor died"),
+        (Status.ERROR, "lost 3 times: the supervisor died"),
     ]
 
 

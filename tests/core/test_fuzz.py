@@ -131,7 +131,7 @@ class WildEngine(Engine):
         self.nodes_now = NODES
         self.started = Counter()
         self.is_shared = is_shared
-        self.lookout = None
+        self.wanted = None
         self.foreign = {}  # (node, device) -> share that the other sweep holds
         self.mine = {}  # (id, attempt) -> placement, from Start to Released
         self.num_declined = 0
@@ -174,8 +174,8 @@ class WildEngine(Engine):
             return True
         return False
 
-    def look_out(self, lookout):
-        self.lookout = lookout
+    def want(self, wanted):
+        self.wanted = wanted
 
     def nodes(self):
         return self.nodes_now
@@ -256,7 +256,7 @@ class WildEngine(Engine):
             self.at(self.rng.choice([0, 0.2, 1]), Reported(*key, live[0], {"m": value}, path, verdict))
 
     def next_events(self, deadline):
-        if self.is_shared and self.lookout is not None and (not self.queue or self.rng.random() < 0.2):
+        if self.is_shared and self.wanted is not None and (not self.queue or self.rng.random() < 0.2):
             if not self.queue or self.rng.random() < 0.3:
                 self.foreign.clear()
                 return [ClaimsChanged(())]
@@ -293,7 +293,7 @@ class WildEngine(Engine):
                         return self.with_those_back(events)
                     events.append(Asked(what, trial))
                 return self.with_other_nodes(events)
-        if self.is_shared and self.lookout is not None:
+        if self.is_shared and self.wanted is not None:
             self.foreign.clear()
             return [ClaimsChanged(())]
         if deadline is None:

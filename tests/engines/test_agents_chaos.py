@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 from agents_chaos import APART, DRIVE, HEARTBEAT_TIMEOUT_S, PLAIN, TRAIN, Harm, agents_of, check, check_apart, prepared
 from conformance.processes import Watch, of_experiment
-from leftovers import MARK, wait_until_gone
 from links import Linked, Links
+from orphans import MARK, wait_until_gone
 
 from sweep import Device, Node
 
 NUM_TRIALS, NUM_KILLS = 120, 30
-KINDS = ["agent", "fork_server", "host", "host", "node", "driver", "driver", "cut", "silence"]
+KINDS = ["agent", "fork_server", "supervisor", "supervisor", "node", "driver", "driver", "cut", "silence"]
 
 
 def open_files() -> Counter[str]:
@@ -49,7 +49,7 @@ def test_a_few_kills_and_cuts_in_one_sweep_cost_nothing_that_was_recorded(tmp_pa
     before, threads = open_files(), set(threading.enumerate())
 
     def do_harm() -> None:
-        kinds = ["agent", "fork_server", "host", "node", "cut", "silence"]
+        kinds = ["agent", "fork_server", "supervisor", "node", "cut", "silence"]
         while kinds and not is_over.wait(harm.draw.uniform(0.2, 0.5)):
             if done := harm.do(os.getpid(), kinds):
                 kinds.remove(done)

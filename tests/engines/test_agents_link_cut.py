@@ -13,7 +13,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from leftovers import MARK, wait_until_gone
+from orphans import MARK, wait_until_gone
 
 import sweep
 from sweep.core.messages import Exited, ExitKind, NodesChanged

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from conformance.engines import NODE, collect, context, has_released, has_reported
 from conformance.engines import trial as a_trial
-from leftovers import MARK, marked, wait_until_gone
+from orphans import MARK, marked, wait_until_gone
 from recorded import exits, only, reports
 
 import sweep
@@ -481,8 +481,8 @@ def test_a_killed_group_is_gone_with_all_that_it_has_started_when_its_end_is_tol
     try:
         engine.execute(start)
         (report,) = [event for event in collect(engine, has_reported(1), answer=None) if isinstance(event, Reported)]
-        rank, host, apart, first = map(int, report.metrics["pids"].split())
-        assert all(map(is_there, (rank, host, apart, first)))
+        rank, supervisor, apart, first = map(int, report.metrics["pids"].split())
+        assert all(map(is_there, (rank, supervisor, apart, first)))
         engine.execute(Kill(start.trial.id, 1, "not needed"))
         ended = collect(engine, lambda seen: any(isinstance(event, Exited) for event in seen))
         left = [pid for pid in (rank, apart, first) if is_there(pid)]
@@ -505,7 +505,7 @@ def test_a_group_may_be_killed_before_it_is_there(tmp_path):
     assert [event.exit.kind for event in ended if isinstance(event, Exited)] == [ExitKind.KILLED]
 
 
-# --- a group without its host ----------------------------------------------------------------------------------------
+# --- a group without its supervisor -----------------------------------------------------------------------------------
 
 
 class Bench:

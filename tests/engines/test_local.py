@@ -301,11 +301,11 @@ def test_kill_ends_a_trial_whose_host_is_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr("sweep.engines.local.engine._KILL_GRACE_S", 0.1)
 
     def train(config):
-        report({"host": os.getppid()})
+        report({"supervisor": os.getppid()})
 
     with begun(context(tmp_path, train)) as engine:
         (told,) = [e for e in collect(engine, has_reported(1), answer=None) if isinstance(e, Reported)]
-        os.kill(told.metrics["host"], 19)
+        os.kill(told.metrics["supervisor"], 19)
         engine.execute(Kill("abcde_00000", 1))
         events = collect(engine, has_released(1))
         assert events[0].exit.kind is ExitKind.KILLED
@@ -333,8 +333,8 @@ def test_a_fork_server_that_dies_is_replaced_and_the_trials_go_on(tmp_path):
 
     with begun(context(tmp_path, train)) as engine:
         collect(engine, has_reported(1), answer=None)
-        watch = Watch([engine._hosts._nursery.pid])
-        os.kill(engine._hosts._nursery.pid, 9)
+        watch = Watch([engine._supervisors._fork_server.pid])
+        os.kill(engine._supervisors._fork_server.pid, 9)
         assert watch.left() == []
         engine.execute(Start(trial(1)))
         engine.execute(Start(trial(2)))
@@ -449,7 +449,7 @@ def test_workers_hold_no_descriptor_of_ours_but_their_two_sockets_and_hosts_hold
                     continue  # the one that lists
             return found
 
-        return {"mine": held_by(os.getpid()), "hosts": held_by(os.getppid())}
+        return {"mine": held_by(os.getpid()), "supervisors": held_by(os.getppid())}
 
     try:
         (metrics,) = play(tmp_path / "exp", train, lock_fd=lock).metrics
@@ -457,8 +457,8 @@ def test_workers_hold_no_descriptor_of_ours_but_their_two_sockets_and_hosts_hold
         os.close(lock)
     mine = [name for name in metrics["mine"] if not name.startswith(("/dev/null", "/proc"))]
     log = str(tmp_path / "exp" / "abcde_00000" / "output.log")
-    assert sorted(name.partition(":")[0] for name in mine) == [log, log, "socket", "socket"]  # to driver and host
-    assert str(tmp_path / "lock") in metrics["hosts"]
+    assert sorted(name.partition(":")[0] for name in mine) == [log, log, "socket", "socket"]  # to driver and supervisor
+    assert str(tmp_path / "lock") in metrics["supervisors"]
 
 
 # --- output ----------------------------------------------------------------------------------------------------
@@ -671,8 +671,8 @@ def test_a_reused_worker_that_dies_when_it_has_just_said_that_it_is_idle_ends_it
         collect(engine, has_reported(1), answer=None)
         (attempt,) = engine._attempts.values()
         slot, last = attempt.slot, wire.Done(attempt.token, Outcome("FINISHED"), 0.0, is_idle=True)
-        monkeypatch.setattr(Link, "drain", lambda link: [last])  # both wait to be read, and the host is heard first
-        engine._on_host(slot, wire.Exited(slot.born, 9, 0) if word == "exited" else wire.Gone(slot.number))
+        monkeypatch.setattr(Link, "drain", lambda link: [last])  # to be read; the supervisor is heard first
+        engine._on_supervisor(slot, wire.Exited(slot.born, 9, 0) if word == "exited" else wire.Gone(slot.number))
         assert [event.exit.kind for event in engine._events if isinstance(event, Exited)] == [ExitKind.FINISHED]
         assert sum(isinstance(event, Released) for event in engine._events) == 1
         assert slot.link is None

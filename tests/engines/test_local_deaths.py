@@ -114,11 +114,11 @@ def drive(tmp_path):
         process.stdout.close()
 
 
-EVERYBODY = 1 + 2 + 2 + 6  # fork server, hosts, workers, and three processes that each worker has started
+EVERYBODY = 1 + 2 + 2 + 6  # fork server, supervisors, workers, and three processes that each worker has started
 
 
 def people(driver, directory):
-    """Return fork server, hosts and everybody of a driver, once all are there.
+    """Return fork server, supervisors and everybody of a driver, once all are there.
 
     A process that is just becoming another program shows no environment for a moment.
     """
@@ -127,13 +127,13 @@ def people(driver, directory):
         time.sleep(0.005)
     assert len(everybody) >= EVERYBODY
     (fork_server,) = [pid for pid in everybody if parent_of(pid) == driver.pid]
-    hosts = [pid for pid in everybody if parent_of(pid) == fork_server]
-    return fork_server, hosts, everybody
+    supervisors = [pid for pid in everybody if parent_of(pid) == fork_server]
+    return fork_server, supervisors, everybody
 
 
-def below(host, everybody):
-    """Return the children of a host and theirs."""
-    mine = [pid for pid in everybody if parent_of(pid) == host]
+def below(supervisor, everybody):
+    """Return the children of a supervisor and theirs."""
+    mine = [pid for pid in everybody if parent_of(pid) == supervisor]
     return mine + [pid for pid in everybody if parent_of(pid) in mine]
 
 
@@ -158,22 +158,22 @@ def test_nothing_is_left_when_the_driver_is_killed_and_the_trial(drive, tmp_path
 
 
 def left_after(driver, directory, who, number):
-    """Send a signal to a driver's hosts or fork server, kill the driver right after, and return who is left."""
-    fork_server, hosts, everybody = people(driver, directory)
-    assert len(hosts) == 2
+    """Send a signal to a driver's supervisors or fork server, kill the driver right after, and return who is left."""
+    fork_server, supervisors, everybody = people(driver, directory)
+    assert len(supervisors) == 2
     watch = Watch(everybody)
-    for pid in hosts if who == "hosts" else [fork_server]:
+    for pid in supervisors if who == "supervisors" else [fork_server]:
         os.kill(pid, number)
     driver.kill()
     return watch.left()
 
 
 def test_nothing_is_left_when_driver_and_hosts_are_killed_at_once(drive, tmp_path):
-    assert left_after(drive(WAITING), tmp_path / "exp", "hosts", signal.SIGKILL) == []
+    assert left_after(drive(WAITING), tmp_path / "exp", "supervisors", signal.SIGKILL) == []
 
 
 def test_nothing_is_left_when_the_hosts_are_stopped_and_the_driver_is_killed(drive, tmp_path):
-    assert left_after(drive(WAITING), tmp_path / "exp", "hosts", signal.SIGSTOP) == []
+    assert left_after(drive(WAITING), tmp_path / "exp", "supervisors", signal.SIGSTOP) == []
 
 
 def test_nothing_is_left_when_fork_server_and_driver_are_killed(drive, tmp_path):
@@ -195,24 +195,24 @@ def test_trials_run_on_when_only_the_fork_server_is_killed(drive, tmp_path):
 
 def test_a_killed_host_gives_lost_only_after_its_strays_are_gone(drive, tmp_path):
     driver = drive(WAITING)
-    _, hosts, everybody = people(driver, tmp_path / "exp")
-    strays = below(hosts[0], everybody)
-    assert len(strays) == 4  # the worker, its two children, and the daemon, whose parent is the host
-    os.kill(hosts[0], signal.SIGKILL)
+    _, supervisors, everybody = people(driver, tmp_path / "exp")
+    orphans = below(supervisors[0], everybody)
+    assert len(orphans) == 4  # the worker, its two children, and the daemon, whose parent is the supervisor
+    os.kill(supervisors[0], signal.SIGKILL)
     assert driver.stdout.readline().startswith("exited LOST")
-    assert set(strays) & set(of_experiment(tmp_path / "exp")) == set()
+    assert set(orphans) & set(of_experiment(tmp_path / "exp")) == set()
     assert len(of_experiment(tmp_path / "exp")) == len(everybody) - 5
 
 
 def test_a_host_killed_after_its_fork_server_gives_lost_with_nothing_left(drive, tmp_path):
     driver = drive(WAITING)
-    fork_server, hosts, everybody = people(driver, tmp_path / "exp")
-    strays = below(hosts[0], everybody)
+    fork_server, supervisors, everybody = people(driver, tmp_path / "exp")
+    orphans = below(supervisors[0], everybody)
     watch = Watch([fork_server])
     os.kill(fork_server, signal.SIGKILL)
     assert watch.left() == []
-    watch = Watch(strays)
-    os.kill(hosts[0], signal.SIGKILL)
+    watch = Watch(orphans)
+    os.kill(supervisors[0], signal.SIGKILL)
     assert driver.stdout.readline().startswith("exited LOST")
     assert watch.left() == []
 
@@ -223,9 +223,9 @@ def test_a_trial_ends_though_the_fork_server_and_its_supervisor_were_stopped(tmp
     with closing(LocalEngine(context(tmp_path, lambda config: report(a=1)))) as engine:
         engine.execute(Start(trial()))
         (_, reported) = collect(engine, has_reported(1), answer=None)
-        fork_server = engine._hosts._nursery.pid
-        (host,) = children_of(fork_server)
-        for pid in (fork_server, host):
+        fork_server = engine._supervisors._fork_server.pid
+        (supervisor,) = children_of(fork_server)
+        for pid in (fork_server, supervisor):
             os.kill(pid, signal.SIGSTOP)
         if command == "stop":  # as for Ctrl-C
             engine.post(Asked(Ask.INTERRUPT))
@@ -235,7 +235,7 @@ def test_a_trial_ends_though_the_fork_server_and_its_supervisor_were_stopped(tmp
         try:
             events = collect(engine, has_released(1), answer=None)
         except BaseException:
-            for pid in (fork_server, host):  # stopped processes would outlive the test
+            for pid in (fork_server, supervisor):  # stopped processes would outlive the test
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
             raise

@@ -9,7 +9,7 @@ from conformance.engines import trial
 
 from sweep.core.messages import Continue, Declined, Exit, Exited, ExitKind, Kill, Released, Start, Stop, Waiting
 from sweep.engines.cluster.multi_node import MultiNodeGroups
-from sweep.engines.jobs import Brief
+from sweep.engines.jobs import Payload
 from sweep.worker import wire
 
 KEY = ("abcde_00000", 1)
@@ -31,7 +31,7 @@ class World:
             self.notices.append,
         )
         self.trial = trial()
-        self.groups.start(self.trial, Brief(b""), NODES)
+        self.groups.start(self.trial, Payload(b""), NODES)
 
     def take_sent(self):
         """Return what was sent since the last call: commands by node, and words."""

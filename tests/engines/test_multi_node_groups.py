@@ -23,7 +23,7 @@ from recorded import exits, only
 import sweep
 from sweep.core.messages import Continue, Exited, ExitKind, Kill, Released, Start, Stop, Tick, Waiting
 from sweep.core.resources import Bundle, BundlePlacement, Node, Placement, Resources
-from sweep.engines.jobs import JobMaker, brief_of, store_trainable
+from sweep.engines.jobs import JobMaker, payload_of, store_trainable
 from sweep.engines.local.engine import LocalEngine
 from sweep.engines.local.supervisors import Slot
 from sweep.record.layout import ExperimentLayout
@@ -428,7 +428,7 @@ def part_on(tmp_path):
         jobs = JobMaker(
             its,
             store_trainable(its.trainable, ExperimentLayout(tmp_path)),
-            brief=lambda trial: replace(brief_of(trial, its), nodes=nodes),
+            payload=lambda trial: replace(payload_of(trial, its), nodes=nodes),
         )
         engines.append(LocalEngine(its, jobs=jobs, say_of=lambda key, word: said.append(word)))
         places = tuple(BundlePlacement(node, ()) for node in "mn")

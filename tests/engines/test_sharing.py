@@ -15,7 +15,7 @@ from conformance.engines import collect, context, has_released, play_out, shapes
 
 import sweep
 from sweep.accelerators.claims import Claims
-from sweep.core.claims import Lookout
+from sweep.core.claims import Wanted
 from sweep.core.messages import ClaimsChanged, Declined, Released, Start
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.core.trial import evolve
@@ -93,7 +93,7 @@ def test_a_start_for_which_another_sweep_was_faster_is_declined_and_nothing_runs
         assert news(events) == [["0"], "abcde_00000", "abcde_00001"]
         assert shapes(events) == []
         assert not list((tmp_path / "exp").glob("abcde_*"))
-        engine.look_out(Lookout(GPU))
+        engine.want(Wanted(GPU))
         other.give_back("theirs")
         assert news(collect(engine, has(1))) == [[]]
         engine.execute(Start(on("0")))
@@ -154,7 +154,7 @@ def test_what_another_sweep_gives_back_is_noticed(shared, other):
     other.take("theirs", GPU, at("0"))
     one = shared()
     one.sharing.claims()
-    one.sharing.look_out(Lookout(GPU))
+    one.sharing.want(Wanted(GPU))
     other.close()
     assert one.wait_for_news() == [[]]
 
@@ -164,9 +164,9 @@ def test_a_start_that_is_declined_keeps_its_turn_until_it_has_been_tried_again(s
     one.sharing.claims()
     other.take("theirs", GPU, at("0"))
     assert not one.sharing.take(on("0"))
-    one.sharing.look_out(None)  # the sweep has not heard of it yet
+    one.sharing.want(None)  # the sweep has not heard of it yet
     assert other.look()[0].wants
-    one.sharing.look_out(None)  # it has, and starts nothing
+    one.sharing.want(None)  # it has, and starts nothing
     assert other.look() == ()
 
 
@@ -177,7 +177,7 @@ def test_a_sweep_that_counts_fewer_cpus_is_named_once_by_the_one_that_it_throttl
     assert one.said == []
     small.take("theirs", Resources(), Placement((BundlePlacement("local", ()),)))
     for _ in range(2):
-        one.sharing.look_out(Lookout(Resources()))
+        one.sharing.want(Wanted(Resources()))
         one.sharing.claims()
     (said,) = one.said
     assert said.startswith(f"experiment 'small' (pid {os.getpid()}) was started with 2 CPUs, and it and this sweep")
@@ -189,12 +189,12 @@ def test_the_next_trial_of_a_sweep_waits_behind_the_others(shared, other):
     one.sharing.claims()
     other.take("a", GPU, at("0"))
     one.sharing.take(on("0"))
-    one.sharing.look_out(Lookout(GPU))
+    one.sharing.want(Wanted(GPU))
     other.give_back("a")
     assert not other.look()[0].devices
     assert one.sharing.take(on("0"))
     other.wait_for(GPU)
-    one.sharing.look_out(Lookout(GPU))
+    one.sharing.want(Wanted(GPU))
     assert not any(claim.wants for claim in other.look())
     assert one.sharing._claims.look()[0].wants
 
@@ -240,7 +240,7 @@ def test_hosts_hold_the_claim_and_trials_do_not(tmp_path, registry):
                     continue
             return sum(name.endswith(".claim") for name in names)
 
-        report({"loss": 1.0, "mine": files_of(os.getpid()), "hosts": files_of(os.getppid())})
+        report({"loss": 1.0, "mine": files_of(os.getpid()), "supervisors": files_of(os.getppid())})
 
     for start_method in ("forkserver", "spawn"):
         engine = LocalEngine(context(tmp_path / start_method, look, start_method=start_method))
@@ -248,7 +248,7 @@ def test_hosts_hold_the_claim_and_trials_do_not(tmp_path, registry):
             (report,) = [event.metrics for event in play_out(engine) if hasattr(event, "metrics")]
         finally:
             engine.close()
-        assert (report["mine"], report["hosts"]) == (0, 1)
+        assert (report["mine"], report["supervisors"]) == (0, 1)
 
 
 def test_a_sweep_that_opts_out_sees_nothing_is_not_seen_and_says_so_in_one_line(tmp_path, other, registry, capfd):
@@ -292,7 +292,7 @@ def test_where_claims_cannot_be_kept_everything_is_granted_and_that_is_said_once
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SWEEP_CLAIMS", str(tmp_path / "file"))
     one = shared()
-    one.sharing.look_out(Lookout(GPU))
+    one.sharing.want(Wanted(GPU))
     assert one.sharing.take(on("0"))
     assert one.sharing.descriptors == ()
     assert one.said == [

@@ -12,7 +12,7 @@ from conformance.engines import Behaviour, collect, context, has_released, has_r
 
 import sweep
 from sweep.accelerators.claims import Claims
-from sweep.core.claims import Lookout
+from sweep.core.claims import Wanted
 from sweep.core.messages import ClaimsChanged, Declined, Exited, ExitKind, Released, Start
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.train import DataParallelTrainer, ScalingConfig
@@ -97,12 +97,12 @@ def test_what_another_sweep_holds_is_told_of_all_nodes_and_a_start_there_is_decl
         seen = collect(engine, lambda seen: any(isinstance(event, Declined) for event in seen))
         assert news(seen) == [{("one", "0"), ("two", "0"), ("two", "1")}, "abcde_00000"], "node one has not looked"
         assert shapes(seen) == []
-        engine.look_out(Lookout(GPU))
+        engine.want(Wanted(GPU))
         assert news(collect(engine, has_news(1))) == [{("one", "0"), ("one", "1"), ("two", "0"), ("two", "1")}]
         other.give_back("more")
         seen = collect(engine, lambda seen: news(seen)[-1:] == [{("one", "0"), ("two", "0")}])
         engine.execute(Start(on("two", "1", 1)))
-        engine.look_out(None)
+        engine.want(None)
         seen = collect(engine, has_released(1))
         assert [kind for kind, *_ in shapes(seen)] == ["started", "reported", "reported", "exited", "released"]
         assert other.take("more", GPU, at("1")), "what was released is given back"
@@ -116,7 +116,7 @@ def test_a_start_that_is_declined_again_and_again_is_tried_four_times_a_second_a
         while engine.now() < until:
             engine.execute(Start(on("one", "0", number)))
             collect(engine, lambda seen: any(isinstance(event, Declined) for event in seen))
-            engine.look_out(Lookout(GPU))
+            engine.want(Wanted(GPU))
             number += 1
         assert number <= 5
 

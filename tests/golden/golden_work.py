@@ -46,7 +46,7 @@ def _step(config: dict[str, Any], step: int) -> dict[str, Any]:
         raise GoldenError("trial 2 raises", Ballast(2))
     if config["case"] == "killed" and step == 3 and KILL in os.environ:
         os.kill(int(os.environ[KILL]), signal.SIGKILL)
-        time.sleep(60)  # its host notices
+        time.sleep(60)  # its supervisor notices
     return {"loss": config["level"] / step, "step": step, "x": config["x"], "token": os.environ.get(TOKEN, "")}
 
 

@@ -59,7 +59,7 @@ def test_the_block_of_the_guide_runs_with_sweep_s_name_and_leaves_nothing(cluste
     monkeypatch.setenv("SWEEP_STORAGE", str(tmp_path))
 
     def trainable(config):
-        tune.report(score=1.0, devices=os.environ["CUDA_VISIBLE_DEVICES"], host=os.getppid())
+        tune.report(score=1.0, devices=os.environ["CUDA_VISIBLE_DEVICES"], supervisor=os.getppid())
 
     ray.init(address=cluster.address, _node_ip_address="127.0.0.2", log_to_driver=False, logging_level="ERROR")
     try:
@@ -77,7 +77,7 @@ def test_the_block_of_the_guide_runs_with_sweep_s_name_and_leaves_nothing(cluste
     table = analysis.dataframe(full=True)
     at_once = [((table.start_time <= t) & (table.end_time > t)).sum() for t in table.start_time]
     assert max(at_once) <= 4
-    assert len({trial.last_result["host"] for trial in analysis.trials}) >= 4
+    assert len({trial.last_result["supervisor"] for trial in analysis.trials}) >= 4
     assert left(Path(analysis.experiment_path)) == []
 
 

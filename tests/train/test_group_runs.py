@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
-from leftovers import MARK, wait_until_gone
+from orphans import MARK, wait_until_gone
 from recorded import exits, most_at_once, only, overlapping_runs, reports
 
 import sweep

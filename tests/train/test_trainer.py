@@ -341,7 +341,7 @@ def test_a_prepared_trainer_tells_the_driver_all_it_must_know():
 
 
 class Peer:
-    """A host that answers every report with `go on`, and keeps what was sent."""
+    """A supervisor that answers every report with `go on`, and keeps what was sent."""
 
     def __init__(self):
         self.sent = []
@@ -369,7 +369,7 @@ class Peer:
 
 @pytest.fixture
 def run_rank(tmp_path):
-    """Return `run(trainer, config, rank)`: runs what a rank would, and returns what its host heard.
+    """Return `run(trainer, config, rank)`: runs what a rank would, and returns what its supervisor heard.
 
     With `is_shipped` it runs what was pickled, as a rank does; without, the very objects of the test.
     """

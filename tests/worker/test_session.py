@@ -325,7 +325,7 @@ def test_the_directory_of_an_experiment_that_was_deleted_is_not_made_anew(open_s
 
 def test_a_print_that_waits_leaves_the_channel_to_a_report(open_session):
     session, peer = open_session(wire.Stop(7, 0))
-    waiting = session.room_to_print()
+    waiting = session.wait_to_print()
     with session._lock:  # a report waits for its answer
         assert not session._undisturbed(lambda: None)
         waiting._say("not now")

@@ -26,7 +26,7 @@ from sweep.engines.base import EngineContext
 from sweep.engines.cluster.handshake import HEARTBEAT, LINK, Invitation, dial
 from sweep.engines.cluster.heartbeat import GONE, keep_heartbeat
 from sweep.engines.cluster.staging import LOOK_S, Staging
-from sweep.engines.jobs import Brief, JobMaker, Stored
+from sweep.engines.jobs import JobMaker, Payload, Stored
 from sweep.engines.link import Link
 from sweep.engines.local.engine import LocalEngine
 from sweep.errors import SweepError
@@ -127,7 +127,7 @@ class Agent:
         self._environ = dict(os.environ if environ is None else environ)
         self._memory_limit = memory_limit
         self._invitation = invitation
-        self._briefs: dict[tuple[str, int], Brief] = {}
+        self._payloads: dict[tuple[str, int], Payload] = {}
         self._notices: list[str] = []
         self._why_over = ""
         self._engine: LocalEngine | None = None
@@ -251,7 +251,7 @@ class Agent:
         jobs = JobMaker(
             context,
             setup.stored,
-            brief=lambda trial: self._briefs[trial.id, trial.attempt],
+            payload=lambda trial: self._payloads[trial.id, trial.attempt],
         )
         self._engine = LocalEngine(context, jobs=jobs, say_of=self._say_of, memory_limit=self._memory_limit)
 
@@ -269,7 +269,7 @@ class Agent:
                 if isinstance(event, messages.Tick):
                     continue
                 if isinstance(event, messages.Released | messages.Declined):
-                    self._briefs.pop((event.trial_id, event.attempt), None)
+                    self._payloads.pop((event.trial_id, event.attempt), None)
                 if self._staging is None:
                     self._ready.append(event)
                 else:
@@ -295,8 +295,8 @@ class Agent:
         assert self._link is not None
         for message in self._link.receive():
             match message:
-                case wire.Order(messages.Start(trial) as command, brief):
-                    self._briefs[trial.id, trial.attempt] = brief
+                case wire.Order(messages.Start(trial) as command, payload):
+                    self._payloads[trial.id, trial.attempt] = payload
                     if self._staging is None:
                         self._engine.execute(command)
                     else:
@@ -312,8 +312,8 @@ class Agent:
                         self._engine.hear(key, word)
                     else:
                         self._staging.hear(key, word, self._engine.hear)
-                case wire.LookOut(lookout):
-                    self._engine.look_out(lookout)
+                case wire.Want(wanted):
+                    self._engine.want(wanted)
         if not self._link.is_open:
             self._engine.loop.ignore(self._link.socket.fileno())
             self._end(GONE)

@@ -27,7 +27,7 @@ from pathlib import Path
 import cloudpickle
 
 from sweep.core import messages
-from sweep.core.claims import Claim, Lookout
+from sweep.core.claims import Claim, Wanted
 from sweep.core.messages import Event, Exit, ExitKind
 from sweep.core.resources import Node
 from sweep.core.trial import Trial, evolve
@@ -37,7 +37,7 @@ from sweep.engines.cluster.handshake import HEARTBEAT, VERSION, Guest, Hello, In
 from sweep.engines.cluster.heartbeat import HEARTBEAT_TIMEOUT_S, Heartbeats
 from sweep.engines.cluster.log_relay import LogWriter
 from sweep.engines.cluster.multi_node import MultiNodeGroups
-from sweep.engines.jobs import brief_of, store_trainable
+from sweep.engines.jobs import payload_of, store_trainable
 from sweep.engines.link import Link
 from sweep.engines.local.fork_server_client import own_path
 from sweep.engines.loop import LoopEngine
@@ -110,7 +110,7 @@ class _Member:
         calls: how often an agent was called since one was last ready.
         called_at: when it was called last, on the monotonic clock.
         others: what other sweeps keep from this one there, as the agent said last.
-        lookout: what it was last told to look out for.
+        wanted: what it was last told to look out for.
     """
 
     node: Node
@@ -123,7 +123,7 @@ class _Member:
     calls: int = 0
     called_at: float = 0.0
     others: tuple[Claim, ...] = ()
-    lookout: Lookout | None = None
+    wanted: Wanted | None = None
 
 
 class Agents(LoopEngine):
@@ -144,8 +144,8 @@ class Agents(LoopEngine):
         self._members = {node.id: _Member(node) for node in context.nodes}
         self._where: dict[tuple[str, int], _Member] = {}  # who runs an attempt that lies on one node
         self._told: tuple[Claim, ...] = ()  # what others keep from this sweep, as the sweep knows it
-        self._lookout: Lookout | None = None
-        self._unheard: set[_Member] = set()  # who have not been told of a lookout since they spoke of others
+        self._wanted: Wanted | None = None
+        self._unheard: set[_Member] = set()  # who have not been told of a wanted since they spoke of others
         self._is_closed = False
         self._has_said_unused = False
         self._multi_node = MultiNodeGroups(self._send, self._emit, self._loop.alarm, self._say)
@@ -221,15 +221,15 @@ class Agents(LoopEngine):
         self._told = self._others()
         return self._told
 
-    def look_out(self, lookout: Lookout | None) -> None:
+    def want(self, wanted: Wanted | None) -> None:
         """Have agents look out where other sweeps keep something; each is answered whenever it has spoken of them."""
-        members = self._unheard if lookout == self._lookout else self._members.values()
-        self._lookout = lookout
+        members = self._unheard if wanted == self._wanted else self._members.values()
+        self._wanted = wanted
         for member in members:
-            wanted = lookout if member.others else None
-            if member.link is not None and member.is_ready and (member in self._unheard or wanted != member.lookout):
-                member.lookout = wanted
-                member.link.send(wire.LookOut(wanted))
+            wanted = wanted if member.others else None
+            if member.link is not None and member.is_ready and (member in self._unheard or wanted != member.wanted):
+                member.wanted = wanted
+                member.link.send(wire.Want(wanted))
         self._unheard.clear()
 
     def close(self) -> None:
@@ -425,7 +425,7 @@ class Agents(LoopEngine):
             self._say(error + (f"; {num_lost} of its trials start again" if num_lost else ""))
             self._say_nodes()
             self._on_others(member, ())
-        member.lookout = None
+        member.wanted = None
         self._unheard.discard(member)
         for key in running:
             self._emit(messages.Released(*key))
@@ -496,10 +496,10 @@ class Agents(LoopEngine):
     def _start(self, trial: Trial) -> None:
         assert trial.placement is not None
         key = (trial.id, trial.attempt)
-        brief = brief_of(trial, self._context)
+        payload = payload_of(trial, self._context)
         places = trial.placement.bundles[:1]
-        names = nodes_of(trial.placement, brief.group) if brief.group is not None else (places[0].node,)
-        if brief.group is None:
+        names = nodes_of(trial.placement, payload.group) if payload.group is not None else (places[0].node,)
+        if payload.group is None:
             self._say_unused(trial)
         members = [self._members.get(name) for name in names]
         for name, member in zip(names, members, strict=True):
@@ -512,11 +512,11 @@ class Agents(LoopEngine):
         bare = evolve(trial, config={}, last_result=None, best_result=None, pending=None)
         found = [member for member in members if member is not None]
         if len(found) > 1:
-            self._multi_node.start(bare, replace(brief, nodes=tuple(member.node for member in found)), names)
+            self._multi_node.start(bare, replace(payload, nodes=tuple(member.node for member in found)), names)
             return
         self._where[key] = found[0]
         found[0].attempts[key] = bare
-        self._send(names[0], wire.Order(messages.Start(bare), brief))
+        self._send(names[0], wire.Order(messages.Start(bare), payload))
 
     def _say_unused(self, trial: Trial) -> None:
         """Say once that a trial of one process holds something on nodes where that is not."""

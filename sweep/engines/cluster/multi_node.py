@@ -1,9 +1,9 @@
 """Attempts whose ranks lie on several nodes: what becomes of them on each, joined to one exit and one release.
 
-    Start ──> agent of rank 0's node ──> its host is there ──NodeReady──┐
-          ──> agents of the others   ──> theirs, too       ──NodeReady──┴─> Meet, to all: the ranks are made
+    Start ──> agent of rank 0's node ──> its supervisor is there  ──NodeReady──┐
+          ──> agents of the others   ──> theirs, too              ──NodeReady──┴─> Meet, to all: the ranks are made
     Continue, Save, Stop ──> rank 0's node        Kill ──> all of them
-    Relayed: between the host of rank 0 and the others
+    Relayed: between the supervisor of rank 0 and the others
 
 Nothing of the user's runs before every node is ready. Where another sweep has claimed the place on one node meanwhile,
 the others give theirs back, and the attempt as a whole was declined. A node on which the kernel refuses processes has
@@ -21,7 +21,7 @@ from sweep.core import messages
 from sweep.core.messages import Event, Exit, ExitKind
 from sweep.core.trial import Trial
 from sweep.engines.exits import NOT_STARTED
-from sweep.engines.jobs import Brief
+from sweep.engines.jobs import Payload
 from sweep.worker import wire
 from sweep.worker.limits import describe_shortage
 
@@ -38,7 +38,7 @@ class _NodeState:
     """The attempt on one node, from a start to its release.
 
     Attributes:
-        ready: its host is there.
+        ready: its supervisor is there.
         exit: how it ended there.
         is_released: what it held there is clean.
     """
@@ -57,7 +57,7 @@ class _MultiNodeGroup:
         on_nodes: by node; empty: it waits to be tried again.
         has_met: all were told to make their ranks.
         is_ending: all were told to end.
-        verdict: how it ended, if that is not for rank 0's host to say.
+        verdict: how it ended, if that is not for rank 0's supervisor to say.
         refused: what the kernel refuses, and where; empty: nothing, since it was last tried.
         is_declined: another sweep has claimed a part of its place.
         pause_s: until it is tried again.
@@ -65,7 +65,7 @@ class _MultiNodeGroup:
     """
 
     trial: Trial
-    brief: Brief
+    payload: Payload
     nodes: Sequence[str]
     on_nodes: dict[str, _NodeState] = field(default_factory=dict)
     has_met: bool = False
@@ -87,7 +87,7 @@ class _MultiNodeGroup:
 
     @property
     def is_started(self) -> bool:
-        """Whether its ranks were made, so that rank 0's host says how it ends."""
+        """Whether its ranks were made, so that rank 0's supervisor says how it ends."""
         return self.has_met and not self.refused
 
     @property
@@ -119,9 +119,9 @@ class MultiNodeGroups:
     def __contains__(self, key: Key) -> bool:
         return key in self._groups
 
-    def start(self, trial: Trial, brief: Brief, nodes: Sequence[str]) -> None:
+    def start(self, trial: Trial, payload: Payload, nodes: Sequence[str]) -> None:
         """Begin an attempt on some nodes, all of which have an agent; rank 0 is on the first."""
-        group = _MultiNodeGroup(trial, brief, nodes)
+        group = _MultiNodeGroup(trial, payload, nodes)
         self._groups[group.key] = group
         self._try(group)
 
@@ -174,7 +174,7 @@ class MultiNodeGroups:
             self._end(group)
         else:
             state.exit = event.exit
-            # Rank 0's host ends when every rank is gone, another one when its own are: if not, it did not get that far.
+            # Rank 0's supervisor ends when every rank is gone, another when its own are; if not, it never got so far.
             if node != group.first and event.exit.kind is not ExitKind.FINISHED and not group.is_ending:
                 group.verdict = event.exit
             if node == group.first or group.verdict is not None:
@@ -221,7 +221,7 @@ class MultiNodeGroups:
         group.refused, group.has_met, group.is_ending = "", False, False
         group.on_nodes = {node: _NodeState() for node in group.nodes}
         for node in group.nodes:
-            self._send(group, node, wire.Order(messages.Start(group.trial), group.brief))
+            self._send(group, node, wire.Order(messages.Start(group.trial), group.payload))
 
     def _try_again(self, group: _MultiNodeGroup) -> None:
         if self._groups.get(group.key) is group and not group.on_nodes:

@@ -25,7 +25,7 @@ _SETTLED = 3  # alarms in a row at which nothing runs, before the user is notifi
 
 
 @dataclass(eq=False)
-class Scarcity:
+class Backpressure:
     """The queue of attempts that the kernel refused.
 
     Attributes:

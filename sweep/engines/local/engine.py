@@ -1,4 +1,4 @@
-"""The engine that runs trials in processes of this machine: a fork server, a host per slot, a worker per attempt."""
+"""The engine that runs trials in processes of this machine: fork server, supervisor per slot, worker per attempt."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sweep.core import messages
-from sweep.core.claims import Claim, Lookout
+from sweep.core.claims import Claim, Wanted
 from sweep.core.messages import Exit, ExitKind
 from sweep.core.resources import Node
 from sweep.core.trial import Cause, Outcome, Trial
 from sweep.engines.base import EngineCommand, EngineContext, T
 from sweep.engines.exits import NOT_STARTED, classify, num_oom_kills
-from sweep.engines.jobs import Brief, JobMaker, store_trainable
+from sweep.engines.jobs import JobMaker, Payload, store_trainable
 from sweep.engines.link import Link
-from sweep.engines.local.backpressure import Scarcity
+from sweep.engines.local.backpressure import Backpressure
+from sweep.engines.local.gpu_cleanup import GpuCleanup, Releases
 from sweep.engines.local.processes import end_marked
-from sweep.engines.local.release import HandOver, Releases
 from sweep.engines.local.sharing import Sharing
-from sweep.engines.local.supervisors import Attempt, Hosts, Slot, key_of
-from sweep.engines.local.watchdogs import HANG_S, LockWatch, MemoryGuard, Silences
+from sweep.engines.local.supervisors import Attempt, Slot, Supervisors, key_of
+from sweep.engines.local.watchdogs import HANG_S, MemoryGuard, ReportWatchdog, StartWatchdog
 from sweep.engines.loop import Loop, LoopEngine
 from sweep.errors import ConfigError
 from sweep.record.layout import ExperimentLayout
@@ -32,7 +32,7 @@ from sweep.worker import environment, limits, wire
 from sweep.worker.output import OUTPUT_NAME
 from sweep.worker.rendezvous import close_ports
 
-_KILL_GRACE_S = 2.0  # a host that has not carried out a Kill by then is killed itself
+_KILL_GRACE_S = 2.0  # a supervisor that has not carried out a Kill by then is killed itself
 
 
 class LocalEngine(LoopEngine):
@@ -47,7 +47,7 @@ class LocalEngine(LoopEngine):
         context: EngineContext,
         *,
         jobs: JobMaker | None = None,
-        hand_over: HandOver | None = None,
+        gpu_cleanup: GpuCleanup | None = None,
         hang_s: float = HANG_S,
         memory_limit: float | None = None,
         say_of: Callable[[tuple[str, int], Any], None] | None = None,
@@ -56,7 +56,7 @@ class LocalEngine(LoopEngine):
 
         Args:
             jobs: makes the jobs of what is stored already; None: the trainable is stored here, and of its own.
-            hand_over: decides when a GPU is clean; None: by its memory, as NVIDIA's driver tells it.
+            gpu_cleanup: decides when a GPU is clean; None: by its memory, as NVIDIA's driver tells it.
             hang_s: how long a trial may do nothing before its first report, until it is said what may be the reason.
             memory_limit: part of the machine's memory, in (0, 1), above which the largest trial is ended; None: it is
                 left to the kernel.
@@ -84,17 +84,17 @@ class LocalEngine(LoopEngine):
         self._is_closed = False
         self._is_interrupted = False
         self._is_in_order = False  # it was driven to the end of a run, and nobody has interrupted that
-        self._locks = LockWatch(hang_s, self._loop, self._attempts, say)
-        self._silences = Silences(  # the host of a group watches its ranks
+        self._start_watchdog = StartWatchdog(hang_s, self._loop, self._attempts, say)
+        self._report_watchdog = ReportWatchdog(  # the supervisor of a group watches its ranks
             None if self._jobs.is_group else context.report_timeout_s,
             self._loop,
             log_of=lambda attempt: self._layout.trial(attempt.trial.id) / self._outputs[-1],
             kill=lambda attempt, reason: self._kill(attempt, messages.Kill(*attempt.key, reason, ExitKind.HUNG)),
         )
-        self._scarcity = Scarcity(
+        self._backpressure = Backpressure(
             self._loop,
             place=self._place,
-            make_room=lambda: self._hosts.give_up_idle(),
+            make_room=lambda: self._supervisors.give_up_idle(),
             num_placed=lambda: sum(attempt.slot is not None for attempt in self._attempts.values()),
             explain=lambda attempt, reason: self._events.append(messages.Waiting(attempt.trial.id, reason)),
             notice=say,
@@ -102,7 +102,7 @@ class LocalEngine(LoopEngine):
         self._limits = limits.Raised()
         self._releases = Releases(
             [node for node in context.nodes if context.node in ("", node.id)],
-            hand_over,
+            gpu_cleanup,
             self._loop,
             emit=lambda event: self._events.append(event),
             notice=say,
@@ -111,25 +111,25 @@ class LocalEngine(LoopEngine):
             context,
             self._loop,
             emit=lambda event: self._events.append(event),
-            end_idle=lambda: self._hosts.retire_idle(),
+            end_idle=lambda: self._supervisors.retire_idle(),
             say=say,
         )
         if memory_limit is not None:
             MemoryGuard(memory_limit, self._loop, self._attempts, self._kill)
-        self._hosts = Hosts(
+        self._supervisors = Supervisors(
             context,
             self._loop,
             log=self._layout.code / (f"fork-server-{context.node}.log" if context.node else "fork-server.log"),
             environ=self._jobs.environ,
-            on_message=self._on_host,
+            on_message=self._on_supervisor,
             refuse=self._refuse,
             is_importing=self._on_importing,
-            is_ready=self._locks.begin,
+            is_ready=self._start_watchdog.begin,
             say=say,
             locks=self._sharing.descriptors,
         )
         try:
-            self._hosts.start()
+            self._supervisors.start()
         except OSError as error:
             self.close()
             raise limits.refusal(error) from error
@@ -160,24 +160,24 @@ class LocalEngine(LoopEngine):
             if is_multi_node:
                 self._place_multi_node(attempt)
             else:
-                self._scarcity.admit(attempt)
+                self._backpressure.admit(attempt)
             return
         known = self._attempts.get((command.trial_id, command.attempt))
         if known is None:
             return
         match command:
             case messages.Continue(seq=seq):
-                self._silences.watch(known)
+                self._report_watchdog.watch(known)
                 self._tell(known, wire.Continue(known.token, seq))
             case messages.Save(seq=seq):
-                self._silences.watch(known)
+                self._report_watchdog.watch(known)
                 self._tell(known, wire.Save(known.token, seq))
             case messages.Stop(seq=seq, save=save):
                 known.is_stopping = True
                 if known.link is None:
                     self._finish(known, Exit(ExitKind.STOPPED, error=NOT_STARTED))
                 else:
-                    self._silences.rest(known)  # how long the end may take is the sweep's to say
+                    self._report_watchdog.rest(known)  # how long the end may take is the sweep's to say
                     self._tell(known, wire.Stop(known.token, seq, save))
             case messages.Kill():
                 self._kill(known, command)
@@ -205,21 +205,21 @@ class LocalEngine(LoopEngine):
         posted = self._loop.take_posted()
         if messages.Asked(messages.Ask.INTERRUPT) in posted:
             self._is_interrupted = True
-            self._hosts.wake()
+            self._supervisors.wake()
         self._events += posted
 
     def claims(self) -> Sequence[Claim]:
         return self._sharing.claims()
 
-    def look_out(self, lookout: Lookout | None) -> None:
-        self._sharing.look_out(lookout)
+    def want(self, wanted: Wanted | None) -> None:
+        self._sharing.want(wanted)
 
     def close(self) -> None:
         """End everything that was started, and return when it is gone."""
         if self._is_closed:
             return
         self._is_closed = True
-        self._hosts.close(is_in_order=self._is_in_order and not self._attempts)
+        self._supervisors.close(is_in_order=self._is_in_order and not self._attempts)
         self._sharing.close()
         self._attempts.clear()
         self._loop.close()
@@ -231,7 +231,7 @@ class LocalEngine(LoopEngine):
         """Give an attempt a slot; raises OSError when descriptors or processes are short: the trial is not to blame."""
         if self._context.reuse_actors and not self._jobs.is_group and self._place_warm(attempt):
             return
-        slot = self._hosts.free() or self._hosts.new()
+        slot = self._supervisors.free() or self._supervisors.new()
         slot.attempt, attempt.slot = attempt, slot
         if slot.pid:
             try:
@@ -239,8 +239,8 @@ class LocalEngine(LoopEngine):
             except OSError:
                 slot.attempt = attempt.slot = None
                 raise
-        elif slot.nursery.importing:
-            self._events.append(messages.Waiting(attempt.trial.id, f"importing {slot.nursery.importing}"))
+        elif slot.fork_server.importing:
+            self._events.append(messages.Waiting(attempt.trial.id, f"importing {slot.fork_server.importing}"))
 
     def _place_multi_node(self, attempt: Attempt) -> None:
         """Give a slot to the ranks of a group that are on this machine; refused are all of the group, or none."""
@@ -253,7 +253,7 @@ class LocalEngine(LoopEngine):
         """Hand an attempt to an idle worker that fits, or have those ended that hold its devices; False: neither."""
         key = key_of(attempt.trial)
         blockers = []
-        for slot in self._hosts.slots.values():
+        for slot in self._supervisors.slots.values():
             if slot.link is None or slot.key is None or not slot.is_idle:
                 continue
             if slot.key == key and not slot.is_retiring:
@@ -280,13 +280,13 @@ class LocalEngine(LoopEngine):
             attempt.blockers.discard(slot.number)
         for attempt in [one for one in self._waiting if not one.blockers]:
             self._waiting.remove(attempt)
-            self._scarcity.admit(attempt)
+            self._backpressure.admit(attempt)
 
     def _send_start(self, slot: Slot, attempt: Attempt) -> None:
-        """Have the host make a worker, or a group, and give it its job; one on several machines is to wait."""
+        """Have the supervisor make a worker, or a group, and give it its job; one on several machines is to wait."""
         try:
-            brief = self._jobs.brief(attempt.trial)  # it pickles the config: once for ports and job
-            ports = self._jobs.open_ports(attempt.trial, brief)
+            payload = self._jobs.payload(attempt.trial)  # it pickles the config: once for ports and job
+            ports = self._jobs.open_ports(attempt.trial, payload)
         except ConfigError as error:
             slot.attempt = attempt.slot = None
             self._fail(attempt, error)
@@ -296,7 +296,7 @@ class LocalEngine(LoopEngine):
             ours, theirs = socket.socketpair()
             stack.callback(theirs.close)
             descriptors = (theirs.fileno(), *(port.holder.fileno() for port in ports))
-            start: wire.ToHost
+            start: wire.ToSupervisor
             if self._jobs.is_group:
                 start = wire.StartGroup(attempt.token, len(descriptors), self._jobs.is_remote(attempt.trial))
             else:
@@ -316,11 +316,13 @@ class LocalEngine(LoopEngine):
             attempt.link, link.attempt = link, attempt
             self._say_of(attempt.key, wire.NodeReady(attempt.token, numbers))
         else:
-            self._send_job(attempt, link, numbers, brief)
+            self._send_job(attempt, link, numbers, payload)
 
-    def _send_job(self, attempt: Attempt, link: Link, ports: Sequence[int] = (), brief: Brief | None = None) -> None:
+    def _send_job(
+        self, attempt: Attempt, link: Link, ports: Sequence[int] = (), payload: Payload | None = None
+    ) -> None:
         attempt.link, link.attempt = link, attempt
-        job = self._jobs.make(attempt.token, attempt.trial, ports, brief)
+        job = self._jobs.make(attempt.token, attempt.trial, ports, payload)
         if attempt.slot is not None and attempt.slot.worker and isinstance(job, wire.Job):
             job = job._replace(is_known=True)
         link.send(job)
@@ -338,7 +340,7 @@ class LocalEngine(LoopEngine):
             self._say_of(attempt.key, wire.Refused(attempt.token, errno))
             self._finish(attempt, Exit(ExitKind.LOST, error=os.strerror(errno)))
         else:
-            self._scarcity.refuse(attempt, OSError(errno, os.strerror(errno)))
+            self._backpressure.refuse(attempt, OSError(errno, os.strerror(errno)))
 
     # --- answers and ends --------------------------------------------------------------------------------------------
 
@@ -357,7 +359,7 @@ class LocalEngine(LoopEngine):
 
         def insist() -> None:
             if attempt.key in self._attempts and attempt.slot is not None and not attempt.slot.is_dead:
-                self._hosts.end(attempt.slot)
+                self._supervisors.end(attempt.slot)
 
         slot.tell(wire.Kill(attempt.token))
         self._loop.alarm(_KILL_GRACE_S, insist)
@@ -373,10 +375,10 @@ class LocalEngine(LoopEngine):
     def _finish(self, attempt: Attempt, exit: Exit) -> None:
         """The attempt is over and its processes are gone: say so."""
         del self._attempts[attempt.key]
-        self._silences.rest(attempt)
+        self._report_watchdog.rest(attempt)
         if attempt in self._waiting:
             self._waiting.remove(attempt)
-        self._scarcity.forget(attempt)
+        self._backpressure.forget(attempt)
         slot = attempt.slot
         if slot is not None:
             slot.attempt = None
@@ -388,7 +390,7 @@ class LocalEngine(LoopEngine):
             spare = self._sharing.shared_devices(attempt.trial)
             self._releases.after(attempt.key, attempt.trial, lambda: self._release(attempt.trial), others, spare)
         if slot is not None:
-            self._scarcity.on_room()
+            self._backpressure.on_room()
 
     def _release(self, trial: Trial, idle: int = 0) -> None:
         self._sharing.give_back(trial, idle)
@@ -409,7 +411,7 @@ class LocalEngine(LoopEngine):
     def _on_link(self, link: Link) -> None:
         self._on_worker(link, link.receive())
         if not link.is_open:
-            self._loop.ignore(link.socket.fileno())  # how it ended comes from the host
+            self._loop.ignore(link.socket.fileno())  # how it ended comes from the supervisor
 
     def _on_full(self, link: Link, is_full: bool) -> None:
         self._loop.await_writable(link.socket.fileno(), link.flush if is_full else None)
@@ -422,7 +424,7 @@ class LocalEngine(LoopEngine):
             match message:
                 case wire.Report(_, seq, metrics, checkpoint):
                     attempt.has_reported = True
-                    self._silences.rest(attempt)
+                    self._report_watchdog.rest(attempt)
                     # Each comes with copies of its keys, which take more room than its values.
                     shared = {sys.intern(key) if type(key) is str else key: metrics[key] for key in metrics}
                     self._events.append(messages.Reported(*attempt.key, seq, shared, checkpoint))
@@ -434,7 +436,7 @@ class LocalEngine(LoopEngine):
                     self._events.append(messages.Saved(*attempt.key, seq, checkpoint))
                 case wire.Done(_, outcome, _, is_idle):
                     attempt.outcome = outcome
-                    if is_idle and attempt.kill is None:  # otherwise its host is about to end it
+                    if is_idle and attempt.kill is None:  # otherwise its supervisor is about to end it
                         self._on_idle(attempt)
                 case wire.Pids(_, pids):
                     attempt.pids = pids
@@ -442,14 +444,14 @@ class LocalEngine(LoopEngine):
                     self._say_of(attempt.key, message)
                 case wire.Waits(_, reason, for_space):
                     cause = Cause.SPACE if for_space else Cause.NONE
-                    (self._silences.rest if reason else self._silences.watch)(attempt)
+                    (self._report_watchdog.rest if reason else self._report_watchdog.watch)(attempt)
                     self._events.append(messages.Waiting(attempt.trial.id, reason, cause))
         if link.problem is not None:
             self._end_garbled(link, link.problem)
 
     def _end_garbled(self, link: Link, problem: Outcome) -> None:
         """What a worker says cannot be understood any more: end it."""
-        slot = next((slot for slot in self._hosts.slots.values() if slot.link is link), None)
+        slot = next((slot for slot in self._supervisors.slots.values() if slot.link is link), None)
         if (attempt := link.attempt) is not None:
             attempt.outcome = attempt.outcome or problem
         if slot is not None:
@@ -457,7 +459,7 @@ class LocalEngine(LoopEngine):
 
     def _on_started(self, attempt: Attempt, pid: int) -> None:
         attempt.pids = attempt.pids or (pid,)
-        self._silences.watch(attempt)
+        self._report_watchdog.watch(attempt)
         self._events.append(messages.Started(*attempt.key, pid))
 
     def _on_idle(self, attempt: Attempt) -> None:
@@ -473,7 +475,7 @@ class LocalEngine(LoopEngine):
         if slot.link is not None:
             self._on_worker(slot.link, slot.link.drain())
 
-    def _on_host(self, slot: Slot, message: wire.FromHost | wire.Gone) -> None:
+    def _on_supervisor(self, slot: Slot, message: wire.FromSupervisor | wire.Gone) -> None:
         attempt = slot.attempt
         match message:
             case wire.Hello(pid):
@@ -508,7 +510,7 @@ class LocalEngine(LoopEngine):
                 if attempt is not None and attempt.token == token:
                     self._refuse(attempt, errno)
             case wire.Gone():
-                if attempt is not None and not slot.nursery.is_alive:  # nothing else ends what it has left behind
+                if attempt is not None and not slot.fork_server.is_alive:  # nothing else ends what it has left behind
                     end_marked(attempt.pids, environment.markers(str(self._layout.root), *attempt.key))
                 self._drain(slot)
                 slot.drop_link(self._loop)

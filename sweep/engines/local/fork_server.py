@@ -1,8 +1,8 @@
-"""The fork server: it imports what trials need, once, and is forked for every host; it runs no user code of trials.
+"""The fork server: it imports what trials need, once, is forked for every supervisor, and runs no user code of trials.
 
-It is a subreaper: when a host is killed, its descendants become children of the fork server, which ends them. When the
-driver is gone it gives the hosts a second to do that themselves, then kills them (stopped ones too) and what is left.
-Between the runs of a driver it may rest: then it has no child, no lock and no file of the last one.
+It is a subreaper: when a supervisor is killed, its descendants become children of the fork server, which ends them.
+When the driver is gone it gives the supervisors a second to do that themselves, then kills them (stopped ones too) and
+what is left. Between the runs of a driver it may rest: then it has no child, no lock and no file of the last one.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from sweep.engines.local.processes import (
     map_file,
     pidfd_of,
 )
-from sweep.engines.local.supervisor import Host
+from sweep.engines.local.supervisor import Supervisor
 from sweep.record.importing import importing, why_missing
 from sweep.record.proc import children_of
 from sweep.worker import devices, limits, wire
 from sweep.worker.channel import Packets
+from sweep.worker.disk_wait import make_patient
 from sweep.worker.environment import EXPERIMENT_VARIABLE, IMPORTER_VARIABLE
 from sweep.worker.limits import are_processes_few
-from sweep.worker.main import room_to_print
-from sweep.worker.room import make_patient
+from sweep.worker.main import wait_to_print
 
-_HOST_GRACE_S = 1.0
+_SUPERVISOR_GRACE_S = 1.0
 # Needed by nearly every trial, and slow to import in each: 1.6 - 3.3 ms for `random` alone.
 _PRELOADED = ("random", "threading", "logging", "traceback", "tempfile", "cloudpickle")
 
@@ -58,8 +58,8 @@ class ForkServer:
         self._driver = driver
         self._locks: list[int] = []
         self._is_reusing = False
-        self._hosts: dict[int, tuple[int, int]] = {}  # pidfd -> (number, pid)
-        self._files: LoadedFiles | None = None  # of the modules, once the first host is there: it does not wait for it
+        self._supervisors: dict[int, tuple[int, int]] = {}  # pidfd -> (number, pid)
+        self._files: LoadedFiles | None = None  # of the modules, once a supervisor is there
         self._has_begun = False  # any run
         self._patience_s: float | None = setup.patience_s  # while it rests
         self._can_rest = True
@@ -84,7 +84,7 @@ class ForkServer:
         if self._setup.is_importing:
             self._import([name for name in (*_PRELOADED, *begin.modules) if name not in sys.modules])
         if children_of(os.getpid()):
-            self._can_rest = False  # a module's: they end with the first host, and a new fork server would have them
+            self._can_rest = False  # a module's: a new fork server would have them, too
         self.send(wire.Ready(len(os.listdir("/proc/self/task"))))
 
     def _import(self, modules: Sequence[str]) -> None:
@@ -99,7 +99,7 @@ class ForkServer:
             if "numpy" in sys.modules:
                 self._import_one("numpy.random")  # to be seeded in every trial
         devices.find_thread_pools()
-        make_patient(room_to_print)  # every trial would do so; modules may have replaced them
+        make_patient(wait_to_print)  # every trial would do so; modules may have replaced them
         limits.raise_files()
         gc.collect()
         gc.freeze()  # collections in the children then leave these pages shared
@@ -120,18 +120,18 @@ class ForkServer:
         control = self._control.socket.fileno()
         while True:
             poll = select.poll()
-            for descriptor in (control, self._driver, *self._hosts):
+            for descriptor in (control, self._driver, *self._supervisors):
                 poll.register(descriptor, select.POLLIN)
             patience_s = self._patience_s
             ready = {descriptor for descriptor, _ in poll.poll(None if patience_s is None else 1000 * patience_s)}
-            ended = [descriptor for descriptor in ready if descriptor in self._hosts]
+            ended = [descriptor for descriptor in ready if descriptor in self._supervisors]
             if ended:
-                self._on_hosts_ended(ended)
+                self._on_supervisors_ended(ended)
             if self._driver in ready or not ready:
                 self._end()
             if control in ready:
                 self._on_message()
-            if self._hosts and self._files is None:
+            if self._supervisors and self._files is None:
                 self._files = LoadedFiles(self._began_ns)
 
     def send(self, message: wire.FromForkServer) -> None:
@@ -143,12 +143,12 @@ class ForkServer:
         match self._control.receive():
             case (None, _):
                 self._end()
-            case (wire.ForkHost(number), [life]):
+            case (wire.ForkSupervisor(number), [life]):
                 self._fork(number, life)
-            case (wire.ForkHost(number), _):  # the kernel drops what finds no room here
+            case (wire.ForkSupervisor(number), _):  # the kernel drops what finds no room here
                 self.send(wire.Refused(number, errno.EMFILE))
-            case (wire.EndHost(number), _):
-                for other, pid in self._hosts.values():
+            case (wire.EndSupervisor(number), _):
+                for other, pid in self._supervisors.values():
                     if other == number:
                         os.kill(pid, signal.SIGKILL)
             case (wire.Rest(patience_s), _):
@@ -157,41 +157,41 @@ class ForkServer:
                 self._begin(begin, descriptors)
 
     def _fork(self, number: int, life: int) -> None:
-        def be_host() -> None:
-            # Every descriptor that is not the host's own must go, or an end of file never comes.
+        def be_supervisor() -> None:
+            # Every descriptor that is not the supervisor's own must go, or an end of file never comes.
             self._control.close()
-            for pidfd in self._hosts:
+            for pidfd in self._supervisors:
                 os.close(pidfd)
-            Host(socket.socket(fileno=life), self._driver, is_reusing=self._is_reusing, locks=self._locks).run()
+            Supervisor(socket.socket(fileno=life), self._driver, is_reusing=self._is_reusing, locks=self._locks).run()
 
         try:
-            pid = fork(be_host)
-            self._hosts[pidfd_of(pid)] = (number, pid)
+            pid = fork(be_supervisor)
+            self._supervisors[pidfd_of(pid)] = (number, pid)
         except OSError as error:
             self.send(wire.Refused(number, error.errno or 0))
         finally:
             os.close(life)
 
-    def _on_hosts_ended(self, ended: list[int]) -> None:
-        """Reap hosts, end what they left, and say so. Strays cannot be told apart, so all of them go first."""
+    def _on_supervisors_ended(self, ended: list[int]) -> None:
+        """Reap supervisors, end what they left, and say so. Orphans cannot be told apart, so all of them go first."""
         numbers = [self._reap(pidfd) for pidfd in ended]
-        end_descendants(spare=[pid for _, pid in self._hosts.values()])
+        end_descendants(spare=[pid for _, pid in self._supervisors.values()])
         for number in numbers:
             self.send(wire.Gone(number))
 
     def _reap(self, pidfd: int) -> int:
-        number, pid = self._hosts.pop(pidfd)
+        number, pid = self._supervisors.pop(pidfd)
         os.waitpid(pid, 0)
         os.close(pidfd)
         return number
 
     def _rest(self, patience_s: float) -> None:
         """See that nothing of the run is left, and wait for the next; where that is not sure, end."""
-        for pidfd in ended_of(list(self._hosts), _HOST_GRACE_S):
+        for pidfd in ended_of(list(self._supervisors), _SUPERVISOR_GRACE_S):
             self._reap(pidfd)
         if self._files is None:
             self._files = LoadedFiles(self._began_ns)
-        is_alone = not self._hosts and not children_of(os.getpid())
+        is_alone = not self._supervisors and not children_of(os.getpid())
         if not (self._can_rest and is_alone):
             self._end(patience_s=0.0)
         os.environ.pop(EXPERIMENT_VARIABLE, None)
@@ -203,10 +203,10 @@ class ForkServer:
         self._patience_s = patience_s
         self.send(wire.Resting())
 
-    def _end(self, *, patience_s: float = _HOST_GRACE_S) -> NoReturn:
+    def _end(self, *, patience_s: float = _SUPERVISOR_GRACE_S) -> NoReturn:
         """The driver is gone, or has no use for this any more: see that everything else goes, too."""
         self._control.close()
-        for pidfd in ended_of(list(self._hosts), patience_s):
+        for pidfd in ended_of(list(self._supervisors), patience_s):
             self._reap(pidfd)
         end_descendants()
         os._exit(0)

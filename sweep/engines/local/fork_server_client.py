@@ -1,4 +1,4 @@
-"""The driver's end of a fork server: start it, begin a run, ask it for hosts, read its messages, rest, end it."""
+"""The driver's end of a fork server: start it, begin a run, ask it for supervisors, read its messages, rest, end it."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Run(NamedTuple):
         log: gets what the imported modules print.
         is_reusing: workers stay after their attempt.
         modules: that trials need.
-        locks: descriptors of files that are locked: fork server and hosts hold them too, so that they are free only
-            when the hosts are gone.
+        locks: descriptors of files that are locked: fork server and supervisors hold them too, so that they are free
+            only when the supervisors are gone.
     """
 
     directory: Path
@@ -59,7 +59,7 @@ class Run(NamedTuple):
     locks: Sequence[int] = ()
 
 
-class Nursery:
+class ForkServerClient:
     """One fork server process.
 
     Attributes:
@@ -134,7 +134,7 @@ class Nursery:
         return was_new or self._has_said(wire.Begun, _ANSWER_S)
 
     def rest(self) -> bool:
-        """Have it wait for another run, once the hosts have lost their sockets; False: it is not fit for one."""
+        """Have it wait for another run, once the supervisors have lost their sockets; False: it is not fit for one."""
         self.wake()
         try:
             self.packets.send(wire.Rest(_REST_S))
@@ -142,14 +142,14 @@ class Nursery:
             return False
         return self._has_said(wire.Resting, _CLOSE_S)
 
-    def ask_for_host(self, number: int, life: socket.socket) -> None:
-        """Have a host forked that speaks over `life`.
+    def ask_for_supervisor(self, number: int, life: socket.socket) -> None:
+        """Have a supervisor forked that speaks over `life`.
 
         Raises:
             OSError: the process takes no more messages at the moment, or no descriptor can be handed over.
         """
         try:
-            self.packets.send(wire.ForkHost(number), [life.fileno()])
+            self.packets.send(wire.ForkSupervisor(number), [life.fileno()])
         except BlockingIOError:
             raise OSError(errno.ENOBUFS, "requests to the process that forks, which is busy") from None
 
@@ -157,11 +157,11 @@ class Nursery:
         """Have it go on if somebody has stopped it (SIGSTOP)."""
         self._process.send_signal(signal.SIGCONT)
 
-    def end_host(self, number: int) -> None:
-        """Have a host killed that does not answer."""
+    def end_supervisor(self, number: int) -> None:
+        """Have a supervisor killed that does not answer."""
         self.wake()
         with contextlib.suppress(OSError):
-            self.packets.send(wire.EndHost(number))
+            self.packets.send(wire.EndSupervisor(number))
 
     def close(self) -> str:
         """End it and everything that it has started, wait until that is gone, and say how it ended."""
@@ -262,11 +262,11 @@ def own_path() -> list[str]:
 
 # The fork server that is kept between the runs of this process, at most one: that of the run that ended last. It is
 # used again only where a new one would be the same, and ends with the driver, or when no run has come for ten minutes.
-_kept: Nursery | None = None
+_cached: ForkServerClient | None = None
 _lock = threading.Lock()
 
 
-def nursery_for(setup: wire.Setup, run: Run, environ: Mapping[str, str]) -> Nursery:
+def fork_server_for(setup: wire.Setup, run: Run, environ: Mapping[str, str]) -> ForkServerClient:
     """Return a fork server that serves a run: the one that is kept, or a new one.
 
     Raises:
@@ -278,7 +278,7 @@ def nursery_for(setup: wire.Setup, run: Run, environ: Mapping[str, str]) -> Nurs
         if found is not None and is_same and found.begin(run):
             taken, found = found, None
             return taken
-        return Nursery(setup, environ, run)
+        return ForkServerClient(setup, environ, run)
     finally:
         if found is not None:
             found.end_resting()  # while the new one boots
@@ -286,27 +286,27 @@ def nursery_for(setup: wire.Setup, run: Run, environ: Mapping[str, str]) -> Nurs
 
 def prepare(environ: Mapping[str, str]) -> None:
     """Start a fork server for a run that is about to begin, unless one is kept: it boots while we get ready."""
-    if _kept is None:
+    if _cached is None:
         with contextlib.suppress(OSError):  # the run will meet the reason
-            keep(Nursery(setup_of(is_importing=True), environ))
+            cache(ForkServerClient(setup_of(is_importing=True), environ))
 
 
-def keep(nursery: Nursery) -> None:
+def cache(fork_server: ForkServerClient) -> None:
     """Keep a fork server that rests; one that was kept before is ended."""
-    if (before := _exchange(nursery)) is not None:
+    if (before := _exchange(fork_server)) is not None:
         before.end_resting()
 
 
-def end_kept() -> None:
+def end_cached() -> None:
     """End the fork server that is kept, and wait until it is gone."""
     if (found := _exchange(None)) is not None:
         found.end_resting()
 
 
-def _exchange(new: Nursery | None) -> Nursery | None:
-    global _kept
+def _exchange(new: ForkServerClient | None) -> ForkServerClient | None:
+    global _cached
     with _lock:
-        old, _kept = _kept, new
+        old, _cached = _cached, new
     return old
 
 
@@ -319,4 +319,4 @@ def _forget_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_in_child)
-atexit.register(end_kept)
+atexit.register(end_cached)

@@ -1,4 +1,4 @@
-"""A training group in its host: carries what its ranks say to `core.group` and what that decides to them.
+"""A training group in its supervisor: carries what its ranks say to `core.group` and what that decides to them.
 
 One `Group` is either a whole attempt, and then speaks to the driver, or it was asked for by the attempt's worker (a
 `fit()` inside a trial), and then speaks to that. Both look alike from here: a socket above, one for each rank below.
@@ -45,7 +45,7 @@ from sweep.worker.limits import describe_shortage
 
 
 class HostedRanks(ABC):
-    """Ranks in a host, and the socket to who leads them, from the job to the last process's end.
+    """Ranks in a supervisor, and the socket to who leads them, from the job to the last process's end.
 
     Attributes:
         is_over: every rank is gone and that has been written upwards, if it was not killed from above.
@@ -153,7 +153,7 @@ class Group(HostedRanks):
         self._has_started = False
         self._is_done_said = False
 
-    # --- for the host's loop -----------------------------------------------------------------------------------------
+    # --- for the supervisor's loop ------------------------------------------------------------------------------------
 
     def deadline(self) -> float | None:
         """Return the monotonic time at which `handle` must be called at the latest; None: there is none."""

@@ -1,4 +1,4 @@
-"""End what dead drivers have left running: daemons of trials whose driver, fork server and hosts were killed at once.
+"""End what dead drivers have left running: daemons whose driver, fork server and supervisors were killed at once.
 
 A process is ended only if all of this is so. It is looked at once its pidfd is held, through which the signal goes:
 
@@ -41,7 +41,7 @@ _NUM_NAMED = 3
 _LOG = re.compile(rf"(/.*)/{ExperimentLayout(Path()).code.name}/fork-server[^/]*\.log")
 
 
-class Leftover(NamedTuple):
+class Orphan(NamedTuple):
     """A process that was ended: its experiment's directory, pid and command."""
 
     experiment: str
@@ -49,9 +49,9 @@ class Leftover(NamedTuple):
     command: str
 
 
-def end_leftovers(
+def end_orphans(
     own: Path, own_dead: str, mark_of_dead_driver: Callable[[Path], str], notice: Callable[[str], None]
-) -> list[Leftover]:
+) -> list[Orphan]:
     """Kill what dead drivers have left running, and return it once it is gone.
 
     Args:
@@ -73,7 +73,7 @@ def end_leftovers(
             dead[experiment] = own_dead if _is_same(lock, own_lock) else mark_of_dead_driver(lock)
         return dead[experiment] == mark
 
-    ended: dict[int, Leftover] = {}
+    ended: dict[int, Orphan] = {}
     for _ in range(_ROUNDS):
         killed = []
         for pid in _marked():
@@ -109,7 +109,7 @@ def _marked() -> Iterator[int]:
                 yield int(name)
 
 
-def _end(pid: int, is_left: Callable[[str, str], bool]) -> tuple[int, Leftover] | None:
+def _end(pid: int, is_left: Callable[[str, str], bool]) -> tuple[int, Orphan] | None:
     """Kill a process if it is left; return its pidfd. What is looked at is the pidfd's process, or the signal fails."""
     descriptor = os.pidfd_open(pid)
     try:
@@ -122,7 +122,7 @@ def _end(pid: int, is_left: Callable[[str, str], bool]) -> tuple[int, Leftover] 
             command = read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             kept, descriptor = descriptor, -1
-            return kept, Leftover(experiment, pid, command)
+            return kept, Orphan(experiment, pid, command)
     finally:
         if descriptor >= 0:
             os.close(descriptor)
@@ -135,7 +135,7 @@ def experiment_mapped(pid: int | str) -> str:
     return found[1] if found is not None else ""
 
 
-def _describe(ended: list[Leftover]) -> str:
+def _describe(ended: list[Orphan]) -> str:
     """Return one line for people: how many, of which experiments, and which."""
     numbers = Counter(os.path.basename(left.experiment) for left in ended)
     parts = ", ".join(f"{number} of {name}" for name, number in numbers.items())

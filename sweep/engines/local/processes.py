@@ -154,7 +154,7 @@ def _has_children() -> bool:
 
 
 def end_marked(sessions: Iterable[int], markers: Iterable[bytes]) -> None:
-    """Kill what is left of an attempt whose host and fork server are both gone.
+    """Kill what is left of an attempt whose supervisor and fork server are both gone.
 
     Found are the processes in the workers' sessions and those whose environment at their start holds all the markers.
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from sweep.accelerators.claims import Claims, Unkept, directory_of
-from sweep.core.claims import Claim, Lookout
+from sweep.core.claims import Claim, Wanted
 from sweep.core.messages import ClaimsChanged, Declined, Event
 from sweep.core.resources import UNIT
 from sweep.core.trial import Trial
@@ -43,8 +43,8 @@ class Sharing:
     say: Callable[[str], None]
     _claims: Claims | None = field(default=None, init=False)
     _told: tuple[Claim, ...] = field(default=(), init=False)
-    _lookout: Lookout | None = field(default=None, init=False)
-    _has_declined: bool = field(default=False, init=False)  # since the last lookout
+    _wanted: Wanted | None = field(default=None, init=False)
+    _has_declined: bool = field(default=False, init=False)  # since the last wanted
     _is_alarm_set: bool = field(default=False, init=False)
     _smaller: set[int] = field(default_factory=set, init=False)  # drivers that were said to count fewer CPUs
     _idle: set[int] = field(default_factory=set, init=False)
@@ -122,17 +122,17 @@ class Sharing:
         held = {(node, device) for claim in self._claims.look() for node, device, _ in claim.devices}
         return held.intersection(trial.placement.placed_devices)
 
-    def look_out(self, lookout: Lookout | None) -> None:
+    def want(self, wanted: Wanted | None) -> None:
         """Tell of every change in the claims of others as long as there is something to look out for."""
         if self._claims is None:
             return
         had_declined, self._has_declined = self._has_declined, False
-        request = None if lookout is None else lookout.request
-        if (lookout is None and had_declined) or (lookout == self._lookout and request == self._claims.awaited):
+        request = None if wanted is None else wanted.request
+        if (wanted is None and had_declined) or (wanted == self._wanted and request == self._claims.awaited):
             return  # what was declined keeps its place in the line: the sweep is about to try again
-        self._lookout = lookout
+        self._wanted = wanted
         self._claims.wait_for(request)
-        if lookout is not None:
+        if wanted is not None:
             self._tell()
             self._set_alarm()
 
@@ -170,12 +170,12 @@ class Sharing:
 
     def _on_alarm(self) -> None:
         self._is_alarm_set = False
-        if self._claims is None or (self._lookout is None and not self._idle):
+        if self._claims is None or (self._wanted is None and not self._idle):
             return
         self._claims.look()
         if self._idle and self._claims.has_waiters:
             self.end_idle()
-        if self._lookout is not None:
+        if self._wanted is not None:
             self._tell()
         self._set_alarm()
 

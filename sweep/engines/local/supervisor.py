@@ -1,4 +1,4 @@
-"""The host: one small process per slot, free of user code, that forks one worker after another and ends their trees.
+"""The supervisor: one small process per slot, free of user code, that forks workers and ends their trees.
 
 It ends its tree and itself when the driver is gone: end of file on the life socket, or the driver's pidfd.
 """
@@ -37,8 +37,8 @@ _SPAWNED = (
 )
 
 
-class Host:
-    """One host process: `run` never returns."""
+class Supervisor:
+    """One supervisor process: `run` never returns."""
 
     def __init__(self, life: socket.socket, driver: int, *, is_reusing: bool, locks: Sequence[int] = ()) -> None:
         """Take over this process.
@@ -112,7 +112,7 @@ class Host:
             timeout_s = left_s if timeout_s is None else min(timeout_s, left_s)
         return None if timeout_s is None else 1000 * timeout_s
 
-    def _send(self, message: wire.FromHost) -> None:
+    def _send(self, message: wire.FromSupervisor) -> None:
         try:
             self._life.send(message)
         except (BrokenPipeError, ConnectionResetError):
@@ -190,7 +190,7 @@ class Host:
         return fork(work)
 
     def _spawn(self, data: int, kept: Sequence[int], idle: int, control: int) -> int:
-        # Not at the top: a host that forks never needs it, and it takes 50 ms.
+        # Not at the top: a supervisor that forks never needs it, and it takes 50 ms.
         import multiprocess.spawn
         import multiprocess.util
 
@@ -297,12 +297,12 @@ class Host:
             return  # it died, and its pidfd tells; or user code wrote into the pipe
         self._end_groups()
         if children_of(self._worker) or len(children_of(os.getpid())) > 1:
-            self._end_strays()
+            self._end_orphans()
         self._trim_log()
         self._done = token
         self._send(wire.Idle(token))
 
-    def _end_strays(self) -> None:
+    def _end_orphans(self) -> None:
         """Kill the children that a reused worker left, its own and those handed to this process."""
         while children := children_of(self._worker):
             send(signal.SIGKILL, *children)

@@ -1,4 +1,4 @@
-"""The processes that attempts run in, as the driver sees them: a fork server, and a host for each slot."""
+"""The processes that attempts run in, as the driver sees them: a fork server, and a supervisor for each slot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sweep.core.resources import Resources
 from sweep.core.trial import Outcome, Trial
 from sweep.engines.base import EngineContext
 from sweep.engines.link import Link
-from sweep.engines.local.fork_server_client import Nursery, Run, keep, nursery_for, setup_of
+from sweep.engines.local.fork_server_client import ForkServerClient, Run, cache, fork_server_for, setup_of
 from sweep.engines.local.processes import await_end, send
 from sweep.engines.loop import Loop
 from sweep.worker import limits, wire
@@ -62,11 +62,11 @@ class Attempt:
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One host and what runs under it.
+    """One supervisor and what runs under it.
 
     Attributes:
-        life: the socket to the host; what the host has left behind may still run when it is closed.
-        pid: of the host, 0 until it has said hello.
+        life: the socket to the supervisor; what the supervisor has left behind may still run when it is closed.
+        pid: of the supervisor, 0 until it has said hello.
         attempt: that it runs, or that waits for it to say hello.
         link: to its worker, which a reused one keeps between attempts.
         born: token of the attempt that the worker was made for. worker: its pid, once known.
@@ -77,7 +77,7 @@ class Slot:
 
     number: int
     life: Packets
-    nursery: Nursery
+    fork_server: ForkServerClient
     pid: int = 0
     attempt: Attempt | None = None
     link: Link | None = None
@@ -89,7 +89,7 @@ class Slot:
 
     @property
     def is_dead(self) -> bool:
-        """Whether the socket to the host is closed."""
+        """Whether the socket to the supervisor is closed."""
         return not self.life.is_open
 
     @property
@@ -97,8 +97,8 @@ class Slot:
         """Whether a reused worker waits here."""
         return self.link is not None and self.attempt is None and not self.is_dead
 
-    def tell(self, message: wire.ToHost, descriptors: Sequence[int] = ()) -> None:
-        """Send a message to the host; one that is gone, or is stopped and takes no more, is found out elsewhere."""
+    def tell(self, message: wire.ToSupervisor, descriptors: Sequence[int] = ()) -> None:
+        """Send a message to the supervisor; one that is gone or stopped is found out elsewhere."""
         with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
             self.life.send(message, descriptors)
 
@@ -126,19 +126,19 @@ _SLOT_FILES = 4  # life and data socket, and their other ends for a moment
 
 
 @dataclass(eq=False)
-class Hosts:
-    """Starts hosts and ends them; what they say of attempts is for the engine.
+class Supervisors:
+    """Starts supervisors and ends them; what they say of attempts is for the engine.
 
     Attributes:
         log: gets what the modules print that are imported in advance.
         environ: the variables that trials start from.
-        on_message: called with each message of a host. The last is `Gone`: with all that it had left behind, or no
-            fork server is there to say so, and then the engine ends what can be found.
-        refuse: an attempt gets no host, because of this errno.
+        on_message: called with each message of a supervisor. The last is `Gone`: with all that it had left behind,
+            or no fork server is there to say so, and then the engine ends what can be found.
+        refuse: an attempt gets no supervisor, because of this errno.
         is_importing: the fork server imports this module now.
         is_ready: it has imported these modules, which started so many threads.
         say: called with each line for the user.
-        locks: descriptors that every host holds, beside that of the experiment's lock.
+        locks: descriptors that every supervisor holds, beside that of the experiment's lock.
         slots: those that there are, by number.
     """
 
@@ -146,14 +146,14 @@ class Hosts:
     loop: Loop
     log: Path
     environ: Mapping[str, str]
-    on_message: Callable[[Slot, wire.FromHost | wire.Gone], None]
+    on_message: Callable[[Slot, wire.FromSupervisor | wire.Gone], None]
     refuse: Callable[[Attempt, int], None]
     is_importing: Callable[[str], None]
     is_ready: Callable[[int, tuple[str, ...]], None]
     say: Callable[[str], None]
     locks: Sequence[int] = ()
     slots: dict[int, Slot] = field(default_factory=dict, init=False)
-    _nursery: Nursery | None = field(default=None, init=False)
+    _fork_server: ForkServerClient | None = field(default=None, init=False)
     _has_import_crashed: bool = field(default=False, init=False)  # then trials import for themselves
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1), init=False)
 
@@ -164,7 +164,7 @@ class Hosts:
             modules = (*modules, "sweep.engines.local.group", "sweep.worker.rank")
         return modules
 
-    def start(self) -> Nursery:
+    def start(self) -> ForkServerClient:
         """Start a fork server, or take the one that an earlier run of this process has left.
 
         Raises:
@@ -178,23 +178,23 @@ class Hosts:
             self.context.reuse_actors,
             (*self.locks, *([] if self.context.lock_fd is None else [self.context.lock_fd])),
         )
-        nursery = nursery_for(setup_of(is_importing=not is_spawning), run, self.environ)
-        self._nursery = nursery
-        self.loop.listen(nursery.packets.socket.fileno(), lambda: self._on_nursery(nursery))
-        return nursery
+        fork_server = fork_server_for(setup_of(is_importing=not is_spawning), run, self.environ)
+        self._fork_server = fork_server
+        self.loop.listen(fork_server.packets.socket.fileno(), lambda: self._on_fork_server(fork_server))
+        return fork_server
 
     def free(self) -> Slot | None:
         """Return a slot without an attempt, rather one in which no reused worker waits; None: there is none."""
         found = [s for s in self.slots.values() if s.attempt is None and not s.is_dead and not s.is_retiring]
         slot = min(found, key=lambda slot: slot.link is not None, default=None)
         if slot is not None and slot.link is not None:
-            # An idle worker for another request: the host ends it first, because it reads its messages in order.
+            # An idle worker for another request: the supervisor ends it first, because it reads its messages in order.
             slot.retire()
             slot.drop_link(self.loop)
         return slot
 
     def new(self) -> Slot:
-        """Have a host made, which says hello when it is there.
+        """Have a supervisor made, which says hello when it is there.
 
         Raises:
             OSError: the kernel allows no process or descriptor.
@@ -202,23 +202,23 @@ class Hosts:
         taken = [slot.link is None for slot in self.slots.values() if slot.attempt is not None]
         if taken:
             limits.keep_reserve(_SLOT_FILES + sum(taken))  # those that have no link yet will need one
-        nursery = self._nursery or self.start()
+        fork_server = self._fork_server or self.start()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         try:
-            slot = Slot(next(self._numbers), Packets(ours), nursery)
-            nursery.ask_for_host(slot.number, theirs)
+            slot = Slot(next(self._numbers), Packets(ours), fork_server)
+            fork_server.ask_for_supervisor(slot.number, theirs)
         except OSError:
             ours.close()
             raise
         finally:
             theirs.close()
         self.slots[slot.number] = slot
-        self.loop.listen(ours.fileno(), lambda: self._on_host(slot))
+        self.loop.listen(ours.fileno(), lambda: self._on_supervisor(slot))
         return slot
 
     def give_up_idle(self) -> None:
-        """End the hosts that nothing needs now; when there is no attempt in any, one stays for the next."""
+        """End the supervisors that nothing needs now; when there is no attempt in any, one stays for the next."""
         living = [slot for slot in self.slots.values() if not slot.is_dead]
         idle = [slot for slot in living if slot.attempt is None and not slot.is_retiring]
         for slot in idle[1:] if len(idle) == len(living) else idle:
@@ -227,7 +227,7 @@ class Hosts:
                 continue
             self.loop.ignore(slot.life.socket.fileno())
             slot.life.close()
-            if not slot.nursery.is_alive:  # nothing would say that it is gone
+            if not slot.fork_server.is_alive:  # nothing would say that it is gone
                 self._bury(slot)
 
     def retire_idle(self) -> None:
@@ -237,16 +237,16 @@ class Hosts:
                 slot.retire()
 
     def wake(self) -> None:
-        """Have fork servers and hosts go on that somebody has stopped (SIGSTOP): they are to end."""
+        """Have fork servers and supervisors go on that somebody has stopped (SIGSTOP): they are to end."""
         for slot in self.slots.values():
-            slot.nursery.wake()
+            slot.fork_server.wake()
             if slot.pid and not slot.is_dead:
                 send(signal.SIGCONT, slot.pid)
 
     def end(self, slot: Slot) -> None:
-        """End a host that does not react, for instance because it was stopped (SIGSTOP)."""
-        if slot.nursery.is_alive:
-            slot.nursery.end_host(slot.number)
+        """End a supervisor that does not react, for instance because it was stopped (SIGSTOP)."""
+        if slot.fork_server.is_alive:
+            slot.fork_server.end_supervisor(slot.number)
         elif slot.pid:
             await_end(slot.pid, patience_s=0)
 
@@ -261,25 +261,25 @@ class Hosts:
             if slot.link is not None:
                 slot.link.socket.close()
             slot.life.close()
-            if slot.pid and not slot.nursery.is_alive:
+            if slot.pid and not slot.fork_server.is_alive:
                 orphans.append(slot.pid)
-        nursery = self._nursery
-        if nursery is not None:
-            if is_in_order and nursery.is_clean and nursery.rest():
-                keep(nursery)
+        fork_server = self._fork_server
+        if fork_server is not None:
+            if is_in_order and fork_server.is_clean and fork_server.rest():
+                cache(fork_server)
             else:
-                nursery.close()
+                fork_server.close()
         for pid in orphans:
             await_end(pid)
         self.slots.clear()
 
-    def _on_host(self, slot: Slot) -> None:
+    def _on_supervisor(self, slot: Slot) -> None:
         for message in slot.life.receive_all():
             self.on_message(slot, message)
         if slot.is_dead and slot.number in self.slots:
-            slot.nursery.is_clean = False  # it has ended by itself
+            slot.fork_server.is_clean = False  # it has ended by itself
             self.loop.ignore(slot.life.socket.fileno())
-            if not slot.nursery.is_alive:
+            if not slot.fork_server.is_alive:
                 self._bury(slot)
             # otherwise the fork server says when everything that it left behind is gone
 
@@ -291,46 +291,46 @@ class Hosts:
         del self.slots[slot.number]
         self.on_message(slot, wire.Gone(slot.number))
 
-    def _on_nursery(self, nursery: Nursery) -> None:
-        for message in nursery.packets.receive_all():
-            self._on_fork_servers_word(nursery, message)
-        if not nursery.is_alive:
-            self._on_nursery_gone(nursery)
+    def _on_fork_server(self, fork_server: ForkServerClient) -> None:
+        for message in fork_server.packets.receive_all():
+            self._on_fork_servers_word(fork_server, message)
+        if not fork_server.is_alive:
+            self._on_fork_server_gone(fork_server)
 
-    def _on_fork_servers_word(self, nursery: Nursery, message: wire.FromForkServer) -> None:
+    def _on_fork_servers_word(self, fork_server: ForkServerClient, message: wire.FromForkServer) -> None:
         match message:
             case wire.Importing(module):
-                nursery.importing = module
+                fork_server.importing = module
                 self.is_importing(module)
             case wire.Notice(text):
-                nursery.is_clean = False
+                fork_server.is_clean = False
                 self.say(text)
             case wire.Ready(num_threads):
-                nursery.importing = ""
+                fork_server.importing = ""
                 self.is_ready(num_threads - 1, self._modules)
             case wire.Gone(number) if number in self.slots:
                 slot = self.slots[number]
-                nursery.is_clean = nursery.is_clean and slot.is_dead
+                fork_server.is_clean = fork_server.is_clean and slot.is_dead
                 self._bury(slot)
             case wire.Refused(number, errno) if number in self.slots:
-                nursery.is_clean = False
+                fork_server.is_clean = False
                 slot = self.slots[number]
                 attempt, slot.attempt = slot.attempt, None
                 self._bury(slot)
                 if attempt is not None:
                     self.refuse(attempt, errno)
 
-    def _on_nursery_gone(self, nursery: Nursery) -> None:
-        """Trials go on without their fork server; another is started when the next host is needed."""
-        self.loop.ignore(nursery.packets.socket.fileno())
-        how = nursery.close()
+    def _on_fork_server_gone(self, fork_server: ForkServerClient) -> None:
+        """Trials go on without their fork server; another is started when the next supervisor is needed."""
+        self.loop.ignore(fork_server.packets.socket.fileno())
+        how = fork_server.close()
         while_importing = ""
-        if nursery.importing:
+        if fork_server.importing:
             self._has_import_crashed = True
-            while_importing = f" while importing {nursery.importing}; trials import for themselves now"
+            while_importing = f" while importing {fork_server.importing}; trials import for themselves now"
         self.say(f"the process that imports modules in advance ended ({how}){while_importing}")
-        if self._nursery is nursery:
-            self._nursery = None
-        for slot in [slot for slot in self.slots.values() if slot.nursery is nursery]:
+        if self._fork_server is fork_server:
+            self._fork_server = None
+        for slot in [slot for slot in self.slots.values() if slot.fork_server is fork_server]:
             if slot.is_dead or not slot.pid:
                 self._bury(slot)

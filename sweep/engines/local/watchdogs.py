@@ -26,7 +26,7 @@ _WRITING_S = 1.0  # for the last
 
 
 @dataclass(eq=False)
-class Silences:
+class ReportWatchdog:
     """Watch attempts that owe a report: what the processes of one that is late are doing goes to its log, then it is
     killed. Those that wait for an answer, or say what they wait for, owe none.
 
@@ -71,8 +71,8 @@ class Silences:
 
     def _give_up(self, attempt: Attempt) -> None:
         log = self.log_of(attempt)
-        host = attempt.slot.pid if attempt.slot is not None else 0
-        able, stopped = _describe(host, log) if host else ([], [])
+        supervisor = attempt.slot.pid if attempt.slot is not None else 0
+        able, stopped = _describe(supervisor, log) if supervisor else ([], [])
         who = f"process {stopped[0]} is stopped (SIGSTOP); " if stopped else ""
         reason = f"no report within report_timeout_s={self.limit_s:g}; {who}what its processes do is in {log.name}"
         turn_s = min(_TURN_S, _TURNS_S / max(1, len(able)))
@@ -129,7 +129,7 @@ _TICKS_PER_S = 100  # what /proc counts in, whatever the kernel's own rate
 
 
 @dataclass(eq=False)
-class LockWatch:
+class StartWatchdog:
     """Say once what may be the reason where a trial does nothing: a lock that a thread held when it was forked.
 
     A trial that computes is busy, however late its first report comes.
@@ -160,8 +160,8 @@ class LockWatch:
             for one in self.attempts.values()
             if one.link is not None and one.slot is not None and one.slot.pid and not one.has_reported
         }
-        hosts = {token: one.slot.pid for token, one in silent.items() if one.slot is not None}
-        token = self.idle({token: processor_s(pid) for token, pid in hosts.items()}, time.monotonic())
+        supervisors = {token: one.slot.pid for token, one in silent.items() if one.slot is not None}
+        token = self.idle({token: processor_s(pid) for token, pid in supervisors.items()}, time.monotonic())
         if token is None:
             self.loop.alarm(self.hang_s / _LOOKS, self._look)
             return

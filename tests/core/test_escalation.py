@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from core_world import World, cpus, tid
 
-from sweep.core.growing import grown_request
+from sweep.core.escalation import escalated_request
 from sweep.core.messages import (
     Ask,
     Exit,
@@ -19,7 +19,7 @@ from sweep.core.messages import (
     StopTrial,
 )
 from sweep.core.resources import Bundle, Resources
-from sweep.core.trial import CheckpointRef, Grown, Status, Trial, evolve
+from sweep.core.trial import CheckpointRef, Escalation, Status, Trial, evolve
 
 ONE = Bundle(cpu=1)
 
@@ -43,17 +43,21 @@ def needs_more(world: World, number: int, wanted: Resources, error: str = "fit()
         pytest.param((cpus(1), None), workers(2), False, held(ONE, ONE, ONE), id="its_own_is_added"),
         pytest.param((held(ONE, ONE), None), workers(3), False, held(ONE, ONE, ONE, ONE), id="its_others_are_used"),
         pytest.param(
-            (held(Bundle(), ONE, ONE), Grown(cpus(1))), workers(3), True, held(Bundle(), *(ONE,) * 3), id="again_larger"
+            (held(Bundle(), ONE, ONE), Escalation(cpus(1))),
+            workers(3),
+            True,
+            held(Bundle(), *(ONE,) * 3),
+            id="again_larger",
         ),
         pytest.param(
-            (held(Bundle(), ONE, ONE), Grown(cpus(1))),
+            (held(Bundle(), ONE, ONE), Escalation(cpus(1))),
             held(Bundle(gpu=1)),
             True,
             held(Bundle(), Bundle(cpu=1, gpu=1), ONE),
             id="again_another_kind",
         ),
         pytest.param(
-            (held(Bundle(), ONE, ONE), Grown(cpus(1), is_guess=True)),
+            (held(Bundle(), ONE, ONE), Escalation(cpus(1), is_guess=True)),
             workers(1),
             True,
             held(Bundle(), ONE),
@@ -84,7 +88,7 @@ def needs_more(world: World, number: int, wanted: Resources, error: str = "fit()
 )
 def test_a_request_grows_to_what_the_group_needs(trial, wanted, is_unasked, expected):
     resources, grown = trial
-    assert grown_request(Trial(tid(0), {}, resources, grown=grown), wanted, is_unasked=is_unasked) == expected
+    assert escalated_request(Trial(tid(0), {}, resources, escalation=grown), wanted, is_unasked=is_unasked) == expected
 
 
 def test_a_trial_that_needs_more_waits_in_its_old_place_and_counts_no_failure():
@@ -98,11 +102,11 @@ def test_a_trial_that_needs_more_waits_in_its_old_place_and_counts_no_failure():
     first = world[0]
     assert (first.status, first.failures, first.losses, first.failure) == (Status.PENDING, 0, 0, "")
     assert first.resources == held(Bundle(), ONE, ONE)
-    assert first.grown == Grown(cpus(1))
+    assert first.escalation == Escalation(cpus(1))
     assert "waits for cpu=2" in first.reason
     for number in (2, 3):  # those that have not begun ask for it at once
         assert world[number].resources == first.resources
-        assert world[number].grown == Grown(cpus(1), is_guess=True)
+        assert world[number].escalation == Escalation(cpus(1), is_guess=True)
     assert world[1].resources == cpus(1)  # it runs: it finds out for itself
     assert world.released(0) == []
     world.started(1)
@@ -130,10 +134,10 @@ def test_a_size_that_depends_on_the_config_is_found_for_each_trial():
     for number in range(3):
         world.started(number)
     needs_more(world, 0, workers(2))
-    assert world[3].grown == Grown(cpus(1), is_guess=True)
+    assert world[3].escalation == Escalation(cpus(1), is_guess=True)
     needs_more(world, 1, workers(3))
     assert world[3].resources == cpus(1)
-    assert world[3].grown is None
+    assert world[3].escalation is None
     assert world[1].resources == held(Bundle(), ONE, ONE, ONE)
 
 
@@ -145,7 +149,7 @@ def test_a_guess_that_was_wrong_is_corrected_and_never_a_failure():
     world.suggest(1)
     world.started(1)
     needs_more(world, 1, workers(2))  # what it was guessed to need: then it is no guess any more
-    assert world[1].grown == Grown(cpus(1))
+    assert world[1].escalation == Escalation(cpus(1))
     assert world[1].failures == 0
     assert world[1].status is not Status.ERROR
 
@@ -234,8 +238,10 @@ def test_it_goes_on_from_its_checkpoint():
 
 
 def test_a_sweep_that_goes_on_knows_what_its_trials_came_to_need():
-    done = Trial(tid(0), {}, held(Bundle(), ONE, ONE), Status.TERMINATED, attempt=2, grown=Grown(cpus(1)))
-    guess = Trial(tid(1), {}, held(Bundle(), *(ONE,) * 3), Status.TERMINATED, attempt=1, grown=Grown(cpus(1), True))
+    done = Trial(tid(0), {}, held(Bundle(), ONE, ONE), Status.TERMINATED, attempt=2, escalation=Escalation(cpus(1)))
+    guess = Trial(
+        tid(1), {}, held(Bundle(), *(ONE,) * 3), Status.TERMINATED, attempt=1, escalation=Escalation(cpus(1), True)
+    )
     world = World(num_trials=4, ask_ahead=1, is_unasked=True, trials=[done, guess])
     world.open()
     world.suggest(2)
@@ -272,4 +278,4 @@ def test_a_retry_finds_out_anew():
     world.suggest(1)
     assert world.ask(Ask.RETRY, 0) == ["start 0.2"]
     assert world[0].resources == cpus(1)
-    assert world[0].grown is None
+    assert world[0].escalation is None

@@ -13,7 +13,7 @@ import pytest
 from census import census
 
 from sweep.engines.local import orphans
-from sweep.engines.local.orphans import end_leftovers
+from sweep.engines.local.orphans import end_orphans
 from sweep.record.lock import DriverLock
 from sweep.worker.nested import is_dead, process_mark
 
@@ -61,7 +61,7 @@ class World:
         return process
 
     def end(self, own: Path | None = None, own_dead: str = "") -> list[int]:
-        found = end_leftovers(own or self.own, own_dead, lambda lock: self.dead.get(lock.parent, ""), self._say)
+        found = end_orphans(own or self.own, own_dead, lambda lock: self.dead.get(lock.parent, ""), self._say)
         return [left.pid for left in found]
 
     def _say(self, text: str) -> None:
@@ -222,7 +222,7 @@ if __name__ == "__main__":
               resume=len(sys.argv) > 2, **eval(os.environ.get("OPTIONS", "{}")))
 """
 
-# Kills the driver, its fork server and its hosts at once, and has the next driver come.
+# Kills the driver, its fork server and its supervisors at once, and has the next driver come.
 PLAY = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
@@ -240,10 +240,10 @@ while not os.path.exists("ready"):
     time.sleep(0.01)
 os.remove("ready")
 fork_servers = children(driver.pid)
-hosts = [host for fork_server in fork_servers for host in children(fork_server)]
-for pid in (driver.pid, *fork_servers, *hosts):
+supervisors = [supervisor for fork_server in fork_servers for supervisor in children(fork_server)]
+for pid in (driver.pid, *fork_servers, *supervisors):
     os.kill(pid, signal.SIGSTOP)
-for pid in (driver.pid, *fork_servers, *hosts):
+for pid in (driver.pid, *fork_servers, *supervisors):
     os.kill(pid, signal.SIGKILL)
 driver.wait()
 give_up = time.monotonic() + 10

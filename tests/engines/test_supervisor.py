@@ -1,4 +1,4 @@
-"""The host's own decisions, without a driver: what it does when the kernel refuses, and whom a late kill hits."""
+"""The supervisor's own decisions, without a driver: what it does when the kernel refuses, and whom a late kill hits."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import socket
 
 import pytest
 
-from sweep.engines.local.supervisor import Host
+from sweep.engines.local.supervisor import Supervisor
 from sweep.worker import wire
 
 
 @pytest.fixture
 def wired(tmp_path):
-    """A host in this process with the driver's end of its life socket, and what it would have forked."""
+    """A supervisor in this process with the driver's end of its life socket, and what it would have forked."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(10)
     pidfd = os.pidfd_open(os.getpid())
-    host = Host(theirs, pidfd, is_reusing=False)
-    yield host, ours
-    host._drop_control()
+    supervisor = Supervisor(theirs, pidfd, is_reusing=False)
+    yield supervisor, ours
+    supervisor._drop_control()
     os.close(pidfd)
     ours.close()
     theirs.close()
@@ -32,16 +32,16 @@ def refuse(data, kept, idle, control):
 
 @pytest.mark.parametrize("is_reusing", [False, True])
 def test_a_fork_that_the_kernel_refuses_is_told_the_driver_and_leaves_no_descriptor(wired, monkeypatch, is_reusing):
-    host, driver = wired
-    monkeypatch.setattr(host, "_fork", refuse)
-    host._is_reusing = is_reusing
+    supervisor, driver = wired
+    monkeypatch.setattr(supervisor, "_fork", refuse)
+    supervisor._is_reusing = is_reusing
     read, write = os.pipe()
     os.close(write)
     before = len(os.listdir("/proc/self/fd"))
-    host._start(wire.StartWorker(1, (), 0, False), read)
+    supervisor._start(wire.StartWorker(1, (), 0, False), read)
     assert wire.decode(driver.recv(1000)) == wire.Refused(1, errno.EAGAIN)
     assert len(os.listdir("/proc/self/fd")) == before - 1  # the trial's socket, and nothing is open besides
-    assert host._timeout_ms() is None  # it does not try again by itself
+    assert supervisor._timeout_ms() is None  # it does not try again by itself
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_a_fork_that_the_kernel_refuses_is_told_the_driver_and_leaves_no_descrip
 )
 def test_a_start_whose_descriptors_found_no_room_here_is_refused(wired, message, num_sent):
     """The kernel drops descriptors silently where the receiver may open no more."""
-    host, driver = wired
+    supervisor, driver = wired
     pairs = [os.pipe() for _ in range(num_sent)]
     before = set(os.listdir("/proc/self/fd"))
     socket.send_fds(driver, [wire.encode(message)], [read for read, _ in pairs])
-    host._on_message()
+    supervisor._on_message()
     assert wire.decode(driver.recv(1000)) == wire.Refused(3, errno.EMFILE)
     assert set(os.listdir("/proc/self/fd")) == before  # those that came are closed
     for pair in pairs:
@@ -64,8 +64,8 @@ def test_a_start_whose_descriptors_found_no_room_here_is_refused(wired, message,
 
 
 def test_a_group_whose_ranks_the_kernel_refuses_is_told_the_driver(wired, monkeypatch, tmp_path):
-    host, driver = wired
-    monkeypatch.setattr(host, "_fork", refuse)
+    supervisor, driver = wired
+    monkeypatch.setattr(supervisor, "_fork", refuse)
     monkeypatch.setattr("sweep.engines.local.supervisor.end_descendants", lambda: 0)
     ours, theirs = socket.socketpair()
     values = dict.fromkeys(wire.Job._fields, "") | {"directory": str(tmp_path), "trial_id": "x", "variables": {}}
@@ -73,13 +73,13 @@ def test_a_group_whose_ranks_the_kernel_refuses_is_told_the_driver(wired, monkey
     ours.sendall(wire.frame(group))
     socket.send_fds(driver, [wire.encode(wire.StartGroup(5, 1))], [theirs.fileno()])
     theirs.close()
-    host._on_message()
-    (only,) = host._groups
+    supervisor._on_message()
+    (only,) = supervisor._groups
     only.handle({descriptor: 1 for descriptor, _ in only.descriptors()})
     assert only.is_over
-    host._on_group_over(only)
+    supervisor._on_group_over(only)
     assert wire.decode(driver.recv(1000)) == wire.Refused(5, errno.EAGAIN)
-    assert host._groups == []
+    assert supervisor._groups == []
     ours.close()
 
 
@@ -90,26 +90,26 @@ def test_a_group_whose_ranks_the_kernel_refuses_is_told_the_driver(wired, monkey
 def test_each_file_of_the_output_is_trimmed_also_where_a_reused_worker_writes_by_now(
     wired, monkeypatch, tmp_path, is_reusing, trimmed
 ):
-    host, _ = wired
+    supervisor, _ = wired
     for name in ("born/out", "born/err", "now/out", "now/err"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"x" * 5000)
-    host._is_reusing, host._log_limit, host._worker = is_reusing, 1000, 4242
-    host._logs = (str(tmp_path / "born" / "out"), str(tmp_path / "born" / "err"))
+    supervisor._is_reusing, supervisor._log_limit, supervisor._worker = is_reusing, 1000, 4242
+    supervisor._logs = (str(tmp_path / "born" / "out"), str(tmp_path / "born" / "err"))
     monkeypatch.setattr(os, "readlink", lambda path: str(tmp_path / "now" / "out"))
-    host._trim_log()
+    supervisor._trim_log()
     small = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*") if path.stat().st_size <= 1000}
     assert small == trimmed
 
 
 def test_a_late_kill_for_an_attempt_that_ended_does_not_hit_its_successor(wired, monkeypatch):
-    host, driver = wired
+    supervisor, driver = wired
     killed = []
-    monkeypatch.setattr(host, "_kill_worker", lambda **_: killed.append(True))
-    host._worker, host._done = os.getpid(), 7
+    monkeypatch.setattr(supervisor, "_kill_worker", lambda **_: killed.append(True))
+    supervisor._worker, supervisor._done = os.getpid(), 7
     driver.send(wire.encode(wire.Kill(7)))
-    host._on_message()
+    supervisor._on_message()
     assert killed == []
     driver.send(wire.encode(wire.Kill(8)))
-    host._on_message()
+    supervisor._on_message()
     assert killed == [True]

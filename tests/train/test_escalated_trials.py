@@ -216,7 +216,7 @@ def test_a_driver_that_is_killed_while_trials_wait_for_more_goes_on(tmp_path):
             f"""
             import os, sys
             import sweep
-            from train.test_growing_trials import trial
+            from train.test_escalated_trials import trial
 
             class Killer(sweep.Callback):
                 starts = 0
@@ -237,7 +237,7 @@ def test_a_driver_that_is_killed_while_trials_wait_for_more_goes_on(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
     died = subprocess.run([sys.executable, script, "die"], env=environment, cwd=tmp_path, capture_output=True)
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()
-    asks = [row.grown for row in ExperimentReader(tmp_path / "grown").trials()]
+    asks = [row.escalation for row in ExperimentReader(tmp_path / "grown").trials()]
     assert any(grown is not None for grown in asks)
     again = subprocess.run([sys.executable, script, "go"], env=environment, cwd=tmp_path, capture_output=True)
     assert again.returncode == 0, again.stderr.decode()

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cached_trainables import end_the_supervisor, files_of, marked, meet, train, use
 from census import census
 from conformance.processes import Watch
-from kept_trainables import end_the_host, files_of, marked, meet, train, use
 
 import sweep
 from sweep.core.messages import Ask, Asked
@@ -23,8 +23,8 @@ from sweep.engines.base import EngineContext
 from sweep.engines.local import fork_server_client, orphans
 from sweep.engines.local.engine import LocalEngine
 from sweep.engines.local.fork_server import LoadedFiles
-from sweep.engines.local.fork_server_client import Nursery, key_of, setup_of
-from sweep.engines.local.orphans import end_leftovers
+from sweep.engines.local.fork_server_client import ForkServerClient, key_of, setup_of
+from sweep.engines.local.orphans import end_orphans
 from sweep.errors import ResourceError
 from sweep.record.lock import DriverLock
 from sweep.worker.nested import process_mark
@@ -35,9 +35,9 @@ GRAIN_NS = 25_000_000  # after which a file counts as changed before
 
 @pytest.fixture(autouse=True)
 def _none_before_or_after():
-    fork_server_client.end_kept()
+    fork_server_client.end_cached()
     yield
-    fork_server_client.end_kept()
+    fork_server_client.end_cached()
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_the_next_run_is_forked_from_the_same_process_and_is_a_run_of_its_own(ru
     DriverLock(tmp_path / "one" / "driver.lock", "it is free").release()
     second = run(preload=["wave"])
     assert second["fork_server"] == fork_server
-    assert second["host"] != first["host"]
+    assert second["supervisor"] != first["supervisor"]
     assert first["directory"] != second["directory"]
     for found in (first, second):
         directory = found["directory"]
@@ -97,12 +97,12 @@ def test_runs_at_a_time_have_one_each(tmp_path, run):
 def test_a_run_takes_the_one_that_was_started_before_the_driver_was_ready(run, monkeypatch):
     made = []
 
-    class Counted(Nursery):
+    class Counted(ForkServerClient):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             made.append(self.pid)
 
-    monkeypatch.setattr(fork_server_client, "Nursery", Counted)
+    monkeypatch.setattr(fork_server_client, "ForkServerClient", Counted)
     assert [run()["fork_server"]] == made
 
 
@@ -214,7 +214,7 @@ def test_one_that_could_not_import_a_module_is_not_kept(run):
 
 
 def test_one_whose_host_has_died_is_not_kept(run, tmp_path):
-    run(end_the_host, config={"path": str(tmp_path / "ended")})
+    run(end_the_supervisor, config={"path": str(tmp_path / "ended")})
     assert fork_server_client._kept is None
 
 
@@ -264,7 +264,7 @@ def test_a_process_that_the_driver_forks_neither_has_it_nor_ends_it(run):
     pid = os.fork()
     if pid == 0:
         is_without = fork_server_client._kept is None
-        fork_server_client.end_kept()
+        fork_server_client.end_cached()
         os._exit(0 if is_without else 1)
     assert os.waitpid(pid, 0)[1] == 0
     assert run()["fork_server"] == fork_server
@@ -274,7 +274,7 @@ def test_the_hunt_for_what_dead_drivers_left_spares_it(run, tmp_path, monkeypatc
     fork_server = run()["fork_server"]
     (tmp_path / "own").mkdir()
     monkeypatch.setattr(orphans, "is_dead", lambda mark: True)  # even then: it bears the mark of no experiment
-    assert end_leftovers(tmp_path / "own", "", lambda lock: process_mark(os.getpid()), print) == []
+    assert end_orphans(tmp_path / "own", "", lambda lock: process_mark(os.getpid()), print) == []
     assert fork_server_client._kept is not None
     assert fork_server_client._kept.pid == fork_server
     assert fork_server_client._kept.rest()
@@ -284,7 +284,7 @@ SCRIPT = f"""
 import os, sys, time
 import sweep
 sys.path.append({str(Path(__file__).parents[1])!r})
-from kept_trainables import train
+from cached_trainables import train
 
 def run():
     return sweep.run(train, verbose=0).trials[0].last_result["fork_server"]

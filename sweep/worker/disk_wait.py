@@ -30,7 +30,7 @@ _SCARCE = 8  # times what was written: others may have freed that much between t
 _MAX_DOUBTS = 2
 
 
-class Room:
+class DiskWait:
     """The wait of one trial for room.
 
     Args:
@@ -131,11 +131,11 @@ class PatientFile(io.FileIO):
         room_of: returns how the running trial waits; None: nothing runs that could, and what does not fit is dropped.
     """
 
-    room_of: Callable[[], Room | None] = staticmethod(lambda: None)
+    room_of: Callable[[], DiskWait | None] = staticmethod(lambda: None)
 
     def write(self, data: Any) -> int:
         """Write some bytes and return how many."""
-        room: Room | None = None
+        room: DiskWait | None = None
         try:
             while True:
                 try:
@@ -152,7 +152,7 @@ class PatientFile(io.FileIO):
                 room.close()
 
 
-def make_patient(room_of: Callable[[], Room | None]) -> None:
+def make_patient(room_of: Callable[[], DiskWait | None]) -> None:
     """Make `sys.stdout` and `sys.stderr` of this process wait for room, unless they are something else already."""
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from sweep.engines.local.fork_server_client import end_kept
+from sweep.engines.local.fork_server_client import end_cached
 
 MARK = "SWEEP_TEST_MARK"
 
@@ -32,7 +32,7 @@ def wait_until_gone(mark: str, limit_s: float = 10.0) -> dict[int, str]:
 
     The fork server that this process keeps for its next run is none of them, and ended first.
     """
-    end_kept()
+    end_cached()
     give_up = time.monotonic() + limit_s
     while (found := marked(mark)) and time.monotonic() < give_up:
         time.sleep(0.01)

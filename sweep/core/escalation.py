@@ -7,10 +7,10 @@ import itertools
 from collections.abc import Iterable
 
 from sweep.core.resources import Bundle, Resources
-from sweep.core.trial import Grown, Status, Trial, evolve
+from sweep.core.trial import Escalation, Status, Trial, evolve
 
 
-def grown_request(trial: Trial, wanted: Resources, *, is_unasked: bool) -> Resources:
+def escalated_request(trial: Trial, wanted: Resources, *, is_unasked: bool) -> Resources:
     """Return what a trial must hold for a group that did not fit into what it held.
 
     The first bundle stays for the trial's own process; the others have room for the group, and for the groups of
@@ -25,7 +25,7 @@ def grown_request(trial: Trial, wanted: Resources, *, is_unasked: bool) -> Resou
     Raises:
         ResourceError: the two cannot be had in one request.
     """
-    asked, is_guess = trial.grown or (trial.resources, True)
+    asked, is_guess = trial.escalation or (trial.resources, True)
     own = Bundle() if is_unasked else asked.bundles[0]
     before = (asked if is_guess else trial.resources).bundles[1:]
     pairs = itertools.zip_longest(before, wanted.bundles, fillvalue=Bundle())
@@ -52,7 +52,7 @@ def _larger(one: Bundle, other: Bundle) -> Bundle:
     )
 
 
-class GrownRequests:
+class Escalations:
     """What requests have grown to, so that the next trials ask for that from the start.
 
     Where two trials that asked for the same came to need different things, the need depends on the config: then every
@@ -62,24 +62,28 @@ class GrownRequests:
     def __init__(self, trials: Iterable[Trial] = ()) -> None:
         self._known: dict[Resources, Resources | None] = {}  # by what was asked for; None: that depends on the config
         for trial in trials:
-            if trial.grown is not None and not trial.grown.is_guess:
-                self._learn(trial.grown.asked, trial.resources)
+            if trial.escalation is not None and not trial.escalation.is_guess:
+                self._learn(trial.escalation.asked, trial.resources)
 
     def new(self, trial: Trial) -> Trial:
         """Return a new trial with the request that others with the same have grown to."""
         found = self._known.get(trial.resources)
-        return trial if found is None else evolve(trial, resources=found, grown=Grown(trial.resources, is_guess=True))
+        return (
+            trial
+            if found is None
+            else evolve(trial, resources=found, escalation=Escalation(trial.resources, is_guess=True))
+        )
 
     def learn(self, grown: Trial, trials: Iterable[Trial]) -> list[Trial]:
         """Take a trial whose request has grown; returns those of `trials` that ask for something else from now on:
         those that have not begun."""
-        asked = grown.grown.asked if grown.grown is not None else None
+        asked = grown.escalation.asked if grown.escalation is not None else None
         if asked is None or not self._learn(asked, grown.resources):
             return []
         changed = []
         for trial in trials:
             if trial.status is Status.PENDING and not trial.attempt and trial.asked == asked:
-                changed.append(self.new(evolve(trial, resources=asked, grown=None)))
+                changed.append(self.new(evolve(trial, resources=asked, escalation=None)))
         return changed
 
     def _learn(self, asked: Resources, needed: Resources) -> bool:

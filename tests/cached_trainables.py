@@ -1,4 +1,4 @@
-"""What trials of `test_kept` do, in a module that is quick to import."""
+"""What trials of `test_cached_fork_server` do, in a module that is quick to import."""
 
 import os
 import resource
@@ -23,17 +23,17 @@ def files_of(pid):
 
 
 def train(config, **more):
-    """Report what there is to see from inside; the fork server is the parent of the host."""
+    """Report what there is to see from inside; the fork server is the parent of the supervisor."""
     print("printed in", os.environ["SWEEP_EXPERIMENT"])
-    host = os.getppid()
-    fork_server = int(read(f"/proc/{host}/stat").rpartition(")")[2].split()[1])
+    supervisor = os.getppid()
+    fork_server = int(read(f"/proc/{supervisor}/stat").rpartition(")")[2].split()[1])
     ends, child_end = os.pipe()
     if os.fork() == 0:
         os.write(child_end, marked("self").encode())
         os._exit(0)
     os.wait()
     sweep.report(
-        host=host,
+        supervisor=supervisor,
         fork_server=fork_server,
         own=os.environ["SWEEP_EXPERIMENT"],
         of_child=os.read(ends, 5000).decode(),
@@ -62,7 +62,7 @@ def meet(config):
     train(config)
 
 
-def end_the_host(config):
+def end_the_supervisor(config):
     if not os.path.exists(config["path"]):
         open(config["path"], "w").close()
         os.kill(os.getppid(), 9)

@@ -23,7 +23,7 @@ class Releases:
     def __init__(
         self,
         nodes: Sequence[Node],
-        hand_over: HandOver | None,
+        gpu_cleanup: GpuCleanup | None,
         loop: Loop,
         *,
         emit: Callable[[Event], None],
@@ -31,7 +31,7 @@ class Releases:
     ) -> None:
         self.nodes = tuple(nodes)
         devices = [(node.id, device) for node in nodes for device in node.devices]
-        self._hand_over = hand_over or HandOver(read_placed, devices=devices)
+        self._gpu_cleanup = gpu_cleanup or GpuCleanup(read_placed, devices=devices)
         self._loop = loop
         self._emit = emit
         self._notice = notice
@@ -57,20 +57,20 @@ class Releases:
         if held:
             held = held.difference(spare, *map(_devices_of, running))
         devices = [(node.id, device) for node in self.nodes for device in node.devices if (node.id, device.id) in held]
-        if not devices or self._hand_over.enter(key, devices, time.monotonic()):
+        if not devices or self._gpu_cleanup.enter(key, devices, time.monotonic()):
             then()
             return
         self._waiting[key] = then
         self._set_alarm()
 
     def _set_alarm(self) -> None:
-        if self._hand_over.next_look is not None and not self._is_alarm_set:
+        if self._gpu_cleanup.next_look is not None and not self._is_alarm_set:
             self._is_alarm_set = True
-            self._loop.alarm(max(0.0, self._hand_over.next_look - time.monotonic()), self._look)
+            self._loop.alarm(max(0.0, self._gpu_cleanup.next_look - time.monotonic()), self._look)
 
     def _look(self) -> None:
         self._is_alarm_set = False
-        for change in self._hand_over.look(time.monotonic()):
+        for change in self._gpu_cleanup.look(time.monotonic()):
             match change:
                 case Clear(key):
                     self._waiting.pop(key)()
@@ -132,7 +132,7 @@ class _Entry:
     reason: str = ""
 
 
-class HandOver:
+class GpuCleanup:
     """Watches devices between two trials: when may one be given to the next? A state machine without a clock.
 
         enter ──clean──> (at once, True)

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from sweep.record.space import free_bytes, lacks_space, tree_bytes
-from sweep.worker import room as module
-from sweep.worker.room import PatientFile, Room, make_patient
+from sweep.worker import disk_wait as module
+from sweep.worker.disk_wait import DiskWait, PatientFile, make_patient
 from sweep.worker.session import StopRequested
 
 MIB = 1 << 20
@@ -44,10 +44,10 @@ class World:
             if self.now - self.began >= at:
                 self.free = free
 
-    def room(self, **more: Any) -> Room:
-        return Room("/x/trial", self.said.append, self.hear, **more)
+    def room(self, **more: Any) -> DiskWait:
+        return DiskWait("/x/trial", self.said.append, self.hear, **more)
 
-    def waited(self, room: Room, needed: int) -> float:
+    def waited(self, room: DiskWait, needed: int) -> float:
         before = self.now
         room.wait("a checkpoint", needed)
         return round(self.now - before, 3)
@@ -101,7 +101,7 @@ def test_a_stop_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
     said: list[str] = []
     with pytest.raises(StopRequested):
-        Room("/x", said.append, stopped).wait("a checkpoint", 1)
+        DiskWait("/x", said.append, stopped).wait("a checkpoint", 1)
 
 
 def test_of_those_that_wait_one_at_a_time_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from conformance.engines import collect, context, has_released, trial
 
 from sweep.core.messages import ExitKind, Kill, Start
 from sweep.engines.local.engine import LocalEngine
-from sweep.engines.local.watchdogs import LockWatch, processor_s
+from sweep.engines.local.watchdogs import StartWatchdog, processor_s
 from sweep.engines.loop import Loop
 from sweep.worker.session import report
 
@@ -21,7 +21,7 @@ from sweep.worker.session import report
 def looks(used: dict[int, list[float]], every_s: float = 10.0) -> list[int | None]:
     number = len(next(iter(used.values())))
     with closing(Loop()) as loop:
-        watch = LockWatch(60.0, loop, {}, print)
+        watch = StartWatchdog(60.0, loop, {}, print)
         return [
             watch.idle({token: of[look] for token, of in used.items() if of[look] >= 0}, every_s * look)
             for look in range(number)

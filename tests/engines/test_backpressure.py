@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweep.engines.local.backpressure import Scarcity
+from sweep.engines.local.backpressure import Backpressure
 
 
 class World:
@@ -22,7 +22,7 @@ class World:
         self.notices: list[str] = []
         self.alarms: list[tuple[float, object]] = []
         self.num_rooms = 0
-        self.scarcity = Scarcity(
+        self.backpressure = Backpressure(
             self,  # type: ignore[arg-type]
             place=self._place,
             make_room=self._make_room,
@@ -43,11 +43,11 @@ class World:
 
     def start(self, *tokens: int) -> None:
         for token in tokens:
-            self.scarcity.admit(SimpleNamespace(token=token, refusal=""))
+            self.backpressure.admit(SimpleNamespace(token=token, refusal=""))
 
     def end(self, token: int) -> None:
         self.placed.remove(token)
-        self.scarcity.on_room()
+        self.backpressure.on_room()
 
     def _place(self, attempt) -> None:
         self.tried.append(attempt.token)
@@ -104,12 +104,12 @@ def test_when_there_is_room_again_more_and_more_are_tried_at_once():
 
 
 def test_those_that_are_refused_later_take_their_old_place_and_the_pause_goes_on():
-    """A worker is refused in its host, after the driver has given the attempt a slot."""
+    """A worker is refused in its supervisor, after the driver has given the attempt a slot."""
     world = World(most=3)
     world.start(0, 1, 2)
     late = SimpleNamespace(token=1, refusal="")
     world.placed.remove(1)
-    world.scarcity.refuse(late, OSError(errno.EAGAIN, ""))
+    world.backpressure.refuse(late, OSError(errno.EAGAIN, ""))
     world.start(3)
     world.most = 2
     pauses = [world.ring() for _ in range(3)]
@@ -148,9 +148,9 @@ def test_an_attempt_that_is_over_is_forgotten():
     world = World(most=1)
     world.start(0)
     gone = SimpleNamespace(token=1, refusal="")
-    world.scarcity.admit(gone)
-    world.scarcity.forget(gone)
-    world.scarcity.forget(gone)
+    world.backpressure.admit(gone)
+    world.backpressure.forget(gone)
+    world.backpressure.forget(gone)
     world.end(0)
     assert world.placed == []
 
@@ -168,5 +168,5 @@ def test_an_attempt_that_is_over_is_forgotten():
 )
 def test_what_is_short_is_named_with_its_limit(number, says):
     world = World(most=0)
-    world.scarcity.refuse(SimpleNamespace(token=0, refusal=""), OSError(number, os.strerror(number)))
+    world.backpressure.refuse(SimpleNamespace(token=0, refusal=""), OSError(number, os.strerror(number)))
     assert world.told[0][0].startswith(f"waits for {says}")
