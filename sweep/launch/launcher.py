@@ -195,10 +195,9 @@ class Launch:
         notices.is_mute = lambda: bool(guard.problem)  # everything fails then, for one reason, and that is raised
         journal = self._journal(guard, sender)
         if self.shared is not None:
-            self.shared.seq_of = lambda: journal.seq
-            self.shared.delete, self.shared.notice = self._discard, notices.warn
+            self.shared.notice = notices.warn
         if sender is not None:
-            sender.copy.await_flush = journal.flush
+            sender.mirror.await_flush = journal.flush
             # last of all: the record is closed by then
             stack.callback(finish_sending, sender, lambda: guard.problem or journal.problem)
         stack.callback(journal.close)
@@ -299,7 +298,7 @@ class Launch:
         return Journal(
             self.database,
             durability=self.spec.durability,
-            discard=self._discard if self.shared is None else self.shared.discard,
+            discard=self._discard if self.shared is None else lambda path: None,  # once a record without it was sent
             notice=self.notices.warn,
             is_interrupted=lambda: self.ending.is_interrupted,
             check=check,

@@ -28,7 +28,6 @@ from sweep.record.importing import importing
 from sweep.results.trials import ExperimentInfo
 
 if TYPE_CHECKING:
-    from sweep.storage.record_copy import RecordCopy
     from sweep.storage.send import Sender
     from sweep.storage.shared import SharedRecord
 
@@ -131,27 +130,18 @@ def sender_of(
     """Return what sends the experiment, or its record, to where other machines reach it; None when none does."""
     if shared is None and not place.storage.is_remote:
         return None
-    from sweep.core.config import SyncConfig
     from sweep.storage.filesystems import remember_home
     from sweep.storage.mirror import Mirror
     from sweep.storage.send import Sender
 
-    sync = built.spec.sync_config or SyncConfig()
-    copy: RecordCopy
+    mirror: Mirror
     if shared is not None:
-        copy = shared
+        mirror = shared
     else:
         remote, root = place.storage.experiment(place.name), place.layout.root
         remember_home(root, remote, place.storage.uri_of(place.name))
-        copy = Mirror(remote, root, log_files=log_files)
-    return Sender(
-        copy,
-        sync.sync_period,
-        sync_timeout_s=sync.sync_timeout,
-        sync_artifacts=sync.sync_artifacts,
-        sync_artifacts_on_checkpoint=sync.sync_artifacts_on_checkpoint,
-        notice=notices.say if shared is None else notices.warn,
-    )
+        mirror = Mirror(remote, root, log_files=log_files)
+    return Sender(mirror, built.spec.sync_config, notice=notices.say if shared is None else notices.warn)
 
 
 def finish_sending(sender: Sender, problem: Callable[[], str]) -> None:

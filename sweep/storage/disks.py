@@ -7,7 +7,6 @@ The log's index (`sweep.db-shm`) is memory that all who have the record open sha
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,9 +15,7 @@ from sweep.errors import ConfigError
 SHARED_VARIABLE = "SWEEP_SHARED_STORAGE"
 """1: the storage is seen by several machines, whatever its file system is called; 0: it is not."""
 
-_MOUNTS = Path("/proc/self/mountinfo")
-
-# Types as mountinfo has them (the kernel's Documentation/filesystems, and the manuals of those that are not part of
+# Types as the kernel names them (the kernel's Documentation/filesystems, and the manuals of those that are not part of
 # it): file systems of a server, then those of a cluster.
 _NETWORK = frozenset(
     {
@@ -35,7 +32,6 @@ _LOCAL_FUSE = frozenset(
         *("bindfs", "unionfs", "lxcfs", "squashfuse", "squashfuse_ll", "archivemount", "fuse2fs", "zfs", "apfs"),
     }
 )
-_OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes blanks
 
 
 class Disk(NamedTuple):
@@ -71,10 +67,10 @@ def is_shared(root: Path) -> bool | None:
     Raises:
         ConfigError: `$SWEEP_SHARED_STORAGE` is neither 0 nor 1.
     """
-    said = os.environ.get(SHARED_VARIABLE, "")
-    if said not in ("", "0", "1"):
-        raise ConfigError(f"{SHARED_VARIABLE} is {said!r}; expected 1 (several machines see the storage) or 0.")
-    return said == "1" if said else disk_of(root).is_network
+    setting = os.environ.get(SHARED_VARIABLE, "")
+    if setting not in ("", "0", "1"):
+        raise ConfigError(f"{SHARED_VARIABLE} is {setting!r}; expected 1 (several machines see the storage) or 0.")
+    return setting == "1" if setting else disk_of(root).is_network
 
 
 def _is_network(kind: str) -> bool | None:
@@ -86,14 +82,9 @@ def _is_network(kind: str) -> bool | None:
 
 def _mounts() -> list[tuple[str, str]]:
     """Return (directory, type) of what is mounted, in the order of mounting; empty where the kernel does not say."""
+    import psutil
+
     try:
-        lines = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        return [(part.mountpoint, part.fstype) for part in psutil.disk_partitions(all=True)]
     except OSError:
         return []
-    found = []
-    for line in lines:
-        before, _, after = line.partition(" - ")
-        fields, kind = before.split(" "), after.split(" ")[0]
-        if len(fields) > 4 and kind:
-            found.append((_OCTAL.sub(lambda octal: chr(int(octal[1], 8)), fields[4]), kind))
-    return found

@@ -20,7 +20,7 @@ from typing import Any
 from sweep.checkpoints.store import fetch
 from sweep.errors import CheckpointError, ExperimentError, NoExperimentError, nearest
 from sweep.record.access import open_for_reading
-from sweep.record.layout import DATABASE, MIRROR_STATE, RECORD_MARK, ExperimentLayout, split_uri
+from sweep.record.layout import CHECKPOINT_PATTERN, DATABASE, MIRROR_STATE, ExperimentLayout, split_uri
 from sweep.record.lock import DriverLock
 from sweep.record.snapshot import compare
 from sweep.record.stored import StoredCheckpoints, references, statuses, trial_of
@@ -28,7 +28,6 @@ from sweep.storage.filesystems import RemoteDirectory, explained, remember_home
 from sweep.storage.local_copy import (
     LocalState,
     install_record,
-    is_checkpoint,
     is_log,
     is_mirrored,
     remote_checkpoints,
@@ -142,7 +141,7 @@ def pull(storage: Storage, name: str, *, for_reading: bool = False) -> bool:
         return False
     remote, layout = storage.experiment(name), ExperimentLayout(storage.local_root / name)
     with _reaching(storage, name):
-        owner = Owner.parse(remote.read(RECORD_MARK))
+        owner = Owner.of(remote)
         version = version_of(remote, owner)
         if not version:
             return False
@@ -202,7 +201,7 @@ def _is_wanted(name: str, with_artifacts: bool) -> bool:
     first, *rest = name.split("/")
     return (
         is_mirrored(first)
-        and not (len(rest) > 1 and is_checkpoint(rest[0]))
+        and not (len(rest) > 1 and CHECKPOINT_PATTERN.match(rest[0]))
         and (not rest or with_artifacts or is_log(rest[-1]))
     )
 

@@ -83,33 +83,21 @@ def remove_record(database: Path) -> None:
     database.with_suffix(MARK).unlink(missing_ok=True)
 
 
-def is_checkpoint(name: str) -> bool:
-    """Whether `name` is that of a checkpoint's directory."""
-    return CHECKPOINT_PATTERN.match(name) is not None
-
-
 def is_log(name: str, more: Collection[str] = ()) -> bool:
-    """Whether a file of this name in a trial's directory is always copied, rather than an artifact.
-
-    Args:
-        more: further names that are.
-    """
+    """Whether a file of this name, one of those or one of `more`, is always copied, rather than an artifact."""
     return name in more or any(fnmatch.fnmatchcase(name, pattern) for pattern in _LOGS)
 
 
 def files_of_trial(
     root: Path, trial_id: str, log_files: Collection[str] = (), *, with_logs: bool, with_artifacts: bool
 ) -> Iterator[str]:
-    """Give the logs of a trial, and what it has written itself, by their names in the experiment; no checkpoints.
-
-    Args:
-        log_files: names of files that are logs, besides the usual ones.
-    """
+    """Give the logs of a trial (`log_files` besides the usual ones), and what it has written itself, by their names in
+    the experiment; no checkpoints."""
     top = str(root / trial_id)
     for place, directories, files in os.walk(top):
         is_top = place == top
         kept = [name for name in directories if not name.startswith(STRAY_PREFIX)]
-        directories[:] = [name for name in kept if with_artifacts and not (is_top and is_checkpoint(name))]
+        directories[:] = [name for name in kept if with_artifacts and not (is_top and CHECKPOINT_PATTERN.match(name))]
         for name in files:
             path = os.path.join(place, name)
             is_wanted = with_logs if is_top and is_log(name, log_files) else with_artifacts
@@ -127,7 +115,7 @@ def remote_checkpoints(names: Iterable[str]) -> dict[str, bool]:
     found: dict[str, bool] = {}
     for name in names:
         parts = name.split("/")
-        if len(parts) > 2 and is_checkpoint(parts[1]):
+        if len(parts) > 2 and CHECKPOINT_PATTERN.match(parts[1]):
             path = f"{parts[0]}/{parts[1]}"
             found[path] = found.get(path, False) or parts[2:] == [MANIFEST]
     return found

@@ -25,9 +25,9 @@ from pathlib import Path
 from sweep.checkpoints.manifest import MANIFEST
 from sweep.checkpoints.store import STRAY_PREFIX, fetch, send
 from sweep.errors import CheckpointError
-from sweep.record.layout import STAGING, ExperimentLayout, cache_root, tidy_name
+from sweep.record.layout import CHECKPOINT_PATTERN, STAGING, ExperimentLayout, cache_root, tidy_name
 from sweep.storage.filesystems import RemoteDirectory, remember_home
-from sweep.storage.local_copy import changed_files, files_of_trial, is_checkpoint
+from sweep.storage.local_copy import changed_files, files_of_trial
 
 _CODE = "code"
 _START = f"{_CODE}/start"
@@ -187,8 +187,8 @@ class NodeCopy:
                 continue
             unneeded = [home]
             if home.name in active or any(path.parent == home for path in keep):
-                stored = [entry for entry in home.iterdir() if is_checkpoint(entry.name) and not entry.is_symlink()]
-                whole = [entry for entry in stored if (entry / MANIFEST).exists() and entry not in keep]
+                stored = [entry for entry in home.iterdir() if CHECKPOINT_PATTERN.match(entry.name)]
+                whole = [e for e in stored if (e / MANIFEST).exists() and e not in keep and not e.is_symlink()]
                 unneeded = sorted(whole, key=lambda entry: (entry / MANIFEST).stat().st_mtime_ns)
                 if home.name in active:
                     unneeded = unneeded[:-1]

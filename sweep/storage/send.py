@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 
 from sweep.callbacks.base import Callback
+from sweep.core.config import SyncConfig
 from sweep.core.trial import Trial
 from sweep.errors import RecordError
+from sweep.storage.mirror import Mirror, SendingStopped
 from sweep.storage.ownership import TakenOver
-from sweep.storage.record_copy import RecordCopy, SendingStopped
-from sweep.storage.shared import SharedRecord
 
 _GAP_S = 10.0  # between two passes: what happens faster than that is sent together
 _SHARED_GAP_S = 3.0  # where only the record is sent
@@ -28,35 +28,20 @@ class Sender(Callback):
     once, and the run goes on. `finish` must be called after the record is closed: only then is everything written.
 
     Args:
-        copy: what is sent.
-        sync_period_s: seconds between two passes over everything.
-        sync_timeout_s: seconds that `finish` waits.
-        sync_artifacts: send also files that trials write themselves.
-        sync_artifacts_on_checkpoint: together with checkpoints, too, not only periodically and when the trial ends.
+        mirror: what is sent.
+        sync: how often, for how long at the end, and whether with artifacts.
         notice: called with each line for the user.
 
     Attributes:
         await_files: returns when log files say what is committed now; nothing is sent before.
     """
 
-    def __init__(
-        self,
-        copy: RecordCopy,
-        sync_period_s: float = 300.0,
-        *,
-        sync_timeout_s: float = 1800.0,
-        sync_artifacts: bool = False,
-        sync_artifacts_on_checkpoint: bool = True,
-        notice: Callable[[str], None] = lambda text: None,
-    ) -> None:
-        self.copy = copy
+    def __init__(self, mirror: Mirror, sync: SyncConfig | None = None, *, notice: Callable[[str], None]) -> None:
+        self.mirror = mirror
         self.await_files: Callable[[], None] = lambda: None
-        self._is_shared = isinstance(copy, SharedRecord)
-        self._gap_s = _SHARED_GAP_S if self._is_shared else _GAP_S
-        self._period_s = self._gap_s if self._is_shared else sync_period_s
-        self._timeout_s = sync_timeout_s
-        self._artifacts = sync_artifacts
-        self._artifacts_on_checkpoint = sync_artifacts and sync_artifacts_on_checkpoint
+        self._sync = sync = sync or SyncConfig()
+        self._gap_s = _SHARED_GAP_S if mirror.is_record_only else _GAP_S
+        self._period_s = self._gap_s if mirror.is_record_only else sync.sync_period
         self._notice = notice
         self._on_lost: Callable[[], None] = lambda: None
         self._condition = threading.Condition()
@@ -69,9 +54,10 @@ class Sender(Callback):
         self._deadline = float("inf")
         self._num_failures = 0  # in a row
         self._last_error = ""
-        self._said: dict[str, str] = {}
+        self._lost = ""  # why nothing more may be sent
+        self._said: set[str] = set()
         self._thread: threading.Thread | None = None
-        copy.is_over = lambda: self._is_over
+        mirror.is_over = lambda: self._is_over
 
     def start(self, on_lost: Callable[[], None] = lambda: None) -> None:
         """Begin.
@@ -93,16 +79,16 @@ class Sender(Callback):
         Raises:
             RecordError: says which.
         """
-        if self._is_shared and "lost" in self._said:
-            raise RecordError(self._said["lost"])
+        if self.mirror.is_record_only and self._lost:
+            raise RecordError(self._lost)
 
     def on_trial_save(self, trial: Trial) -> None:
         """Send the checkpoint soon."""
-        self._wake({trial.id: self._artifacts_on_checkpoint})
+        self._wake({trial.id: self._sync.sync_artifacts and self._sync.sync_artifacts_on_checkpoint})
 
     def on_trial_complete(self, trial: Trial) -> None:
         """Send what the trial leaves."""
-        self._wake({trial.id: self._artifacts})
+        self._wake({trial.id: self._sync.sync_artifacts})
 
     on_trial_error = on_trial_complete
 
@@ -110,15 +96,16 @@ class Sender(Callback):
         """Send the rest and end; whether the place has everything. A notice says what is missing."""
         if self._thread is None:
             return True
+        timeout_s = self._sync.sync_timeout
         with self._condition:
             if not self._is_finishing:
                 self._is_finishing = True
-                self._deadline = time.monotonic() + self._timeout_s
+                self._deadline = time.monotonic() + timeout_s
                 self._not_before = 0.0  # whatever it waits for
                 self._condition.notify_all()
         try:
-            if not self._done.wait(min(_PATIENCE_S, self._timeout_s)) and self._timeout_s > _PATIENCE_S:
-                self._notice(f"copying what is left to {self.copy.shown}; Ctrl-C ends that, and nothing is lost")
+            if not self._done.wait(min(_PATIENCE_S, timeout_s)) and timeout_s > _PATIENCE_S:
+                self._notice(f"copying what is left to {self.mirror.shown}; Ctrl-C ends that, and nothing is lost")
                 self._done.wait(max(self._deadline - time.monotonic(), 0))
         finally:  # also when Ctrl-C is pressed instead of waiting
             self.stop()
@@ -133,7 +120,7 @@ class Sender(Callback):
             self._condition.notify_all()
 
     def _wake(self, new: dict[str, bool]) -> None:
-        if self._is_shared:
+        if self.mirror.is_record_only:
             return  # where trials write, others read
         with self._condition:
             for trial_id, with_artifacts in new.items():
@@ -151,7 +138,7 @@ class Sender(Callback):
                     new, self._new = self._new, {}
                     is_last, now = self._is_finishing, time.monotonic()
                 if self._try_pass(new, is_full=is_last or now >= self._next_full, is_last=is_last) and is_last:
-                    self._is_complete = not self.copy.problems
+                    self._is_complete = not self.mirror.problems
                     return
         finally:
             self._done.set()
@@ -170,14 +157,15 @@ class Sender(Callback):
         try:
             self.await_files()
             if is_full:
-                self.copy.sync(None, with_artifacts=self._artifacts)
+                self.mirror.sync(None, with_artifacts=self._sync.sync_artifacts)
                 self._next_full = time.monotonic() + self._period_s
             else:
-                self.copy.sync(new.keys(), with_artifacts=any(new.values()))
+                self.mirror.sync(new.keys(), with_artifacts=any(new.values()))
             if is_last:
-                self.copy.end()
+                self.mirror.end()
         except TakenOver as error:
-            self._say_once("lost", str(error))
+            self._lost = str(error)
+            self._notice(self._lost)
             self._is_over = True
             self._on_lost()
             return False
@@ -186,44 +174,43 @@ class Sender(Callback):
         except Exception as error:  # whatever the package behind the file system raises: it is tried again
             self._failed(error, new)
             return False
+        if self._last_error:
+            self._say_once(f"{self.mirror.shown} can be written again")
         self._num_failures = 0
-        if "failed" in self._said:
-            self._say_once("again", f"{self.copy.shown} can be written again")
-        for path, why in self.copy.problems.items():
-            self._say_once(path, f"not copied to {self.copy.shown}: {why}")
-        self._not_before = time.monotonic() + min(
-            max(self._gap_s, _RECORD_SHARE * self.copy.took_s), max(self._period_s, self._gap_s)
-        )
+        for why in self.mirror.problems.values():
+            self._say_once(f"not copied to {self.mirror.shown}: {why}")
+        pause = max(self._gap_s, _RECORD_SHARE * self.mirror.took_s)
+        self._not_before = time.monotonic() + min(pause, max(self._period_s, self._gap_s))
         return True
 
     def _failed(self, error: Exception, new: dict[str, bool]) -> None:
+        if not self._last_error:
+            self._notice(
+                f"{self.mirror.shown} cannot be written ({type(error).__name__}: {error}); it is tried again. The run "
+                f"does not wait for it; everything is in {self.mirror.kept}"
+            )
         self._last_error = f"{type(error).__name__}: {error}"
         self._wake(new)
         pause = min(_FIRST_BACKOFF_S * 2**self._num_failures, _LAST_BACKOFF_S)
         self._num_failures += 1
-        if self._is_finishing and time.monotonic() + pause > self._deadline:
-            self._is_over = True  # the next try would come too late
         self._not_before = time.monotonic() + pause
-        self._say_once(
-            "failed",
-            f"{self.copy.shown} cannot be written ({self._last_error}); it is tried again. The run does not wait for "
-            f"it; everything is in {self.copy.kept}",
-        )
+        if self._is_finishing and self._not_before > self._deadline:
+            self._is_over = True  # the next try would come too late
 
-    def _say_once(self, key: str, text: str) -> None:
-        if key not in self._said:
-            self._said[key] = text
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
             self._notice(text)
 
     def _say_what_is_missing(self) -> None:
-        copy = self.copy
-        if "lost" in self._said or (copy.problems and not self._num_failures and self._done.is_set()):
+        mirror = self.mirror
+        if self._lost or (mirror.problems and not self._num_failures and self._done.is_set()):
             return  # that was said already
-        counts = [(copy.num_unsent_checkpoints(), "checkpoint"), (copy.num_files, "file")]
+        counts = [(mirror.num_unsent_checkpoints(), "checkpoint"), (mirror.num_files, "file")]
         parts = [f"{count} {noun}{'s' * (count != 1)}" for count, noun in counts if count]
         why = f" (last error: {self._last_error})" if self._num_failures else ""
         self._notice(
-            f"{copy.shown} is not complete: {' and '.join(parts) or 'the last changes'} could not be copied within "
-            f"sync_timeout={self._timeout_s:g} s{why}. Everything is in {copy.kept}; the same call with "
+            f"{mirror.shown} is not complete: {' and '.join(parts) or 'the last changes'} could not be copied within "
+            f"sync_timeout={self._sync.sync_timeout:g} s{why}. Everything is in {mirror.kept}; the same call with "
             "resume=True copies the rest"
         )

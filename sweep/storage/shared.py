@@ -1,7 +1,7 @@
 """The record of an experiment in a directory that several machines see: worked on on a local disk, and sent there.
 
     STORAGE/NAME/sweep.db             a whole snapshot, a few seconds old at most: what readers open, on any machine
-    STORAGE/NAME/.sweep-record.json   which driver may send it; see `ownership`
+    STORAGE/NAME/.sweep-record.json   which driver may send it
     CACHE/records/NAME-.../sweep.db   what the driver writes, with SQLite's log beside it
                        superseded.db  events that no other machine knew of when a driver on one of them went on
 
@@ -14,22 +14,24 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 import socket
 import time
-from collections import deque
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from sweep.checkpoints.store import discard_in
 from sweep.errors import CheckpointError, ExperimentError
 from sweep.record.access import Reading, open_for_reading
-from sweep.record.layout import CACHE_VARIABLE, DATABASE, MIRROR_STATE, RECORD_MARK, cache_root, tidy_name
+from sweep.record.layout import CACHE_VARIABLE, DATABASE, MIRROR_STATE, OUTGOING, RECORD_MARK, cache_root, tidy_name
 from sweep.record.snapshot import close_log, compare, copy_record, has_trials
 from sweep.storage.disks import Disk, disk_of, is_shared
 from sweep.storage.filesystems import RemoteDirectory, explained, local_filesystem
 from sweep.storage.local_copy import LocalState, install_record, remove_record
-from sweep.storage.ownership import Owner, Ownership
-from sweep.storage.record_copy import BEFORE, RecordCopy
+from sweep.storage.mirror import Mirror
+from sweep.storage.ownership import Owner
 
+_BEFORE = f".{DATABASE}.before"
 _SUPERSEDED = "superseded.db"
 _WATCH_S = 10.0  # a driver that lives renews its ownership three times in that
 _LOOK_S = 0.25
@@ -93,6 +95,13 @@ def shared_record(root: Path) -> SharedRecord | None:
     )
 
 
+def _owner_of(root: Path) -> Owner:
+    try:
+        return Owner.parse((root / RECORD_MARK).read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return Owner()
+
+
 def _named(disk: Disk) -> str:
     return f"{disk.type or 'an unknown type'} at {disk.mount}"
 
@@ -103,32 +112,27 @@ def _suggestion() -> str:
     return f"{(local or ['/tmp'])[0]}/sweep-{os.getuid()}"
 
 
-class SharedRecord(RecordCopy):
-    """What the driver of an experiment in a shared directory does with its record.
+class SharedRecord(Mirror):
+    """What the driver of an experiment in a shared directory does with its record: nothing else is sent.
 
     A process may be killed between any two steps. `take` goes: the right record here, what is known of it, ownership,
     then what the storage lacks.
 
     Attributes:
-        database: what the driver writes.
-        published: what others read.
-        seq_of: returns the number of the last event that is committed.
-        delete: deletes a checkpoint, given its path in the experiment.
+        root: directory of the experiment, which other machines see.
+        home: directory in which the record is worked on.
         notice: called with each line for the user.
     """
 
+    is_record_only = True
+    consequence = "it goes on with it, and this one was stopped. What only this one recorded is in {root}/sweep.db."
+
     def __init__(self, root: Path) -> None:
-        self.root = root
-        self.home = home_of(root)
-        self.database, self.published = self.home / DATABASE, root / DATABASE
-        self.seq_of: Callable[[], int] = lambda: 0
-        self.delete: Callable[[str], None] = lambda path: None
+        super().__init__(RemoteDirectory(local_filesystem(), str(root)), home_of(root))
+        self.root, self.home = root, self.layout.root
+        self.database, self.published = self.layout.database, root / DATABASE
+        self.shown, self.kept = str(self.published), str(self.database)
         self.notice: Callable[[str], None] = lambda text: None
-        self._given_up: deque[tuple[int, str]] = deque()  # checkpoints, and the events from which on nothing needs them
-        place = RemoteDirectory(local_filesystem(), str(root))
-        lost = f"it goes on with it, and this one was stopped. What only this one recorded is in {self.database}."
-        super().__init__(Ownership(place, lost), self.database, self.home / "outgoing.db", is_before_kept=True)
-        self.shown = str(self.published)
 
     def take(self, *, was_left: bool) -> list[str]:
         """Bring the record here unless the one that is here goes further, and become the one that sends it.
@@ -145,46 +149,67 @@ class SharedRecord(RecordCopy):
             ExperimentError: a driver on another machine lives; or each of the two records has events that the other
                 lacks, and neither is known to have taken over; or one is damaged, or cannot be written.
         """
-        ownership = self.ownership
-        found, state = ownership.find(), LocalState.load(self.home)
+        found, self._state = Owner.of(self.remote), LocalState.load(self.home)
         if was_left and found.run and found.host != socket.gethostname():
             self._watch(found)
         with self.working():
             self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            notices = self._bring(found, state)
-            state.run, state.epoch = ownership.owner.run, max(found.epoch, state.epoch) + 1
-            state.save(self.home, is_durable=True)
-            ownership.take(found, state.epoch - 1)
-            if self.published.exists():
-                self.send()
+            notices = self._bring(found)
+            self._own(found)
+            if self.database.exists():
+                with contextlib.closing(open_for_reading(self.database, with_events=False)) as db:
+                    self._stored.follow(db)
+                self._there = dict.fromkeys(self._stored.kept, True)
+                self.sync()
         return notices
 
-    def discard(self, path: str) -> None:
-        """Delete a checkpoint once a record is there that does not name it."""
-        self._given_up.append((self.seq_of(), path))
-
     def sync(self, trial_ids: Collection[str] | None = None, *, with_artifacts: bool = False) -> None:
-        """Send the record, and delete what it does not need any more."""
-        seq = self.send()
-        while self._given_up and self._given_up[0][0] <= seq:
-            _, path = self._given_up.popleft()
+        """Send the record, and delete the checkpoints that it does not need any more."""
+        self._hold()
+        snapshot = self._snapshot()
+        if snapshot is None:
+            self._renew(self.owner.seq)
+            return
+        self._there |= dict.fromkeys(self._read(snapshot), True)
+        self._put(snapshot)
+        for path in sorted(self._there.keys() - self._stored.kept - self._wanted):
+            del self._there[path]
             try:
-                self.delete(path)
+                if not discard_in(self.root, path):
+                    self.notice(f"{path} is not deleted: a symbolic link leads out of {self.root}")
             except (OSError, CheckpointError) as error:  # what is left of it is found when the sweep is resumed
                 self.notice(f"{path} is not deleted: {error}")
 
     def end(self) -> None:
         """Keep nothing here: what is in the storage is all."""
-        (self.root / BEFORE).unlink(missing_ok=True)
+        (self.root / _BEFORE).unlink(missing_ok=True)
         remove_record(self.database)
         (self.home / MIRROR_STATE).unlink(missing_ok=True)
+        shutil.rmtree(self.home / OUTGOING, ignore_errors=True)
         with contextlib.suppress(OSError):  # something superseded is kept there
             self.home.rmdir()
+
+    def num_unsent_checkpoints(self) -> int:
+        """Return 0: trials write them where others read."""
+        return 0
 
     def working(self) -> contextlib.AbstractContextManager[None]:
         """Say of what fails in both places that it does."""
         problem = f"the record of {self.root} cannot be worked on in {self.home}"
         return explained(problem, "Check both disks; nothing was lost.")
+
+    def _hold(self) -> None:
+        found = Owner.of(self.remote)
+        if not self._is_held(found):
+            self._own(found)
+
+    def _put(self, snapshot: Path) -> None:
+        """Send a snapshot. The record before keeps a name until the next one, so that who reads it on another machine
+        may go on: the server of a network file system forgets files that have none."""
+        with contextlib.suppress(OSError):  # there is none, or no links are made there: who reads it has to repeat that
+            (self.root / _BEFORE).unlink(missing_ok=True)
+            os.link(self.published, self.root / _BEFORE)
+        super()._put(snapshot)
 
     def _watch(self, found: Owner) -> None:
         """Refuse to take over from a driver that renews its ownership: where locks do not reach from machine to
@@ -192,42 +217,42 @@ class SharedRecord(RecordCopy):
         until = time.monotonic() + _WATCH_S
         while time.monotonic() < until:
             time.sleep(_LOOK_S)
-            now = self.ownership.find()
+            now = Owner.of(self.remote)
             if now != found and now.run:
                 raise ExperimentError(
                     f"{self.root} is in use by another driver (pid {now.pid} on {now.host}). Wait for it to end, or "
                     "stop it there."
                 )
 
-    def _bring(self, found: Owner, state: LocalState) -> list[str]:
+    def _bring(self, found: Owner) -> list[str]:
         """Have the record here that is to be continued; returns what the user should know."""
         if not self.published.exists():
             return self._set_aside("it is gone from the storage") if self.database.exists() else []
         close_log(self.published)  # of a driver that worked on it in the storage itself
-        if not self.database.exists():
-            self._fetch()
-            return []
-        two = compare(self.published, self.database)
-        # Nobody has taken over since this machine did, or tried to.
-        is_mine = found.epoch < state.epoch or found.run in ("", state.run)
-        is_part = two.is_same and two.ours <= two.theirs
-        if two.is_same and not two.is_other and two.ours >= two.theirs and (is_mine or is_part):
-            return []
-        notices = []
-        if two.is_other:
-            notices = self._set_aside("it is of another experiment, which lay at this place before")
-        elif not is_part and is_mine:
-            by = f", sent by pid {found.pid} on {found.host}" if found.host else ""
-            raise ExperimentError(
-                f"{self.published} (up to event {two.theirs}{by}) and what this machine has of it in {self.database} "
-                f"(up to event {two.ours}) do not continue each other: one of them was put back from a copy, or "
-                "changed by something else than a driver. Nothing was changed. To go on with the one in the storage: "
-                f"rm -r {self.home}"
-            )
-        elif not is_part:
-            who = f"a driver on another machine (pid {found.pid} on {found.host}) went on without it"
-            notices = self._set_aside(f"up to event {two.ours}, but {who}")
-        self._fetch()
+        notices: list[str] = []
+        if self.database.exists():
+            two = compare(self.published, self.database)
+            # Nobody has taken over since this machine did, or tried to.
+            is_mine = found.epoch < self._state.epoch or found.run in ("", self._state.run)
+            is_part = two.is_same and two.ours <= two.theirs
+            if two.is_other:
+                notices = self._set_aside("it is of another experiment, which lay at this place before")
+            elif two.is_same and two.ours >= two.theirs and (is_mine or is_part):
+                return []
+            elif is_mine and not is_part:
+                by = f", sent by pid {found.pid} on {found.host}" if found.host else ""
+                raise ExperimentError(
+                    f"{self.published} (up to event {two.theirs}{by}) and what this machine has of it in "
+                    f"{self.database} (up to event {two.ours}) do not continue each other: one of them was put back "
+                    "from a copy, or changed by something else than a driver. Nothing was changed. To go on with the "
+                    f"one in the storage: rm -r {self.home}"
+                )
+            elif not is_part:
+                who = f"a driver on another machine (pid {found.pid} on {found.host}) went on without it"
+                notices = self._set_aside(f"up to event {two.ours}, but {who}")
+        incoming = self.home / "incoming.db"
+        copy_record(self.published, incoming)
+        install_record(incoming, self.database)
         return notices
 
     def _set_aside(self, why: str) -> list[str]:
@@ -237,17 +262,3 @@ class SharedRecord(RecordCopy):
             copy_record(self.database, place)
         remove_record(self.database)
         return [f"the record that this machine had is not continued: {why}. It is kept in {place}"] if is_kept else []
-
-    def _fetch(self) -> None:
-        """Continue from what was sent."""
-        incoming = self.home / "incoming.db"
-        copy_record(self.published, incoming)
-        self.is_there(incoming)
-        install_record(incoming, self.database)
-
-
-def _owner_of(root: Path) -> Owner:
-    try:
-        return Owner.parse((root / RECORD_MARK).read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        return Owner()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from sweep.errors import ExperimentError, RecordError
 from sweep.record.lock import DriverLock
 from sweep.record.reader import ExperimentReader
 from sweep.simulation.replay import replay
-from sweep.storage import disks, send
+from sweep.storage import send
 from sweep.storage.shared import SharedRecord, home_of, live_record
 
 SCRIPT = """
@@ -143,8 +144,8 @@ def test_what_was_shared_goes_on_with_every_commit_where_it_is_shared_no_more(
 def test_nothing_is_made_where_the_cache_is_seen_by_other_machines_too(
     storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "mounts").write_text(f"27 1 0:5 / {tmp_path} rw - nfs4 server:/export rw\n")
-    monkeypatch.setattr(disks, "_MOUNTS", tmp_path / "mounts")
+    mounts = [SimpleNamespace(mountpoint=str(tmp_path), fstype="nfs4")]
+    monkeypatch.setattr("psutil.disk_partitions", lambda **_: mounts)
     monkeypatch.delenv("SWEEP_SHARED_STORAGE")
     with pytest.raises(ExperimentError, match=r"nfs4 at .* log is not safe, .* Set SWEEP_CACHE to a directory"):
         run(storage)

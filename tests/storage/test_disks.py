@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sweep.errors import ConfigError, ExperimentError
-from sweep.storage import disks
 from sweep.storage.disks import Disk, disk_of, is_shared
 from sweep.storage.shared import shared_record
-
-LINES = """\
-22 27 0:21 / /proc rw,relatime - proc proc rw
-27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
-40 27 0:50 / {root} rw,relatime shared:5 - autofs systemd-1 rw
-41 40 0:51 / {root} rw,relatime shared:6 master:1 - {kind} server:/export rw,vers=4.2
-42 27 0:52 / {root}/my\\040disk rw - xfs /dev/vdb rw
-43 27 0:53 / {root}er rw - lustre mds@tcp:/work rw
-"""
 
 
 @pytest.fixture
@@ -28,8 +19,11 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (root / "my disk").mkdir(parents=True)
 
     def mount(kind: str) -> Path:
-        (tmp_path / "mountinfo").write_text(LINES.format(root=root, kind=kind))
-        monkeypatch.setattr(disks, "_MOUNTS", tmp_path / "mountinfo")
+        mounts = {"/proc": "proc", "/": "ext4", f"{root}": "autofs", f"{root}/": kind, f"{root}/my disk": "xfs"}
+        found = [
+            SimpleNamespace(mountpoint=path, fstype=kind) for path, kind in {**mounts, f"{root}er": "lustre"}.items()
+        ]
+        monkeypatch.setattr("psutil.disk_partitions", lambda **_: found)
         return root
 
     return mount
@@ -46,7 +40,7 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 )
 def test_the_type_of_the_innermost_mount_says_whether_other_machines_see_it(mounted, kind, expected):
     root = mounted(kind)
-    assert disk_of(root / "not" / "made yet") == Disk(kind, str(root), expected)
+    assert disk_of(root / "not" / "made yet") == Disk(kind, f"{root}/", expected)
     assert is_shared(root) is expected
     assert disk_of(root / "my disk") == Disk("xfs", f"{root}/my disk", False)
     assert disk_of(root.parent) == Disk("ext4", "/", False)
@@ -59,7 +53,7 @@ def test_a_link_is_followed_to_where_it_leads(mounted, tmp_path):
 
 
 def test_where_the_kernel_lists_nothing_a_disk_counts_as_local(tmp_path, monkeypatch):
-    monkeypatch.setattr(disks, "_MOUNTS", tmp_path / "none")
+    monkeypatch.setattr("psutil.PROCFS_PATH", str(tmp_path / "none"))
     assert is_shared(tmp_path) is False
 
 

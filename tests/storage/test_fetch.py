@@ -56,10 +56,6 @@ def save(experiment, trial_id, number, loss=1.0):
     return path
 
 
-def owner_of(remote):
-    return Owner.parse(remote.read(".sweep-record.json"))
-
-
 def uploaded(storage, experiment, **how):
     Mirror(storage.experiment(experiment.root.name), experiment.root).sync(**how)
 
@@ -263,7 +259,7 @@ def test_a_newer_local_copy_stays_and_an_older_one_is_replaced(tmp_path, storage
     assert ExperimentReader(experiment.root).snapshot().trials == newer.trials
     assert "of" not in ExperimentReader(experiment.root).meta
     verify(experiment.root / trial_id / "checkpoint_000001")
-    assert owner_of(storage.experiment("made")).seq == newer.seq
+    assert Owner.of(storage.experiment("made")).seq == newer.seq
 
 
 def test_copies_that_both_went_on_are_refused_and_nothing_is_changed(tmp_path, storage):
@@ -438,7 +434,9 @@ def test_what_a_trial_continues_from_is_read_from_the_record(storage):
 
 def test_an_owner_and_a_state_are_read_as_they_were_written_and_damage_means_none(tmp_path):
     owner = Owner("run", 3, 1.5, "host", 7, epoch=2)
-    assert Owner.parse(owner.encode()) == owner
+    experiment = parse_storage("memory://b").experiment("made")
+    owner.write(experiment)
+    assert Owner.of(experiment) == owner
     for damaged in (None, b"{", b"[]", b'{"later": 1}'):
         assert Owner.parse(damaged) == Owner()
     state = LocalState("version", "run", 3, {"a": (1, 2)}, ["t/checkpoint_000001"])

@@ -25,9 +25,8 @@ from sweep.storage.fetch import pull
 from sweep.storage.filesystems import RemoteDirectory
 from sweep.storage.local_copy import LocalState
 from sweep.storage.location import parse_storage
-from sweep.storage.mirror import Mirror
+from sweep.storage.mirror import Mirror, SendingStopped
 from sweep.storage.ownership import Owner, TakenOver
-from sweep.storage.record_copy import SendingStopped
 
 WRITES = ("put_file", "pipe_file", "rm_file", "mv")
 
@@ -105,11 +104,7 @@ def uploads_of(path):
 
 def write_owner(remote, **owner):
     """Another driver has the experiment now."""
-    remote.write(".sweep-record.json", Owner("another", 5, 0.0, "far", 42, **owner).encode())
-
-
-def owner_of(remote):
-    return Owner.parse(remote.read(".sweep-record.json"))
+    Owner("another", 5, 0.0, "far", 42, **owner).write(remote)
 
 
 def uploader_of(storage, experiment, **how):
@@ -429,7 +424,7 @@ def test_what_a_driver_of_before_writes_late_is_written_over(storage, experiment
         "sweep.db",
         ".sweep-record.json",
     ]
-    assert owner_of(remote).epoch == 2
+    assert Owner.of(remote).epoch == 2
 
 
 def test_a_lease_whose_writing_failed_halfway_is_not_taken_for_anothers(storage, experiment, changes):

@@ -15,26 +15,34 @@ import pytest
 from fsspec.implementations.dirfs import DirFileSystem
 
 import sweep
+from sweep.core.config import SyncConfig
 from sweep.record.reader import ExperimentReader
 from sweep.storage import send
 from sweep.storage.fetch import open_storage_for_reading
 from sweep.storage.location import parse_storage
-from sweep.storage.ownership import Ownership, TakenOver
-from sweep.storage.record_copy import RecordCopy, SendingStopped
+from sweep.storage.mirror import SendingStopped
+from sweep.storage.ownership import TakenOver
 from sweep.storage.send import Sender
 
 LIMIT_S = 20  # for what happens at once
 
 
-class Passes(RecordCopy):
+class Passes:
     """What is sent: each pass takes its outcome from the test, and waits for it."""
 
+    is_record_only = False
+    shown = "memory://b/made"
+    took_s = 0.0
+    num_files = unsent = 0
+
     def __init__(self, root):
-        super().__init__(Ownership(parse_storage("memory://b").experiment("made"), ""), root / "sweep.db", root / "out")
         self.kept = str(root)
+        self.problems: dict[str, str] = {}
         self.passes: queue.Queue[tuple[list[str] | None, bool]] = queue.Queue()
         self.outcomes: queue.Queue[Exception | None] = queue.Queue()
-        self.unsent = 0
+
+    def end(self):
+        pass
 
     def sync(self, trial_ids=None, *, with_artifacts=False):
         self.passes.put((None if trial_ids is None else sorted(trial_ids), with_artifacts))
@@ -64,15 +72,16 @@ def begin(tmp_path):
 
     def begin(**how):
         notices: list[str] = []
-        sender = Sender(Passes(tmp_path / "made"), **({"notice": notices.append} | how))
+        notice = how.pop("notice", notices.append)
+        sender = Sender(Passes(tmp_path / "made"), SyncConfig(**how), notice=notice)
         sender.start()
         begun.append(sender)
-        return sender, sender.copy, notices
+        return sender, sender.mirror, notices
 
     yield begin
     for sender in begun:
         sender.stop()
-        sender.copy.outcomes.put(None)
+        sender.mirror.outcomes.put(None)
         sender._thread.join(LIMIT_S)
         assert not sender._thread.is_alive()
 
@@ -122,7 +131,7 @@ def test_artifacts_go_with_checkpoints_ends_and_whole_passes_as_asked(begin, how
 
 
 def test_everything_is_looked_at_in_every_period(begin):
-    _, uploads, _ = begin(sync_period_s=0.01)
+    _, uploads, _ = begin(sync_period=0.01)
     assert [uploads.next_pass() for _ in range(3)] == [(None, False)] * 3
 
 
@@ -139,7 +148,7 @@ def test_a_remote_that_fails_is_named_once_and_what_was_new_is_sent_when_it_is_b
     assert end_of(sender, uploads, None)
     assert notices == [
         "memory://b/made cannot be written (ConnectionError: no route); it is tried again. The run does not wait for "
-        f"it; everything is in {sender.copy.kept}",
+        f"it; everything is in {sender.mirror.kept}",
         "memory://b/made can be written again",
     ]
 
@@ -147,7 +156,7 @@ def test_a_remote_that_fails_is_named_once_and_what_was_new_is_sent_when_it_is_b
 def test_pauses_between_tries_grow_to_a_minute(tmp_path, monkeypatch):
     monkeypatch.setattr(send, "_FIRST_BACKOFF_S", 2.0)
     monkeypatch.setattr(send.time, "monotonic", lambda: 100.0)
-    sender = Sender(Passes(tmp_path))
+    sender = Sender(Passes(tmp_path), notice=lambda text: None)
     pauses = []
     for _ in range(7):
         sender._failed(ConnectionError(), {})
@@ -159,10 +168,10 @@ def test_the_pause_between_passes_follows_the_cost_of_the_record_up_to_the_perio
     monkeypatch.setattr(send, "_GAP_S", 10.0)
     monkeypatch.setattr(send, "_RECORD_SHARE", 3)
     monkeypatch.setattr(send.time, "monotonic", lambda: 100.0)
-    sender = Sender(Passes(tmp_path))
+    sender = Sender(Passes(tmp_path), notice=pytest.fail)
     pauses = []
-    for sender.copy.took_s in (0.1, 20.0, 900.0):
-        sender.copy.outcomes.put(None)
+    for sender.mirror.took_s in (0.1, 20.0, 900.0):
+        sender.mirror.outcomes.put(None)
         assert sender._try_pass({}, is_full=True)
         pauses.append(sender._not_before - 100.0)
     assert pauses == [10, 60, 300]
@@ -180,20 +189,20 @@ def test_the_end_tries_at_once_whatever_it_was_waiting_for(begin, monkeypatch):
 
 
 def test_the_end_says_what_could_not_be_copied_and_where_it_is(begin, monkeypatch):
-    sender, uploads, notices = begin(sync_timeout_s=30)
+    sender, uploads, notices = begin(sync_timeout=30)
     uploads.next_pass()
     uploads.unsent, uploads.num_files = 2, 1
     monkeypatch.setattr(send, "_FIRST_BACKOFF_S", 31.0)  # the next try would come too late, so none is waited for
     assert not end_of(sender, uploads, PermissionError("denied"))
     assert notices[1:] == [
         "memory://b/made is not complete: 2 checkpoints and 1 file could not be copied within sync_timeout=30 s (last "
-        f"error: PermissionError: denied). Everything is in {sender.copy.kept}; the same call with resume=True copies "
-        "the rest"
+        f"error: PermissionError: denied). Everything is in {uploads.kept}; the same call with resume=True copies the "
+        "rest"
     ]
 
 
 def test_the_end_waits_no_longer_than_told_for_a_pass_that_hangs(begin):
-    sender, uploads, notices = begin(sync_timeout_s=0.01)
+    sender, uploads, notices = begin(sync_timeout=0.01)
     uploads.passes.get(timeout=LIMIT_S)
     assert not sender.finish()
     assert uploads.is_over()
@@ -231,7 +240,7 @@ def test_a_checkpoint_that_cannot_be_copied_is_named_once(begin):
 
 
 def test_nothing_was_begun_so_nothing_is_to_be_finished(tmp_path):
-    assert Sender(Passes(tmp_path)).finish()
+    assert Sender(Passes(tmp_path), notice=pytest.fail).finish()
 
 
 # --- with a real sweep ---

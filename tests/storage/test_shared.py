@@ -17,6 +17,7 @@ from killed import MOST, ends_itself
 from sealed import changed
 
 from sweep.checkpoints.store import discard_in, persist, verify
+from sweep.core.config import SyncConfig
 from sweep.core.messages import Changes, CheckpointRef, Discard, Reported, Started, Tick
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
@@ -82,10 +83,9 @@ class Driver:
                 shutil.rmtree(record.root / name)
             for path in loaded.strays:
                 assert discard_in(record.root, path)
-        record.delete, record.notice = lambda path: discard_in(record.root, path), self.notices.append
+        record.notice = self.notices.append
         self.journal = Journal(record.database)
         self.journal.set_meta({"prefix": "abcde", "created": 1.0, "name": "made"})
-        record.seq_of = lambda: self.journal.seq
         record.sync()
 
     def commit(self, event: Any, trial: Trial, commands: Any = (), results: Any = ()) -> None:
@@ -110,8 +110,6 @@ class Driver:
         commands = [] if old is None else [Discard(old)]
         event = Reported(trial.id, 1, count, values, path)
         self.commit(event, trial, commands, [(seq, trial.id, 1, path, values)])
-        if old is not None:
-            self.record.discard(old.path)
 
     def close(self) -> None:
         self.journal.close()
@@ -441,7 +439,7 @@ def test_where_there_are_no_locks_a_shared_experiment_goes_by_its_lease_and_anot
 def sender_of(driver: Driver, monkeypatch: pytest.MonkeyPatch, **how: Any) -> Sender:
     for name in ("_SHARED_GAP_S", "_FIRST_BACKOFF_S"):
         monkeypatch.setattr(send, name, 0.001)
-    return Sender(driver.record, notice=driver.notices.append, **how)
+    return Sender(driver.record, SyncConfig(**how), notice=driver.notices.append)
 
 
 def test_it_sends_by_itself_says_when_it_cannot_and_the_end_has_everything(machines, monkeypatch):
@@ -452,11 +450,11 @@ def test_it_sends_by_itself_says_when_it_cannot_and_the_end_has_everything(machi
     place = machines.storage / "sweep.db"
     until(lambda: seq_of(place) == 2)
 
-    def fail(record: SharedRecord) -> int:
+    def fail(*arguments: Any, **how: Any) -> None:
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(SharedRecord, "send", fail)
+        patch.setattr(SharedRecord, "sync", fail)
         until(lambda: len(driver.notices) == 1)
     assert "cannot be written (OSError: [Errno 5] Input/output error); it is tried again" in driver.notices[0]
     until(lambda: len(driver.notices) == 2)
@@ -471,9 +469,9 @@ def test_it_sends_by_itself_says_when_it_cannot_and_the_end_has_everything(machi
 
 def test_an_end_that_cannot_be_sent_says_where_the_record_is(machines, monkeypatch):
     driver = Driver(machines.at("first"))
-    sender = sender_of(driver, monkeypatch, sync_timeout_s=0.1)
+    sender = sender_of(driver, monkeypatch, sync_timeout=0.1)
     driver.report()
-    monkeypatch.setattr(SharedRecord, "send", lambda record: 1 / 0)
+    monkeypatch.setattr(SharedRecord, "sync", lambda *arguments, **how: 1 / 0)
     sender.start()
     driver.journal.close()
     assert not sender.finish()
