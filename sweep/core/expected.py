@@ -8,12 +8,10 @@ from typing import Any
 from sweep.core.failures import without_numbers
 from sweep.core.plan import Plan
 from sweep.core.results import ANONYMOUS_METRIC, TrialResult, flatten, own_metrics
-from sweep.core.trial import Status, Trial
+from sweep.core.trial import Cause, Status, Trial
 from sweep.core.values import MOST, as_float, shown_int
 from sweep.errors import MetricError, TrialsFailed, closest
 
-_NOTHING = "reported nothing"
-_NEVER = "never reported the metric"
 _FEW_REPORTS = 10  # of one trial, after which a metric that no trial reported is taken for misspelt
 _MANY_REPORTS = 100  # after which a trial that may never end lacks its stop key; some results are computed rarely
 _ENOUGH_TRIALS = 3
@@ -39,7 +37,7 @@ def fault(plan: Plan, result: TrialResult, reported: Mapping[str, Any]) -> tuple
     """
     for key in plan.required:
         value = result.get(key)
-        if type(value) not in _USUAL and as_float(value) is None and not (not plan.numbers and _is_whole(value)):
+        if type(value) not in _USUAL and as_float(value) is None:
             return _wrong(key, value, "metric"), "user"
     if plan.numbers:
         for key, value in reported.items():
@@ -64,7 +62,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_whole(value: Any) -> bool:
-    """Whether a value was a whole number that no float holds: plans of before there were `numbers` let it pass."""
+    """Whether a value is a whole number that no float holds, as the record has it."""
     return isinstance(value, str) and len(value) > _MOST_DIGITS and value.removeprefix("-").isdigit()
 
 
@@ -88,14 +86,13 @@ def silence(trial: Trial, plan: Plan) -> str:
     if not plan.required or _has_reported(trial, plan.required[0]):
         return ""
     if trial.last_result is None:
-        return f"{_NOTHING}; expected the metric {plan.required[0]!r}"
-    return f"{_NEVER} {plan.required[0]!r}"
+        return f"reported nothing; expected the metric {plan.required[0]!r}"
+    return f"never reported the metric {plan.required[0]!r}"
 
 
 def is_silent(trial: Trial, plan: Plan) -> bool:
-    """Whether a trial has ended with a reason that `silence` gave, and lacks the metric of this plan, too."""
-    is_silent = trial.status is Status.TERMINATED and (_NEVER in trial.reason or _NOTHING in trial.reason)
-    return is_silent and bool(silence(trial, plan))
+    """Whether a trial went all its way without the metric of its run, and lacks that of this plan, too."""
+    return trial.status is Status.TERMINATED and trial.cause is Cause.SILENT and bool(silence(trial, plan))
 
 
 def silent_trials(trials: Mapping[str, Trial], plan: Plan) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sweep.core.escalation import escalated_request
 from sweep.core.messages import CloneTrial, Exit, ExitKind, PauseTrial, ResizeTrial
+from sweep.core.nesting import escalated_request
 from sweep.core.trial import Cause, CheckpointRef, Escalation, Status, Trial, cloned, evolve
 from sweep.errors import ResourceError
 

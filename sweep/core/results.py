@@ -301,6 +301,3 @@ def score(value: Any, mode: str) -> float:
     """Return `value` so that larger is better, with NaN and everything that is no number as the worst of all."""
     number = signed(value, mode)
     return number if number == number else -math.inf
-
-
-Result = TrialResult  # what pickles and annotations of former versions name

@@ -13,8 +13,8 @@ from searchers.errors import SearchError
 from sweep.core import failures, scheduler_guard
 from sweep.core import messages as m
 from sweep.core.claims import Wanted
-from sweep.core.escalation import Escalations
 from sweep.core.expected import Expected, fault, silence
+from sweep.core.nesting import Escalations
 from sweep.core.packing import Packer
 from sweep.core.pending_queue import PendingQueue
 from sweep.core.plan import Plan
@@ -332,8 +332,9 @@ class Sweep:
         cause = Cause.NONE if why else Cause.REACHED
         why = why or (reached(plan.stop, result) if plan.stop else "")
         if why:
-            silent = self._went_through(trial)
-            self._decide([m.StopTrial(trial.id, f"{why}; {silent}" if silent else why, cause)], now)
+            if silent := self._went_through(trial):
+                why, cause = f"{why}; {silent}", Cause.SILENT
+            self._decide([m.StopTrial(trial.id, why, cause)], now)
             self._fail_for_what_is_missing()
             return
         self._consult("on_result", now, trial, result, self.trials)
@@ -409,7 +410,8 @@ class Sweep:
         trial = self._ledger.after_exit(trial, exit_.kind)
         status, trial = failures.after_exit(trial, exit_, self.plan, now)
         if exit_.kind is m.ExitKind.FINISHED and trial.next_status not in ENDED:
-            trial = evolve(trial, reason=self._went_through(trial))
+            silent = self._went_through(trial)
+            trial = evolve(trial, reason=silent, cause=Cause.SILENT if silent else Cause.NONE)
         match status:
             case Status.PENDING:
                 is_retry = bool(trial.failure) or trial.status is not Status.STOPPING

@@ -37,6 +37,7 @@ class Cause(StrEnum):
     RETRY = "retry"  # it starts again
     DAMAGED = "damaged"  # it starts again, because the checkpoint that it was started from is damaged
     RESOURCES = "resources"  # it waits for what others hold
+    SILENT = "silent"  # it went all its way and never reported the metric
     SPACE = "space"  # it cannot write: the disk is full
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
@@ -72,20 +72,6 @@ def sound_text(text: str) -> str:
     if "\0" in text:
         text = text.replace("\0", "\\x00")
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def mended(value: Any) -> Any:
-    """Return a value of an older record as it would be reported now: whole numbers that no float holds become texts,
-    and texts are sound."""
-    if type(value) is int:
-        return value if is_held(value) else shown_int(value)
-    if type(value) is str:
-        return sound_text(value)
-    if isinstance(value, Mapping):
-        return {sound_text(str(key)): mended(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [mended(item) for item in value]
-    return value
 
 
 def shown_range(values: Iterable[float], best: float | None = None, wide: float = 1000.0) -> tuple[float, float, bool]:

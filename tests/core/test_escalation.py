@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from core_world import World, cpus, tid
 
-from sweep.core.escalation import escalated_request
 from sweep.core.messages import (
     Ask,
     Exit,
@@ -18,6 +17,7 @@ from sweep.core.messages import (
     ResizeTrial,
     StopTrial,
 )
+from sweep.core.nesting import escalated_request
 from sweep.core.resources import Bundle, Resources
 from sweep.core.trial import CheckpointRef, Escalation, Status, Trial, evolve
 

@@ -2064,9 +2064,8 @@ def test_a_trial_that_went_all_its_way_to_a_stop_rule_without_the_metric_says_so
 
 def test_what_earlier_runs_of_the_driver_showed_counts_after_a_resume():
     result = TrialResult({"loss": 1.0, "training_iteration": 1})
-    trials = [
-        loaded(n, status=TERMINATED, last_result=result, reason="never reported the metric 'los'") for n in range(2)
-    ]
+    silent = {"status": TERMINATED, "reason": "never reported the metric 'los'", "cause": Cause.SILENT}
+    trials = [loaded(number, last_result=result, **silent) for number in range(2)]
     wrong = World(trials=trials, num_trials=4, metric="los")
     right = World(trials=trials, num_trials=4, metric="loss")
     for world in (wrong, right):

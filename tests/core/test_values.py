@@ -15,7 +15,6 @@ from sweep.core.values import (
     MOST,
     as_float,
     is_held,
-    mended,
     printed,
     shown,
     shown_int,
@@ -93,11 +92,6 @@ def test_anything_can_be_shown():
 def test_a_text_is_sound_without_nul_and_half_characters():
     assert sound_text("a\0\ud800b\udcffé") == "a\\x00\\ud800b\\udcffé"
     assert sound_text("plain\n") == "plain\n"
-
-
-def test_what_older_records_hold_is_mended_at_any_depth():
-    old = {"a": [10**400, {"\ud800": "x\0"}, (1, MOST)], "b": 0.5, "c": None}
-    assert mended(old) == {"a": ["1" + "0" * 400, {"\\ud800": "x\\x00"}, [1, MOST]], "b": 0.5, "c": None}
 
 
 @pytest.mark.parametrize(
