@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from statistics import NormalDist
@@ -42,16 +43,13 @@ class _Tuning:
     min_bandwidth: float = 1e-3
 
     def __post_init__(self) -> None:
-        def check(test: Callable[..., Any], name: str, **bounds: float) -> None:
-            test(f"{name} of bohb_config", getattr(self, name), **bounds)
-
         if self.min_points_in_model is not None:
-            check(checks.whole, "min_points_in_model", least=1)
-        check(checks.whole, "num_samples", least=1)
-        check(checks.number, "top_n_percent", above=0, below=100)
-        check(checks.number, "random_fraction", least=0, most=1)
-        check(checks.number, "bandwidth_factor", above=0)
-        check(checks.number, "min_bandwidth", above=0, most=1)
+            checks.whole("min_points_in_model of bohb_config", self.min_points_in_model, least=1)
+        checks.whole("num_samples of bohb_config", self.num_samples, least=1)
+        checks.number("top_n_percent of bohb_config", self.top_n_percent, above=0, below=100)
+        checks.number("random_fraction of bohb_config", self.random_fraction, least=0, most=1)
+        checks.number("bandwidth_factor of bohb_config", self.bandwidth_factor, above=0)
+        checks.number("min_bandwidth of bohb_config", self.min_bandwidth, above=0, most=1)
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> Self:
@@ -221,47 +219,25 @@ class _Model(NamedTuple):
         return best
 
 
-class _Level:
-    """The points of one budget; a model is built from them when one is asked for, and kept until there is another.
+_Point = tuple[int, float, list[float]]
+"""The number of the suggestion, -1 for a point from elsewhere; the loss, infinite for the worst; the position."""
 
-    Attributes:
-        points: (number of the suggestion, -1 for a point from elsewhere; loss, infinite for the worst; position).
-    """
 
-    def __init__(self) -> None:
-        self.points: list[tuple[int, float, list[float]]] = []
-        self._model: _Model | None = None
-        self._is_fresh = False
-
-    def add(self, number: int, loss: float, position: list[float]) -> None:
-        """Take a point."""
-        self.points.append((number, loss, position))
-        self._is_fresh = False
-
-    def model(self, num_options: Sequence[int], tuning: _Tuning, seed: int) -> _Model | None:
-        """Return the model; None while there are too few points for one."""
-        least = max(tuning.min_points_in_model or 0, len(num_options) + 1)
-        if not self._is_fresh and len(self.points) >= 2 * least:
-            self._model = self._built(num_options, tuning, least, seed)
-            self._is_fresh = True
-        return self._model
-
-    def _built(self, num_options: Sequence[int], tuning: _Tuning, least: int, seed: int) -> _Model | None:
-        numbers, losses = (np.array([point[i] for point in self.points]) for i in (0, 1))
-        num_finite = int(np.isfinite(losses).sum())
-        num_good = min(max(least, int(tuning.top_n_percent * len(losses) / 100)), num_finite)
-        if num_good < least or len(losses) - num_good < least:
-            return None
-        # by the number second, so that the order in which results arrive plays no part
-        order = np.lexsort((numbers, losses))
-        best, rest = order[: min(num_good, max(_MOST, least))], np.sort(order[num_good:])
-        newest = rest[np.argsort(numbers[rest], kind="stable")][-max(_MOST, least) :]
-        rng = keyed_rng(derived_seed(seed, len(losses)), 1)
-        good, bad = (
-            _without_gaps(np.array([self.points[i][2] for i in part]), num_options, rng) for part in (best, newest)
-        )
-        width = tuning.min_bandwidth
-        return _Model(_Density(good, num_options, width), _Density(bad, num_options, width))
+def _model_of(points: Sequence[_Point], num_options: Sequence[int], tuning: _Tuning, seed: int) -> _Model | None:
+    """Return the model of the points of one budget; None while there are too few for one."""
+    least = max(tuning.min_points_in_model or 0, len(num_options) + 1)
+    numbers, losses = (np.array([point[i] for point in points]) for i in (0, 1))
+    num_finite = int(np.isfinite(losses).sum())
+    num_good = min(max(least, int(tuning.top_n_percent * len(losses) / 100)), num_finite)
+    if num_good < least or len(losses) - num_good < least:
+        return None
+    # by the number second, so that the order in which results arrive plays no part
+    order = np.lexsort((numbers, losses))
+    best, rest = order[: min(num_good, max(_MOST, least))], np.sort(order[num_good:])
+    newest = rest[np.argsort(numbers[rest], kind="stable")][-max(_MOST, least) :]
+    rng = keyed_rng(derived_seed(seed, len(losses)), 1)
+    filled = [_without_gaps(np.array([points[i][2] for i in part]), num_options, rng) for part in (best, newest)]
+    return _Model(*(_Density(part, num_options, tuning.min_bandwidth) for part in filled))
 
 
 # --- the searcher ----------------------------------------------------------------------------------------------------
@@ -275,9 +251,9 @@ class BOHBSearch(HistorySearch):
     To be used with `HyperBandForBOHB`, or any other scheduler that lets many trials run briefly and few of them long. A
     trial's first result at each budget counts for it: at the highest budget that its `time_attr` has reached. A NaN
     there is the worst; a trial that fails counts as the worst at the smallest budget that it has not reached. Each
-    suggestion depends on the space, the seed, its number and the results, whatever their order. It takes about 4 ms
-    with 1,000 points at the budget that it is made from, and as much again when that budget has new ones; about twice
-    that with 5,000 points and more, of which the best 1,000 of the good and the newest 1,000 of the bad count.
+    suggestion depends on the space, the seed, its number and the results, whatever their order. It takes about 8 ms
+    with 1,000 points at the budget that it is made from, about twice that with 5,000 points and more, of which the best
+    1,000 of the good and the newest 1,000 of the bad count.
 
     Args:
         space: nested dict of domains, in which a choice among dicts is a conditional space; None: that of the run.
@@ -330,7 +306,7 @@ class BOHBSearch(HistorySearch):
         self._are_own_budgets = budgets is not None
         self._budgets = _powers(max_t, reduction_factor) if budgets is None else _checked_budgets(budgets)
         self._axes: dict[str, _Axis] = {}
-        self._levels: dict[float, _Level] = {}
+        self._points_at: dict[float, list[_Point]] = defaultdict(list)  # by budget
         self._reached: dict[str, float] = {}  # of the open trials that have reported: the highest budget, 0 for none
         self._paused: set[str] = set()
 
@@ -405,30 +381,30 @@ class BOHBSearch(HistorySearch):
         index = len(self._budgets) if math.isnan(time) else bisect.bisect_right(self._budgets, time)
         loss = self._loss_or_worst(result)
         if index:
-            self._at(self._budgets[index - 1]).add(-1, math.inf if loss is None else loss, position)
+            self._points_at[self._budgets[index - 1]].append((-1, math.inf if loss is None else loss, position))
 
     def get_state(self) -> Mapping[str, Any]:
         """Return the points of each budget, and the number and seed of the next suggestion."""
         points = []
-        for budget, level in sorted(self._levels.items()):
-            for number, loss, position in level.points:
+        for budget, known in sorted(self._points_at.items()):
+            for number, loss, position in known:
                 parts = [None if math.isnan(part) else part for part in position]
                 points.append([budget, number, loss if math.isfinite(loss) else None, parts])
         return {**super().get_state(), "points": points}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        self._take_goal(state, has_begun=bool(self._levels))
+        self._take_goal(state, has_begun=bool(self._points_at))
         super().set_state({**state, "points": []})
         for budget, number, loss, parts in state["points"]:
             position = [math.nan if part is None else float(part) for part in parts]
-            self._at(float(budget)).add(int(number), math.inf if loss is None else float(loss), position)
+            self._points_at[float(budget)].append((int(number), math.inf if loss is None else float(loss), position))
         if self._space is not None:
-            self._check_levels()
+            self._check_restored()
 
     def _read(self, space: Any) -> NamedSpace:
         taken = DomainSpace(space, "BOHBSearch")
         self._axes = {name: _Axis(name, domain) for name, domain in sorted(taken.parameters.items())}
-        self._check_levels()
+        self._check_restored()
         return taken
 
     def _propose(self, number: int) -> Values | Signal:
@@ -442,11 +418,9 @@ class BOHBSearch(HistorySearch):
 
     def _model(self) -> _Model | None:
         """Return the model of the largest budget that has enough points."""
-        if not self._axes:
-            return None
         num_options = [axis.num_options for axis in self._axes.values()]
-        for budget in sorted(self._levels, reverse=True):
-            model = self._levels[budget].model(num_options, self._tuning, self._seed)
+        for budget in sorted(self._points_at, reverse=True) if num_options else ():
+            model = _model_of(self._points_at[budget], num_options, self._tuning, self._seed)
             if model is not None:
                 return model
         return None
@@ -454,10 +428,7 @@ class BOHBSearch(HistorySearch):
     def _learn(self, trial_id: str, budget: float, loss: float) -> None:
         tried, _ = self._open[trial_id]
         assert tried.number is not None
-        self._at(budget).add(tried.number, loss, self._position(tried.values))
-
-    def _at(self, budget: float) -> _Level:
-        return self._levels.setdefault(budget, _Level())
+        self._points_at[budget].append((tried.number, loss, self._position(tried.values)))
 
     def _position(self, values: Values) -> list[float]:
         self._known_space()
@@ -475,15 +446,14 @@ class BOHBSearch(HistorySearch):
         time: Any = result.get(self._time_attr)
         return float(time) if checks.is_number(time, is_finite=False) else math.nan
 
-    def _check_levels(self) -> None:
+    def _check_restored(self) -> None:
         """Refuse restored points of another space."""
-        for level in self._levels.values():
-            for _, _, position in level.points[:1]:
-                if len(position) != len(self._axes):
-                    raise SearchError(
-                        f"the restored points have {len(position)} parameters, the space has {len(self._axes)}; a "
-                        "search is restored with the space that it was saved with."
-                    )
+        for _, _, position in (points[0] for points in self._points_at.values()):
+            if len(position) != len(self._axes):
+                raise SearchError(
+                    f"the restored points have {len(position)} parameters, the space has {len(self._axes)}; a "
+                    "search is restored with the space that it was saved with."
+                )
 
 
 TuneBOHB = BOHBSearch

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import inspect
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from searchers import checks
 from searchers.base import derived_seed
 from searchers.errors import SearchError, UnknownNameError, nearest
 from searchers.optuna_space import Space
-from searchers.optuna_window import CONSTRAINTS
+from searchers.pareto import pareto_front
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.study import Study
-    from optuna.trial import FrozenTrial
+    from optuna.trial import FrozenTrial, TrialState
 
+
+CONSTRAINTS = "constraints"
+"""The attribute of a study's trial under which Optuna keeps the violations."""
 
 SAMPLERS: Mapping[str, tuple[str, ...]] = {
     "tpe": (),
@@ -65,21 +70,6 @@ class Sampling:
             window = checks.whole("window", window, least=50, hint="None is no bound.")
         self.window = window if self.kind == "tpe" else None
         self._is_constrained = is_constrained
-        self._last: BaseSampler | None = None
-
-    def next(self, study: Study, seed: int, draw: int, space: Space, num_open: int) -> BaseSampler:
-        """Return the sampler of ask number `draw`, as the study is to have it."""
-        sampler = self.make(seed, draw, space, num_open)
-        if not self.is_keyed:
-            return sampler
-        for name in ("_search_space", "_intersection_search_space"):
-            # What the parameters of all trials have in common: found anew it costs as much as the rest of an ask. It
-            # follows from the trials alone, so that a sampler may take it from the one before.
-            known = getattr(self._last, name, None)
-            if known is not None and type(known) is type(getattr(sampler, name, None)):
-                setattr(sampler, name, known)
-        self._last = sampler
-        return with_open_trials(sampler, study) if self.kind == "cmaes" else sampler
 
     def make(self, seed: int, draw: int, space: Space, num_open: int) -> BaseSampler:
         """Return a new sampler for ask number `draw` under `seed`; the object of the user's if it is one."""
@@ -225,19 +215,83 @@ def is_generation_full(study: Study, open_numbers: Container[int]) -> bool:
     return is_open[latest] and num_of[latest] >= size
 
 
-def with_open_trials(sampler: BaseSampler, study: Study) -> BaseSampler:
-    """Return the CMA-ES sampler, which now also finds its state in trials that are open.
+def with_open_trials(study: Study) -> None:
+    """Let the CMA-ES sampler of a study find its state in trials that are open, too.
 
     Optuna looks for it in complete ones, and while the first point of a generation is open the others would be drawn
     from a state that is computed anew, with other random numbers.
     """
-    changed: Any = sampler
-    restore = changed._restore_optimizer
+    sampler: Any = study.sampler
+    restore = sampler._restore_optimizer
 
     def restore_from(completed: list[Any]) -> Any:
         running = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "RUNNING"]
         holders = [trial for trial in running if any(key.startswith(_OPTIMIZER) for key in trial.system_attrs)]
         return restore(sorted([*completed, *holders], key=lambda trial: trial.number))
 
-    changed._restore_optimizer = restore_from
-    return sampler
+    sampler._restore_optimizer = restore_from
+
+
+# --- TPE: a bounded number of trials, so that its cost stops growing with them ----------------------------------------
+
+
+def best_and_newest(study: Study, size: int) -> list[FrozenTrial] | None:
+    """Return `size` of the study's trials that ended, and all that go on, by number; None if no more ended.
+
+    These are the newest `size - size // 2` by number, and the best `size // 2` of the others: complete ones by
+    their value, then pruned ones by how far they came, then infeasible ones by their violation; ties by number. With
+    several objectives the second half are the trials of the others' Pareto front, the newest of them.
+
+    The choice depends on which trials ended, not on the order in which they did, so it survives a restart.
+    """
+    trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+    ended = [trial for trial in trials if trial.state.name in ("COMPLETE", "PRUNED")]
+    going_on = [trial for trial in trials if trial.state.name in ("RUNNING", "WAITING")]
+    if len(ended) <= size:
+        return None
+    num_best = size // 2
+    old, newest = ended[: num_best - size], ended[num_best - size :]
+    if len(study.directions) > 1:
+        complete = [trial for trial in old if _rank(trial, 1.0)[0] == 0]
+        modes = ["min" if direction.name == "MINIMIZE" else "max" for direction in study.directions]
+        front = [complete[i] for i in pareto_front([trial.values for trial in complete], modes)]
+        best = front[-num_best:]
+    else:
+        sign = 1.0 if study.directions[0].name == "MINIMIZE" else -1.0
+        best = sorted(old, key=lambda trial: (*_rank(trial, sign), trial.number))[:num_best]
+    return sorted([*best, *newest, *going_on], key=lambda trial: trial.number)
+
+
+def _rank(trial: FrozenTrial, sign: float) -> tuple[float, ...]:
+    """Return a key by which trials are ordered as the Parzen estimator orders them, the best first."""
+    violation = sum(value for value in trial.system_attrs.get(CONSTRAINTS, ()) if value > 0)
+    if violation > 0:
+        return 2, violation, 0.0
+    if trial.state.name == "COMPLETE":
+        return 0, sign * trial.values[0], 0.0
+    if not trial.intermediate_values:
+        return 1, 1.0, 0.0
+    step, value = max(trial.intermediate_values.items())
+    return 1, -step, math.inf if math.isnan(value) else sign * value
+
+
+@contextmanager
+def showing(study: Study, window: int | None) -> Iterator[None]:
+    """Let samplers see the best and the newest of a study's trials only, where more ended than the window holds."""
+    shown = None if window is None else best_and_newest(study, window)
+    if shown is None:
+        yield
+        return
+
+    def get_trials(
+        deepcopy: bool = True, states: Container[TrialState] | None = None, use_cache: bool = False
+    ) -> Sequence[FrozenTrial]:
+        trials = [trial for trial in shown if states is None or trial.state in states]
+        return copy.deepcopy(trials) if deepcopy else trials
+
+    changed: Any = study
+    changed._get_trials = get_trials
+    try:
+        yield
+    finally:
+        del changed._get_trials

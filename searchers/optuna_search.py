@@ -14,19 +14,8 @@ from searchers.base import NOT_NOW, Config, Signal
 from searchers.checks import as_number, listed
 from searchers.errors import SearchError
 from searchers.keywords import refuse_unknown
-from searchers.optuna_samplers import Sampling, is_generation_full
-from searchers.optuna_space import (
-    Space,
-    check_used,
-    decoded,
-    distributions_of,
-    encoded,
-    quiet,
-    recorded_distributions,
-    space_of,
-    study_trial,
-)
-from searchers.optuna_window import CONSTRAINTS, showing
+from searchers.optuna_samplers import CONSTRAINTS, Sampling, is_generation_full, showing, with_open_trials
+from searchers.optuna_space import Space, check_used, decoded, distributions_of, encoded, quiet, space_of, study_trial
 from searchers.space_searcher import SpaceSearcher
 from searchers.variants import constants_by_name, fresh
 
@@ -231,12 +220,12 @@ class OptunaSearch(SpaceSearcher):
         found: dict[str, Any] = distributions_of(spec)
         return constants_by_name(spec) | found if join else found
 
+    @quiet()
     def _take_space(self, space: Any) -> None:
         if self._has_own_space or space:
-            with quiet():
-                self._space = space_of(space)
-                for point in self._points:
-                    self._space.fix(point)
+            self._space = space_of(space)
+            for point in self._points:
+                self._space.fix(point)
 
     @property
     def study(self) -> Study:
@@ -246,8 +235,7 @@ class OptunaSearch(SpaceSearcher):
             SearchError: metric, mode or the space are not known yet.
         """
         if self._study is None:
-            with quiet():
-                self._study = self._new_study()
+            self._study = self._new_study()
         return self._study
 
     @property
@@ -264,38 +252,38 @@ class OptunaSearch(SpaceSearcher):
         """
         return {"gp": 4, "nsgaii": 50, "nsgaiii": 50}.get(self._sampling.kind)
 
+    @quiet()
     def suggest(self, trial_id: str) -> Config | Signal:
         if trial_id in self._open:
             return self._with_constants(self._open[trial_id].config)
         from optuna.trial import TrialState
 
         study, space = self.study, self._known_space()
+        stale = self._recorded.pop(trial_id, None)
+        if stale is not None and not stale.state.is_finished():  # asked, but never answered, before a crash
+            study.tell(stale.number, state=TrialState.FAIL)
+        study.sampler = self._sampling.make(self._seed, self._count, space, len(self._open))
+        if self._sampling.kind == "cmaes":
+            with_open_trials(study)
+            if is_generation_full(study, {one.number for one in self._open.values()}):
+                return NOT_NOW
         point: dict[str, Any] = {}
         filled = None
-        with quiet():
-            stale = self._recorded.pop(trial_id, None)
-            if stale is not None and not stale.state.is_finished():  # asked, but never answered, before a crash
-                study.tell(stale.number, state=TrialState.FAIL)
-            study.sampler = self._sampling.next(study, self._seed, self._count, space, len(self._open))
-            if self._sampling.kind == "cmaes" and is_generation_full(
-                study, {one.number for one in self._open.values()}
-            ):
-                return NOT_NOW
-            if self._rewards is None and self._count < len(self._points):
-                point, filled = space.fix(self._points[self._count])
-                study.enqueue_trial(point)
-            with showing(study, self._sampling.window):
-                trial = study.ask()
-                trial.set_user_attr(TRIAL_ID, trial_id)
-                try:
-                    config = space.suggest(trial, filled)
-                    check_used(point, trial.params)
-                except Exception as error:  # the user's function may raise anything
-                    study.tell(trial, state=TrialState.FAIL)
-                    if isinstance(error, SearchError):
-                        raise
-                    raise SearchError(f"the space could not be sampled: {type(error).__name__}: {error}") from error
-            self._open[trial_id] = _Open(trial.number, trial._trial_id, config, self._record(study, trial._trial_id))
+        if self._rewards is None and self._count < len(self._points):
+            point, filled = space.fix(self._points[self._count])
+            study.enqueue_trial(point)
+        with showing(study, self._sampling.window):
+            trial = study.ask()
+            trial.set_user_attr(TRIAL_ID, trial_id)
+            try:
+                config = space.suggest(trial, filled)
+                check_used(point, trial.params)
+            except Exception as error:  # the user's function may raise anything
+                study.tell(trial, state=TrialState.FAIL)
+                if isinstance(error, SearchError):
+                    raise
+                raise SearchError(f"the space could not be sampled: {type(error).__name__}: {error}") from error
+        self._open[trial_id] = _Open(trial.number, trial._trial_id, config, self._record(study, trial._trial_id))
         self._count += 1
         return self._with_constants(config)
 
@@ -304,6 +292,7 @@ class OptunaSearch(SpaceSearcher):
         suggestion = self._open.get(trial_id)
         return None if suggestion is None else suggestion.state
 
+    @quiet()
     def retell(self, trial_id: str, config: Config, state: Mapping[str, Any] | None) -> None:
         """Put a suggestion of before the restart into the study, as it was; nothing is sampled.
 
@@ -312,31 +301,27 @@ class OptunaSearch(SpaceSearcher):
         """
         from optuna.trial import TrialState
 
-        study, space, filled = self.study, self._known_space(), None
+        study, space = self.study, self._known_space()
         old = self._recorded.pop(trial_id, None)
-        with quiet():
-            if old is None:
-                if state is None:
-                    params, filled = space.fix(self._without_constants(config))
-                    state = {}
-                else:
-                    params = decoded(space, state)
-                template = study_trial(
-                    partial(space.suggest, filled=filled),
-                    params,
-                    f"the recorded trial {trial_id}",
-                    state.get("distributions"),
-                    state=TrialState.RUNNING,
-                    user_attrs={TRIAL_ID: trial_id},
-                    system_attrs=dict(state.get("trial_attrs", {})),
-                )
-                optuna_id = study._storage.create_new_trial(study._study_id, template_trial=template)
-                number = study._storage.get_trial_number_from_id(optuna_id)
-                for key, value in state.get("study_attrs", {}).items():
-                    study._storage.set_study_system_attr(study._study_id, key, value)
-                    self._study_attrs[key] = value
-            else:
-                optuna_id, number = old._trial_id, old.number
+        if old is None:
+            params, filled = (
+                space.fix(self._without_constants(config)) if state is None else (decoded(space, state), None)
+            )
+            known = state or {}
+            template = study_trial(
+                partial(space.suggest, filled=filled),
+                params,
+                f"the recorded trial {trial_id}",
+                known.get("distributions"),
+                state=TrialState.RUNNING,
+                user_attrs={TRIAL_ID: trial_id},
+                system_attrs=dict(known.get("trial_attrs", {})),
+            )
+            optuna_id = study._storage.create_new_trial(study._study_id, template_trial=template)
+            number = study._storage.get_trial_number_from_id(optuna_id)
+            self._set_study_attrs(study, known.get("study_attrs", {}))
+        else:
+            optuna_id, number = old._trial_id, old.number
         self._open[trial_id] = _Open(number, optuna_id, fresh(config), dict(state or {}))
         self._count += 1
 
@@ -351,23 +336,23 @@ class OptunaSearch(SpaceSearcher):
         if not math.isnan(value):
             self.study._storage.set_trial_intermediate_value(suggestion.optuna_id, step, value)
 
+    @quiet()
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
         suggestion = self._open.pop(trial_id, None)
         if suggestion is None:
             return
         state, values, attrs = self._outcome(result, error)
         study = self.study
-        with quiet():
-            if attrs and not study._storage.get_trial(suggestion.optuna_id).state.is_finished():
-                for key, value in attrs.items():
-                    study._storage.set_trial_system_attr(suggestion.optuna_id, key, value)
-            study.tell(suggestion.number, values, state, skip_if_finished=True)
+        if attrs and not study._storage.get_trial(suggestion.optuna_id).state.is_finished():
+            for key, value in attrs.items():
+                study._storage.set_trial_system_attr(suggestion.optuna_id, key, value)
+        study.tell(suggestion.number, values, state, skip_if_finished=True)
 
+    @quiet()
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
         """Add a point that was evaluated elsewhere; without its metric, or with NaN, it is added as pruned."""
-        _, values, attrs = self._outcome(result, error=False)
-        with quiet():
-            self._add(self.study, self._without_constants(config), values, system_attrs=attrs)
+        state, values, attrs = self._outcome(result, error=False)
+        self._add(self.study, self._without_constants(config), state=state, values=values, system_attrs=attrs)
 
     def get_state(self) -> Mapping[str, Any]:
         """Return the trials of the study that ended with something to learn, and what the sampler wrote into it."""
@@ -379,7 +364,7 @@ class OptunaSearch(SpaceSearcher):
                 "values": trial.values,
                 "trial_attrs": dict(trial.system_attrs),
                 "reports": [[step, value] for step, value in sorted(trial.intermediate_values.items())],
-                **encoded(space, trial),
+                **encoded(space, trial, is_own=False),
             }
             for trial in study.get_trials(deepcopy=False)
             if trial.state.name in ("COMPLETE", "PRUNED")
@@ -402,6 +387,7 @@ class OptunaSearch(SpaceSearcher):
             raise self._no_space()
         return self._space
 
+    @quiet()
     def _new_study(self) -> Study:
         import optuna
 
@@ -429,8 +415,8 @@ class OptunaSearch(SpaceSearcher):
         for index, reward in enumerate(self._rewards or ()):
             name = f"evaluated_{index}"
             if self._recorded.pop(name, None) is None and not self._was_restored(name):
-                _, values, _ = self._outcome(dict(zip(metrics, listed(reward), strict=True)), error=False)
-                self._add(study, self._points[index], values, user_attrs={TRIAL_ID: name})
+                state, values, _ = self._outcome(dict(zip(metrics, listed(reward), strict=True)), error=False)
+                self._add(study, self._points[index], state=state, values=values, user_attrs={TRIAL_ID: name})
         return study
 
     @property
@@ -446,18 +432,17 @@ class OptunaSearch(SpaceSearcher):
     def _record(self, study: Study, optuna_id: int) -> dict[str, Any]:
         """Return as JSON values what `retell` needs of the suggestion that was just made."""
         trial = study._storage.get_trial(optuna_id)
-        state = encoded(self._known_space(), trial)
-        if self._has_own_space:  # of which the record of the run says nothing else
-            state |= recorded_distributions(trial)
+        state = encoded(self._known_space(), trial, is_own=self._has_own_space)
         if trial.system_attrs:
             state["trial_attrs"] = dict(trial.system_attrs)
-        attrs = study._storage.get_study_system_attrs(study._study_id)
-        missing = object()
-        changed = {key: value for key, value in attrs.items() if self._study_attrs.get(key, missing) != value}
-        if changed:
-            state["study_attrs"] = changed
-            self._study_attrs = dict(attrs)
-        return state
+        known, self._study_attrs = self._study_attrs, dict(study._storage.get_study_system_attrs(study._study_id))
+        changed = {key: value for key, value in self._study_attrs.items() if key not in known or known[key] != value}
+        return {**state, "study_attrs": changed} if changed else state
+
+    def _set_study_attrs(self, study: Study, attrs: Mapping[str, Any]) -> None:
+        for key, value in attrs.items():
+            study._storage.set_study_system_attr(study._study_id, key, value)
+            self._study_attrs[key] = value
 
     def _outcome(self, result: Mapping[str, Any] | None, error: bool) -> tuple[Any, list[float] | None, dict[str, Any]]:
         """Return the state in which a trial ends, its values (None unless COMPLETE), and what else is to be kept."""
@@ -501,22 +486,17 @@ class OptunaSearch(SpaceSearcher):
                 intermediate_values={int(step): value for step, value in old["reports"]},
             )
             study.add_trial(trial)
-        for key, value in state["study_attrs"].items():
-            study._storage.set_study_system_attr(study._study_id, key, value)
+        self._set_study_attrs(study, state["study_attrs"])
 
     def _was_restored(self, trial_id: str) -> bool:
         return self._restored is not None and any(old["trial_id"] == trial_id for old in self._restored["trials"])
 
-    def _add(self, study: Study, config: Mapping[str, Any], values: list[float] | None, **attrs: Any) -> None:
+    def _add(self, study: Study, config: Mapping[str, Any], **fields: Any) -> None:
         """Add a point that was evaluated elsewhere."""
-        from optuna.trial import TrialState
-
         space = self._known_space()
         params, filled = space.fix(config)
-        state = TrialState.PRUNED if values is None else TrialState.COMPLETE
-        what = "a point that was evaluated elsewhere"
         suggest = partial(space.suggest, filled=filled)
-        study.add_trial(study_trial(suggest, params, what, state=state, values=values, **attrs))
+        study.add_trial(study_trial(suggest, params, "a point that was evaluated elsewhere", **fields))
 
 
 def _checked_rewards(rewards: Any, points: Sequence[Any]) -> list[Any] | None:

@@ -243,8 +243,7 @@ def _labels(options: Sequence[Any]) -> list[Any]:
 
     Optuna finds an option by equality, so options that are equal (a weighted choice, 1 and True) need names too.
     """
-    plain = all(option is None or isinstance(option, (bool, int, float, str)) for option in options)
-    plain = plain and all(not isinstance(option, int) or abs(option) < _LARGEST for option in options)
+    plain = all(_is_plain(option) and not (isinstance(option, int) and abs(option) >= _LARGEST) for option in options)
     if plain and all(options.index(option) == i and option == option for i, option in enumerate(options)):
         return list(options)
     texts = [_text(option) for option in options]
@@ -306,28 +305,28 @@ def study_trial(
         raise SpaceError(f"{what} does not fit the space: {error} Every parameter must be named.") from error
 
 
-def encoded(space: Space, trial: FrozenTrial) -> dict[str, Any]:
+def encoded(space: Space, trial: FrozenTrial, *, is_own: bool) -> dict[str, Any]:
     """Return a trial's parameters as JSON values, options that are none by their number; and their distributions where
-    these depend on the trial."""
+    these depend on the trial.
+
+    Args:
+        is_own: the distributions are wanted in any case, unless they have options that JSON lacks: the space is that of
+            the searcher, of which the record of the run says nothing else.
+    """
     from optuna.distributions import distribution_to_json
 
     params = {}
     for name, value in trial.params.items():
-        is_plain = value is None or isinstance(value, (bool, int, float, str))
-        params[name] = value if is_plain else {"choice": trial.distributions[name].to_internal_repr(value)}
-    if not isinstance(space, FunctionSpace):
+        params[name] = value if _is_plain(value) else {"choice": trial.distributions[name].to_internal_repr(value)}
+    options = [option for one in trial.distributions.values() for option in getattr(one, "choices", ())]
+    is_plain = all(option is None or type(option) in (bool, int, float, str) for option in options)
+    if not (isinstance(space, FunctionSpace) or (is_own and is_plain)):
         return {"params": params}
     return {"params": params, "distributions": {n: distribution_to_json(d) for n, d in trial.distributions.items()}}
 
 
-def recorded_distributions(trial: FrozenTrial) -> dict[str, Any]:
-    """Return a trial's distributions as a part of what `encoded` gives; {} where one has options JSON lacks."""
-    from optuna.distributions import distribution_to_json
-
-    options = [option for one in trial.distributions.values() for option in getattr(one, "choices", ())]
-    if not all(option is None or type(option) in (bool, int, float, str) for option in options):
-        return {}
-    return {"distributions": {name: distribution_to_json(one) for name, one in trial.distributions.items()}}
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str))
 
 
 def decoded(space: Space, state: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from searchers.errors import SpaceError
+from searchers.optuna_samplers import CONSTRAINTS
 from searchers.optuna_space import contains, distribution_of
-from searchers.optuna_window import CONSTRAINTS
 from searchers.space import Categorical, Domain, from_json, is_same
 from searchers.variants import fixed_domains, flatten, grid_values, matches
 from sweep.core.history import Life

@@ -64,8 +64,8 @@ def told(search, losses, time=1, *, ends=True):
 
 def points_at(search, budget):
     """Return (number, loss) of what is known at a budget."""
-    level = search._levels.get(budget)
-    return [] if level is None else [(number, loss) for number, loss, _ in level.points]
+    level = search._points_at.get(budget)
+    return [] if level is None else [(number, loss) for number, loss, _ in level]
 
 
 # --- densities -------------------------------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ def test_the_first_result_at_a_budget_counts(times, counted):
         result = {"m": value, "training_iteration": time}
         search.on_trial_result("a", {"m": value} if time is None else result)
     search.on_trial_complete("a", {"m": 77.0, "training_iteration": 50})
-    assert {budget: points_at(search, budget) for budget in search._levels} == {
+    assert {budget: points_at(search, budget) for budget in search._points_at} == {
         budget: [(0, float(value))] for budget, value in counted.items()
     }
     assert (search._open, search._reached, search._past) == ({}, {}, [])
@@ -370,7 +370,7 @@ def test_a_failure_is_the_worst_at_the_smallest_budget_that_was_not_reached(reac
         search.on_trial_result("a", {"m": 0.0, "training_iteration": time})
     search.on_trial_complete("a", None, error=True)
     search.on_trial_complete("a", None, error=True)
-    worst = [(budget, one) for budget in search._levels for one in points_at(search, budget) if one[1] == math.inf]
+    worst = [(budget, one) for budget in search._points_at for one in points_at(search, budget) if one[1] == math.inf]
     assert worst == ([] if counts_at is None else [(counts_at, (0, math.inf))])
 
 
@@ -382,7 +382,7 @@ def test_means_of_repeats_count_for_the_largest_budget():
         repeated.on_trial_result(trial_id, {"m": 3.0, "training_iteration": 1})
     repeated.on_trial_complete("a", {"m": 1.0})
     repeated.on_trial_complete("b", {"m": 2.0})
-    assert {budget: points_at(search, budget) for budget in search._levels} == {9.0: [(0, 1.5)]}
+    assert {budget: points_at(search, budget) for budget in search._points_at} == {9.0: [(0, 1.5)]}
 
 
 def test_points_from_elsewhere_count_for_their_budget_or_the_largest():
@@ -392,7 +392,7 @@ def test_points_from_elsewhere_count_for_their_budget_or_the_largest():
     search.observe({"x": 0.5}, {"m": 3.0, "training_iteration": 0})
     search.observe({"x": 0.5}, {"training_iteration": 1})
     search.add_evaluated_point({"x": 0.25}, 4.0)
-    assert {budget: points_at(search, budget) for budget in search._levels} == {
+    assert {budget: points_at(search, budget) for budget in search._points_at} == {
         9.0: [(-1, 1.0), (-1, 4.0)],
         3.0: [(-1, 2.0)],
         1.0: [(-1, math.inf)],
@@ -450,10 +450,10 @@ def test_only_finite_results_are_good():
 
 def test_of_very_many_points_the_newest_of_the_bad_are_taken():
     search = bohb(budgets=[1])
-    level = search._at(1.0)
     search._known_space()
+    level = search._points_at[1.0]
     for number in range(2500):
-        level.add(number, float(number % 1250), [number / 2500])
+        level.append((number, float(number % 1250), [number / 2500]))
     good, bad = model_points(search)
     assert len(good) == 375
     assert good[:2] == [0.0, 0.5]
@@ -552,7 +552,7 @@ def test_a_parameter_exists_only_where_its_option_is_chosen():
             value = abs(math.log10(config["model"]["rate"]) + 2) / 4
         search.on_trial_result(str(number), {"m": value, "training_iteration": 1})
     assert list(search._axes) == ["model", "model/0/depth", "model/1/rate"]
-    gaps = {(*map(math.isnan, position),) for _, _, position in search._levels[1.0].points}
+    gaps = {(*map(math.isnan, position),) for _, _, position in search._points_at[1.0]}
     assert gaps == {(False, True, True), (False, False, True), (False, True, False)}
     kinds = ["none" if one == "none" else one["kind"] for one in configs[30:]]
     assert kinds.count("net") > 20
@@ -564,7 +564,7 @@ def test_given_points_come_first_and_teach():
     search = BOHBSearch(SPACE_OF_MODELS, None, "m", "min", points[:1], 7, budgets=[1])
     assert search.suggest("a") == {"model": {"kind": "net", "rate": 0.01}, "seed": 3}
     search.on_trial_result("a", {"m": 1.0, "training_iteration": 1})
-    ((_, _, position),) = search._levels[1.0].points
+    ((_, _, position),) = search._points_at[1.0]
     assert position == pytest.approx([1.0, math.nan, 0.5], nan_ok=True)
     with pytest.raises(SpaceError):
         BOHBSearch(SPACE_OF_MODELS, None, "m", "min", [{"model": "forest"}], 7).suggest("a")

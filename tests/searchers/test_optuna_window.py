@@ -10,7 +10,7 @@ from optuna.samplers._tpe.sampler import _split_trials, default_gamma
 from optuna.trial import TrialState, create_trial
 
 from searchers import OptunaSearch, SearchError, choice, loguniform, uniform
-from searchers.optuna_window import CONSTRAINTS, best_and_newest
+from searchers.optuna_samplers import CONSTRAINTS, best_and_newest
 
 SPACE = {"kind": choice(["a", "b"]), "lr": loguniform(1e-4, 1.0), "x": uniform(0.0, 1.0)}
 
