@@ -11,7 +11,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from sweep.callbacks.base import Callback, overriding
@@ -35,8 +35,9 @@ _HOOKS: Mapping[Hook, tuple[str, ...]] = {
     hook: ("on_checkpoint", "on_trial_save") if hook is Hook.SAVE else (f"on_{hook.value}",) for hook in Hook
 }
 # When somebody may look into log files: they say by then what had happened.
-_READING = frozenset({Hook.SAVE, Hook.COMPLETE, Hook.ERROR, Hook.RETRY, Hook.PAUSE})
+_READING = (Hook.SAVE, Hook.COMPLETE, Hook.ERROR, Hook.RETRY, Hook.PAUSE)
 _OUR_FORMS = (("trial",), ("trial", "result"), ("trial", "checkpoint"))
+_TUNES_NAMES = frozenset({"iteration", "trials", "trial", "result", "checkpoint"})
 
 
 class LogFiles(Protocol):
@@ -88,8 +89,7 @@ class _Hook:
             parameters = ()  # type: ignore[assignment]
         names = tuple(p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-        known = {"iteration", "trials", "trial", "result", "checkpoint"}
-        is_tunes = (takes_any and known.issuperset(names)) or bool({"iteration", "trials"} & set(names))
+        is_tunes = bool({"iteration", "trials"} & set(names)) or (takes_any and _TUNES_NAMES.issuperset(names))
         self._is_ours = names in _OUR_FORMS or not is_tunes
         self._names = None if takes_any else frozenset(names)
         self.lists_trials = not self._is_ours and (self._names is None or "trials" in self._names)
@@ -97,10 +97,7 @@ class _Hook:
     def call(self, iteration: int, trials: _Trials, trial: ObservedTrial, extra: tuple[str, Any] | None) -> None:
         """Call it; `extra` is the name and value of what comes besides the trial."""
         if self._is_ours:
-            if extra is None:
-                self._function(trial)
-            else:
-                self._function(trial, extra[1])
+            self._function(trial, *([] if extra is None else [extra[1]]))
             return
         given: dict[str, Any] = {"iteration": iteration, "trials": trials, "trial": trial}
         if extra is not None:
@@ -113,8 +110,6 @@ class _Hook:
 
 class CallbackStates:
     """What callbacks remember over a restart of the driver: `get_state` and `set_state`, kept in `callbacks.pkl`.
-
-    Store the states of those callbacks that have one, and give them back to their successors.
 
     A state belongs to the callback of the same class and the same position among those of that class. What cannot be
     stored or read costs the state, and is said.
@@ -135,14 +130,9 @@ class CallbackStates:
             counts[name] += 1
             self._owners[f"{name}#{counts[name]}"] = callback
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether any callback has a state."""
-        return bool(self._owners and self._path)
-
     def store(self) -> None:
         """Write all states, whole or not at all."""
-        if not self.is_needed:
+        if not (self._owners and self._path):
             return
         import cloudpickle
 
@@ -159,7 +149,7 @@ class CallbackStates:
 
     def give_back(self) -> None:
         """Hand what was stored to the callbacks of this run."""
-        if not self.is_needed or not os.path.exists(self._path):
+        if not self._owners or not os.path.exists(self._path):
             return
         try:
             with open(self._path, "rb") as file:
@@ -220,21 +210,16 @@ class Dispatcher:
         self._iteration = 0
         self._trials = _Trials(self._seen, self._about)
         # only hooks that a callback overrides are handed over at all
-        self._wanted = {
-            hook: [[_Hook(callback, name) for callback in overriding(callbacks, name)] for name in names]
+        self._hooks = {
+            hook: [_Hook(callback, name) for name in names for callback in overriding(callbacks, name)]
             for hook, names in _HOOKS.items()
         }
-        self._is_wanted = {hook: any(groups) for hook, groups in self._wanted.items()}
-        self._reading = {
-            hook for hook in _READING if any(_reads(one.callback) for group in self._wanted[hook] for one in group)
-        }
-        # those that listen only until they have found something out: handing over wakes a thread each time
-        self._leaving = [c for c in self._callbacks if hasattr(c, "listens_to")]
+        self._reading = {hook for hook in _READING if any(_reads(one.callback) for one in self._hooks[hook])}
         self._begins = overriding(callbacks, "on_step_begin")
         self._ends = overriding(callbacks, "on_step_end")
-        hooks = (one for groups in self._wanted.values() for group in groups for one in group)
         # Some are given all trials: they must hear of each change. What they see takes memory, so else it is not kept.
-        self._is_listing = bool(self._begins or self._ends) or any(one.lists_trials for one in hooks)
+        lists = (one.lists_trials for hooks in self._hooks.values() for one in hooks)
+        self._is_listing = bool(self._begins or self._ends) or any(lists)
         self._steppers = overriding(callbacks, "on_step")
         self._states = CallbackStates(self._callbacks, self._about.root, notice)
         self._stored_at = time.monotonic()
@@ -259,7 +244,7 @@ class Dispatcher:
         """Queue the calls of callbacks; waits only while the queue is full."""
         if self._thread is None:
             return
-        wanted = commands if self._is_listing else [c for c in commands if self._is_wanted[c.hook]]
+        wanted = commands if self._is_listing else [c for c in commands if self._hooks[c.hook]]
         if not wanted:
             return
         self._sent += len(wanted)
@@ -292,23 +277,7 @@ class Dispatcher:
 
     def close(self, trials: Sequence[Trial]) -> bool:
         """Let callbacks finish what is queued, then notify them of the end; return whether all calls were made."""
-        is_complete = True
-        if self._thread is not None:
-            self._queue.put(None)
-            self.driver_is_in = ("callbacks", time.monotonic())
-            with contextlib.suppress(KeyboardInterrupt):  # the user does not want to wait
-                if not self._is_over_within(_SLOW_S):
-                    name = self._busy[0] if self._busy is not None else "a callback"
-                    left_s = _FLUSH_S - _SLOW_S
-                    self._warn(
-                        f"the end of the sweep waits for {name}, at most {left_s:g} s more; Ctrl-C twice leaves it"
-                    )
-                    self._is_over_within(left_s)
-            self.driver_is_in = None
-            if not self._over.is_set():
-                is_complete = False
-                name = self._busy[0] if self._busy is not None else "a callback"
-                self._notice(f"{name} did not finish within {_FLUSH_S:g} s; what it had not written is in sweep.db")
+        is_complete = self._thread is None or self._finish_queue()
         if self._files is not None:
             is_complete = self._files.finish() and is_complete
         observed = [ObservedTrial(trial, self._about) for trial in trials]
@@ -316,6 +285,28 @@ class Dispatcher:
             self._call(callback, "on_experiment_end", observed)
         self._states.store()
         return is_complete and not self._errors
+
+    def _finish_queue(self) -> bool:
+        """Wait for the thread, and say for what; whether it has come to its end."""
+        self._queue.put(None)
+        self.driver_is_in = ("callbacks", time.monotonic())
+        with contextlib.suppress(KeyboardInterrupt):  # the user does not want to wait
+            if not self._is_over_within(_SLOW_S):
+                left_s = _FLUSH_S - _SLOW_S
+                self._warn(
+                    f"the end of the sweep waits for {self._busy_with()}, at most {left_s:g} s more; Ctrl-C twice "
+                    "leaves it"
+                )
+                self._is_over_within(left_s)
+        self.driver_is_in = None
+        if not self._over.is_set():
+            name = self._busy_with()
+            self._notice(f"{name} did not finish within {_FLUSH_S:g} s; what it had not written is in sweep.db")
+        return self._over.is_set()
+
+    def _busy_with(self) -> str:
+        busy = self._busy
+        return busy[0] if busy is not None else "a callback"
 
     def _is_over_within(self, limit_s: float) -> bool:
         """Wait for the thread, in short steps: of two signals at once, the kernel may give one to another thread."""
@@ -343,8 +334,7 @@ class Dispatcher:
                 self._call(callback, "on_step_end", iteration=self._iteration, trials=self._trials)
             self._handled += len(commands)
             self._room.set()
-            self._let_go()
-            if self._states.is_needed and time.monotonic() - self._stored_at > _STATE_S:
+            if time.monotonic() - self._stored_at > _STATE_S:
                 self._states.store()
                 self._stored_at = time.monotonic()
 
@@ -362,18 +352,6 @@ class Dispatcher:
                     "ends the sweep"
                 )
 
-    def _let_go(self) -> None:
-        """Hand nothing more over to hooks that have found out what they listened for."""
-        for leaver in list(self._leaving):
-            left: Collection[str] = getattr(leaver, "listens_to")  # noqa: B009 - few have it
-            for hook, groups in self._wanted.items():
-                stay = [[one for one in group if one.callback is not leaver or one.name in left] for group in groups]
-                if stay != groups:
-                    self._wanted[hook] = stay
-                    self._is_wanted[hook] = any(stay)
-            if not left:
-                self._leaving.remove(leaver)
-
     def _tell(self, command: Notify) -> None:
         hook = command.hook
         if self._is_listing:
@@ -385,14 +363,13 @@ class Dispatcher:
             covered = self._sent  # what was handed over is committed
             self._files.catch_up()
             self._covered = covered
-        for name, hooks in zip(_HOOKS[hook], self._wanted[hook], strict=True):
+        for one in self._hooks[hook]:
             extra: tuple[str, Any] | None = None
-            if hooks and hook is Hook.RESULT:
+            if one.name == "on_trial_result":
                 extra = ("result", command.result)
-            elif hooks and name == "on_checkpoint":
+            elif one.name == "on_checkpoint":
                 extra = ("checkpoint", trial.checkpoint)
-            for one in hooks:
-                self._guarded(one.callback, one.name, one.call, self._iteration, self._trials, trial, extra)
+            self._guarded(one.callback, one.name, one.call, self._iteration, self._trials, trial, extra)
 
     def _call(self, callback: Callback, hook: str, *arguments: object, **named: object) -> None:
         self._guarded(callback, hook, getattr(callback, hook), *arguments, **named)

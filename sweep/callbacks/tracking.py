@@ -15,7 +15,6 @@ from sweep.core.trial import Trial
 
 _MAX_THREADS = 4
 _MAX_WAITING = 20_000  # calls; what comes after that is dropped, and said
-_Call = Callable[[], None]
 
 
 class TrackingCallback(LoggerCallback):
@@ -58,9 +57,8 @@ class TrackingCallback(LoggerCallback):
 
     def log_trial_result(self, iteration: int, trial: Trial, result: TrialResult) -> None:
         def send() -> None:
-            if trial.id not in self._runs:
-                self._start(trial)
-            self._record(trial, self._runs[trial.id], iteration, result)
+            run = self._runs[trial.id] if trial.id in self._runs else self._start(trial)
+            self._record(trial, run, iteration, result)
 
         self._later(trial, send)
 
@@ -74,9 +72,11 @@ class TrackingCallback(LoggerCallback):
     def log_trial_pause(self, trial: Trial) -> None:
         """Close the run; it is opened again when the trial goes on."""
         self._close(trial, "paused")
+        self._raise_error()
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
         self._close(trial, "failed" if failed else "finished")
+        self._raise_error()
 
     def on_experiment_end(self, trials: Sequence[Trial]) -> None:
         """Close what is open and wait, `finish_timeout_s` at most.
@@ -85,13 +85,13 @@ class TrackingCallback(LoggerCallback):
             TimeoutError: the service did not take everything.
         """
         for trial in list(self._open.values()):
-            self._close(trial, "interrupted", is_checked=False)
+            self._close(trial, "interrupted")
         deadline = time.monotonic() + self.finish_timeout_s
         for lane in self._lanes:
             lane.calls.put(None)
         for lane in self._lanes:
-            lane.thread.join(max(0.0, deadline - time.monotonic()))
-        missing = self._num_dropped + sum(lane.num_waiting for lane in self._lanes if lane.thread.is_alive())
+            lane.join(max(0.0, deadline - time.monotonic()))
+        missing = self._num_dropped + sum(lane.calls.unfinished_tasks - 1 for lane in self._lanes if lane.is_alive())
         if missing:
             raise TimeoutError(
                 f"{missing} calls did not reach the service within {self.finish_timeout_s:g} s after the last trial; "
@@ -99,26 +99,26 @@ class TrackingCallback(LoggerCallback):
             )
         self._raise_error()
 
-    def _start(self, trial: Trial) -> None:
-        self._runs[trial.id] = self._begin(trial, self._runs.get(trial.id))
+    def _start(self, trial: Trial) -> Any:
+        run = self._runs[trial.id] = self._begin(trial, self._runs.get(trial.id))
+        return run
 
-    def _close(self, trial: Trial, outcome: str, *, is_checked: bool = True) -> None:
+    def _close(self, trial: Trial, outcome: str) -> None:
         def close() -> None:
             if (run := self._runs.pop(trial.id, None)) is not None:
                 self._finish(trial, run, outcome)
 
         if self._open.pop(trial.id, None) is not None:
-            self._later(trial, close, is_checked=is_checked, is_needed=True)
+            self._lane(trial).calls.put(close)
 
-    def _later(self, trial: Trial, call: _Call, *, is_checked: bool = True, is_needed: bool = False) -> None:
-        """Have a trial's next call made; raises what an earlier one has raised."""
-        lane = self._lane(trial)
-        if lane.num_waiting >= _MAX_WAITING and not is_needed:
-            self._num_dropped += 1
+    def _later(self, trial: Trial, call: Callable[[], None]) -> None:
+        """Have a trial's next call made, unless very many wait; raises what an earlier one has raised."""
+        calls = self._lane(trial).calls
+        if calls.unfinished_tasks < _MAX_WAITING:
+            calls.put(call)
         else:
-            lane.add(call)
-        if is_checked:
-            self._raise_error()
+            self._num_dropped += 1
+        self._raise_error()
 
     def _raise_error(self) -> None:
         if not self._errors.empty():
@@ -132,34 +132,22 @@ class TrackingCallback(LoggerCallback):
         return self._lanes[place]
 
 
-class _Lane:
-    """A thread that makes calls one after another; Python's end does not wait for it."""
+class _Lane(threading.Thread):
+    """Makes calls one after another; Python's end does not wait for it."""
 
     def __init__(self, name: str, errors: queue.SimpleQueue[Exception]) -> None:
-        self.calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        super().__init__(name=name, daemon=True)
+        self.calls: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._errors = errors
-        self._num_added = 0
-        self._num_made = 0
-        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self.thread.start()
+        self.start()
 
-    @property
-    def num_waiting(self) -> int:
-        """Calls that were not finished yet."""
-        return self._num_added - self._num_made
-
-    def add(self, call: _Call) -> None:
-        """Have a call made after those before it."""
-        self._num_added += 1
-        self.calls.put(call)
-
-    def _run(self) -> None:
+    def run(self) -> None:
         while (call := self.calls.get()) is not None:
             try:
                 call()
             except Exception as error:  # a service fails as it likes; it is raised in the next hook, and shown
                 self._errors.put(error)
-            self._num_made += 1
+            self.calls.task_done()
 
 
 def trial_name(trial: Trial) -> str:

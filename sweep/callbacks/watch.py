@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
@@ -49,27 +48,25 @@ class AlikeFailures(FilesCallback):
     def on_trial_error(self, trial: Trial) -> None:
         if self._is_over or trial.id in self._seen:
             return
-        ended = None if trial.last_result else self._last_exit(trial)
+        ended = None
+        if not trial.last_result:
+            with closing(open_record(self.layout.root)) as connection:
+                ended = last_exit(connection, trial.id)
         origin = _origin(ended)
         self._first = self._first or origin
-        if not origin[0] or origin != self._first:
+        if ended is None or not origin[0] or origin != self._first:
             self._is_over = True
             return
         self._seen.add(trial.id)
         count = len(self._seen)
         self._is_over = count >= _COUNTS[-1]
         if count in _COUNTS:
-            error = ended.error if ended is not None else ""
             where = f" ({os.path.basename(origin[1])}:{origin[2]})" if origin[1] else ""
             self._notice(
-                f"the first {count} trials that failed did so alike, before their first report: {error}"
+                f"the first {count} trials that failed did so alike, before their first report: {ended.error}"
                 f"{where}. `sweep logs {shlex.quote(self.layout.root.name)} {trial.number:05d}` shows more; Ctrl-C "
                 "ends the sweep"
             )
-
-    def _last_exit(self, trial: Trial) -> Exit | None:
-        with closing(open_record(self.layout.root)) as connection:
-            return last_exit(connection, trial.id)
 
 
 class DamageNotice(Callback):
@@ -197,58 +194,49 @@ class MissingKeys(Callback):
         warn: Callable[[str], None],
     ) -> None:
         self._metric = metric
-        self._warn = warn
         self._rules = dict(rules)  # those that are neither seen nor missed so far
         self._score = score
-        self._counts: Counter[str] = Counter()
         self._notice = notice
+        self._warn = warn
+        self._is_first = True
 
-    @property
-    def listens_to(self) -> set[str]:
-        """Hooks in which there is something left to look for."""
-        looking = {"on_trial_result": self._metric or self._rules, "on_trial_complete": self._rules}
-        return {hook for hook, left in {**looking, "on_trial_save": self._score}.items() if left}
+    def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
+        """Look for the keys in what is reported, until each was seen or missed."""
+        for trial in (trials[name] for name in changed if self._metric or self._rules or self._score):
+            if trial.last_result is not None:
+                self._look_for_metric(trial, trial.last_result)
+                self._look_for_score(trial, trial.last_result)
+                self._look_for_rules(trial, trial.last_result)
 
-    def on_trial_result(self, trial: Trial, result: TrialResult) -> None:
-        """Look for the keys, until each was seen or missed."""
-        if self._metric:
-            self._look_for_metric(trial, result)
-        if not self._rules:
-            return
+    def _look_for_rules(self, trial: Trial, result: TrialResult) -> None:
         self._rules = {key: rule for key, rule in self._rules.items() if result.get(key) is None}
-        keys = [] if self._counts else list(flatten(result))
-        self._counts[trial.id] += 1
-        is_late = self._counts[trial.id] >= _REPORTS
-        self._miss(self._warn, trial, result, [key for key in self._rules if is_late or closest(key, keys, _MISSPELT)])
-
-    def on_trial_save(self, trial: Trial) -> None:
-        """Look for the key by which checkpoints are kept."""
-        score, self._score = self._score, ""
-        if score and trial.last_result is not None and trial.last_result.get(score) is None:
-            meant = nearest(score, list(flatten(trial.last_result)))
-            self._notice(
-                f"trial {trial.id} has a checkpoint and reported no {score!r}, which checkpoint_score_attribute names; "
-                f"checkpoints without it are the first to be deleted. {meant}"
+        keys = list(flatten(result)) if self._is_first else []
+        self._is_first = False
+        # One that finished without being stopped has shown whatever it reports.
+        is_over = trial.status is Status.TERMINATED and not trial.reason
+        is_late = is_over or trial.count >= _REPORTS
+        missing = {key: rule for key, rule in self._rules.items() if is_late or closest(key, keys, _MISSPELT)}
+        self._rules = {key: rule for key, rule in self._rules.items() if key not in missing}
+        for rule in dict.fromkeys(missing.values()):
+            names = sorted(key for key in missing if missing[key] == rule)
+            (self._notice if is_over else self._warn)(
+                f"trial {trial.id} made {trial.count} report{'' if trial.count == 1 else 's'} without "
+                f"{', '.join(map(repr, names))}, {rule}. {nearest(names[0], list(flatten(result)))}"
             )
 
-    def on_trial_complete(self, trial: Trial) -> None:
-        """A trial that finished without being stopped has shown whatever it reports."""
-        if self._rules and not trial.reason and trial.last_result is not None:
-            self._miss(self._notice, trial, trial.last_result, list(self._rules))
-
-    def _miss(self, say: Callable[[str], None], trial: Trial, result: Mapping[str, Any], which: Sequence[str]) -> None:
-        missing = {key: self._rules.pop(key) for key in which}
-        for rule in dict.fromkeys(missing.values()):
-            keys = sorted(key for key in missing if missing[key] == rule)
-            count = self._counts[trial.id]
-            say(
-                f"trial {trial.id} made {count} report{'' if count == 1 else 's'} without "
-                f"{', '.join(map(repr, keys))}, {rule}. {nearest(keys[0], list(flatten(result)))}"
+    def _look_for_score(self, trial: Trial, result: TrialResult) -> None:
+        if trial.checkpoint is None:
+            return
+        score, self._score = self._score, ""
+        if score and result.get(score) is None:
+            self._notice(
+                f"trial {trial.id} has a checkpoint and reported no {score!r}, which checkpoint_score_attribute names; "
+                f"checkpoints without it are the first to be deleted. {nearest(score, list(flatten(result)))}"
             )
 
     def _look_for_metric(self, trial: Trial, result: TrialResult) -> None:
         metric, self._metric = self._metric, ""
-        if metric in result:
+        if not metric or metric in result:
             return
         close = closest(metric, flatten(own_metrics(result)), _MISSPELT)
         if close:

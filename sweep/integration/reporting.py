@@ -15,18 +15,6 @@ from sweep.checks import refuse, whole
 from sweep.errors import CheckpointError, ConfigError, UserCodeError, nearest
 from sweep.worker.session import get_context, report
 
-__all__ = [
-    "MetricChoice",
-    "Metrics",
-    "checkpoint_file",
-    "chosen_hooks",
-    "override_hooks",
-    "hooks_of",
-    "is_first_rank",
-    "report_with",
-    "require",
-]
-
 Metrics = str | Sequence[str] | Mapping[str, str] | None
 Postprocess = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -203,19 +191,8 @@ def checkpoint_file(checkpoint: Checkpoint, filename: str) -> str:
 
 
 class RoundReports:
-    """Report each round of a booster, and store the model in a file that the library itself reads.
-
-    Args:
-        metrics: None for all; a name such as `eval-logloss`; several names; or a dict from the name to report to that
-            of the library.
-        filename: of the model within the reported checkpoint; its ending chooses the format.
-        frequency: rounds from one checkpoint to the next; 0 for none on the way.
-        checkpoint_at_end: store the model after the last round, unless it was stored with it.
-        results_postprocessing_fn: is given the metrics and returns those to report.
-
-    Raises:
-        ConfigError: a negative frequency, a postprocessing that cannot be called, `metrics` of another form.
-    """
+    """Report each round of a booster, and store the model in a file that the library itself reads; arguments as of
+    the callbacks for XGBoost and LightGBM."""
 
     def __init__(
         self,

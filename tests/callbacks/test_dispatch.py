@@ -7,7 +7,7 @@ import io
 import pickle
 import threading
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -561,39 +561,6 @@ def test_a_notebook_reporter_works_outside_of_one_too(tmp_path: Path) -> None:
 def test_a_reporter_refuses_what_makes_no_sense(make: Any) -> None:
     with pytest.raises(ConfigError):
         make()
-
-
-def test_who_has_heard_enough_is_told_no_more(tmp_path: Path) -> None:
-    """Where nobody else listens, nothing is even handed over."""
-
-    class Listens(Callback):
-        heard: ClassVar[list[str]] = []
-        listens_to: ClassVar[set[str]] = {"on_trial_result", "on_trial_complete"}
-
-        def on_trial_result(self, trial: Trial, result: TrialResult) -> None:
-            self.heard.append("result")
-            self.listens_to.discard("on_trial_result")
-
-        def on_trial_complete(self, trial: Trial) -> None:
-            self.heard.append("complete")
-            self.listens_to.clear()
-
-    listens = Listens()
-    dispatcher = Dispatcher([listens], lambda text: None)
-    dispatcher.start()
-    trial = Trial("abcde_00000", {}, Resources())
-    told = Notify(Hook.RESULT, trial, TrialResult({"loss": 1}))
-    dispatcher.notify([told])
-    while dispatcher._is_wanted[Hook.RESULT]:
-        dispatcher._room.wait(0.01)
-    dispatcher.notify([told])
-    dispatcher.notify([Notify(Hook.COMPLETE, trial)])
-    while dispatcher._is_wanted[Hook.COMPLETE]:
-        dispatcher._room.wait(0.01)
-    dispatcher.notify([Notify(Hook.COMPLETE, trial)])
-    assert dispatcher._sent == 2
-    dispatcher.close([])
-    assert listens.heard == ["result", "complete"]
 
 
 def test_a_full_disk_switches_no_callback_off_and_is_said_once() -> None:

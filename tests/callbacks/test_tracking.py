@@ -103,7 +103,7 @@ def test_nobody_waits_for_a_service_that_hangs_except_at_the_end_for_a_while(tol
     with pytest.raises(TimeoutError, match=r"3 calls did not reach the service within 0\.01 s.*in sweep\.db"):
         told.on_experiment_end([TRIAL])
     assert told.told == []
-    assert all(lane.thread.daemon for lane in told._lanes)
+    assert all(lane.daemon for lane in told._lanes)
 
 
 def test_a_trial_whose_service_hangs_does_not_hold_up_another(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
