@@ -175,15 +175,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.worker.session",
     ),
     # The composition: what was asked becomes a value, the value what decides, and that is opened, driven and closed.
-    "sweep.api": (
-        "searchers.base",
-        "sweep.callbacks.base",
-        "sweep.core",
-        "sweep.engines.base",
-        "sweep.launch.execute",
-        "sweep.launch.spec",
-        "sweep.schedulers",
-    ),
+    "sweep.api": ("searchers.keywords", "sweep.launch.execute", "sweep.launch.spec"),
     "sweep.launch": (),
     "sweep.launch.spec": (
         "sweep.launch.stop_rules",

@@ -313,7 +313,8 @@ def test_every_make_target_that_is_named_exists():
     assert {"run", "test"} <= named
 
 
-def test_every_sweep_command_that_is_shown_is_understood():
+def test_every_sweep_command_that_is_shown_is_understood(monkeypatch):
+    monkeypatch.setattr("sweep.cli.options.find_experiment", lambda name, storage: name)
     shown = [(page.name, words) for page in ALL.values() for words in commands_of(page) if words[0] == "sweep"]
     assert shown
     for name, words in shown:

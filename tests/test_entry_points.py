@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import inspect
 import os
@@ -305,13 +304,6 @@ def test_the_callers_config_is_not_changed(tmp_path: Path) -> None:
     sweep.run(half, config=space, num_samples=2, **options(tmp_path))
     assert space == before
     assert space["nested"] == {"y": [1, 2]}
-
-
-def test_the_parameters_of_run_and_the_fields_of_the_configs_agree() -> None:
-    parameters = set(inspect.signature(sweep.run).parameters)
-    assert set(TuneConfig.__dataclass_fields__) <= parameters
-    own = {"failure_config", "local_dir", "runtime_env", "worker_runtime_env"}
-    assert set(RunConfig.__dataclass_fields__) - own <= parameters
 
 
 def test_a_repr_shows_only_what_differs_from_the_default() -> None:
@@ -779,9 +771,8 @@ def test_every_name_of_the_table_is_there() -> None:
         assert getattr(sweep, name) is not None
 
 
-def test_run_has_the_parameters_and_the_defaults_of_the_spec() -> None:
-    parameters = inspect.signature(sweep.run).parameters.values()
-    of_run = {item.name: item.default for item in parameters if item.kind is item.KEYWORD_ONLY}
-    of_spec = {item.name: item.default for item in dataclasses.fields(RunSpec)}
-    del of_spec["trainable"], of_spec["trainable_name"]
-    assert of_run == of_spec
+def test_the_parameters_of_run_and_the_fields_of_the_configs_agree() -> None:
+    parameters = set(inspect.signature(sweep.run).parameters)
+    assert set(TuneConfig.__dataclass_fields__) <= parameters
+    own = {"failure_config", "local_dir", "runtime_env", "worker_runtime_env"}
+    assert set(RunConfig.__dataclass_fields__) - own <= parameters

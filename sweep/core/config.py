@@ -6,7 +6,7 @@ import inspect
 import json
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -24,12 +24,10 @@ if TYPE_CHECKING:
     from sweep.schedulers.base import Scheduler
 
 
-def fields_of(config: type, where: str) -> dict[str, str]:
+def fields_of(config: type, where: str, name: str = "") -> dict[str, str]:
     """Return the message for a user who gives a field of `config` to something that holds the whole of it."""
-    return {
-        item.name: f"It is a field of {config.__name__}: {where}=sweep.{config.__name__}({item.name}=...)."
-        for item in fields(config)
-    }
+    name = name or config.__name__
+    return {item.name: f"It is a field of {name}: {where}=sweep.{name}({item.name}=...)." for item in fields(config)}
 
 
 class _ShowsChanges:
@@ -338,30 +336,9 @@ class ResumeConfig(_ShowsChanges):
             object.__setattr__(self, name, _ResumeType(text))
 
 
-_NOT_OF_RUN_CONFIG = {
-    "logging_config": "What a worker prints is kept in its trial's directory, whatever its level; leave it out.",
-    "upload_dir": "Give the URI as storage_path.",
-    "env_vars": "Write runtime_env={'env_vars': {'NAME': 'value'}}.",
-    **fields_of(FailureConfig, "failure_config"),
-    **fields_of(CheckpointConfig, "checkpoint_config"),
-    **fields_of(SyncConfig, "sync_config"),
-}
-
-
-@refuse_unknown(_NOT_OF_RUN_CONFIG)
 @dataclass(frozen=True, repr=False)
-class RunConfig(_ShowsChanges):
-    """Where a sweep lives and how it is run; the fields are parameters of `sweep.run`.
-
-    Attributes:
-        storage_path: a directory, or the URI of one that fsspec knows, such as `s3://bucket/sweeps`.
-        storage_filesystem: an fsspec file system of your own; then `storage_path` is a path in it.
-        log_to_file: True: what a trial prints goes to `stdout` and `stderr` in its directory; a name: both to that
-            file; a pair of names. False: both to `output.log`.
-        local_dir: the name that `storage_path` once had; taken as that, with a DeprecationWarning.
-        runtime_env: `{"env_vars": {name: value}}`: variables that every process of a trial has before its code runs;
-            `worker_runtime_env` is the same.
-    """
+class RunOptions(_ShowsChanges):
+    """Where a sweep lives and how it is run: parameters of `sweep.run`, where they are explained."""
 
     name: str | None = None
     storage_path: str | os.PathLike[str] | None = None
@@ -374,10 +351,56 @@ class RunConfig(_ShowsChanges):
     progress_reporter: Callback | None = None
     verbose: int | None = None
     log_to_file: bool | str | Sequence[str] = False
+    on_interrupt: str = "raise"
+
+
+@dataclass(frozen=True, repr=False)
+class TuneOptions(_ShowsChanges):
+    """What is searched and how: parameters of `sweep.run`, where they are explained."""
+
+    metric: str | Sequence[str] | None = None
+    mode: str | Sequence[str] | None = None
+    search_alg: Searcher | str | None = None
+    scheduler: Scheduler | str | None = None
+    num_samples: int = 1
+    max_concurrent_trials: int | None = None
+    time_budget_s: float | timedelta | None = None
+    reuse_actors: bool = False
+    trial_name_creator: Callable[[Any], str] | None = None
+    trial_dirname_creator: Callable[[Any], str] | None = None
+    chdir_to_trial_dir: bool | None = None
+    seed: int | None = None
+    warm_start: Any = None
+
+
+@refuse_unknown(
+    {
+        "logging_config": "What a worker prints is kept in its trial's directory, whatever its level; leave it out.",
+        "upload_dir": "Give the URI as storage_path.",
+        "env_vars": "Write runtime_env={'env_vars': {'NAME': 'value'}}.",
+        **fields_of(FailureConfig, "failure_config"),
+        **fields_of(CheckpointConfig, "checkpoint_config"),
+        **fields_of(SyncConfig, "sync_config"),
+        **fields_of(TuneOptions, "tune_config", "TuneConfig"),
+    }
+)
+@dataclass(frozen=True, repr=False)
+class RunConfig(RunOptions):
+    """Where a sweep lives and how it is run; the fields are parameters of `sweep.run`.
+
+    Attributes:
+        storage_path: a directory, or the URI of one that fsspec knows, such as `s3://bucket/sweeps`.
+        storage_filesystem: an fsspec file system of your own; then `storage_path` is a path in it.
+        log_to_file: True: what a trial prints goes to `stdout` and `stderr` in its directory; a name: both to that
+            file; a pair of names. False: both to `output.log`.
+        local_dir: the name that `storage_path` once had; taken as that, with a DeprecationWarning.
+        runtime_env: `{"env_vars": {name: value}}`: variables that every process of a trial has before its code runs;
+            `worker_runtime_env` is the same.
+    """
+
     local_dir: str | os.PathLike[str] | None = None
     runtime_env: Mapping[str, Mapping[str, str]] | None = None
     worker_runtime_env: Mapping[str, Mapping[str, str]] | None = None
-    on_interrupt: str = "raise"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "storage_path", storage_path_of(self.storage_path, self.local_dir))
@@ -402,26 +425,9 @@ class RunConfig(_ShowsChanges):
     }
 )
 @dataclass(frozen=True, repr=False)
-class TuneConfig(_ShowsChanges):
+class TuneConfig(TuneOptions):
     """What is searched and how; the fields are parameters of `sweep.run`.
 
     Attributes:
         chdir_to_trial_dir: run each trial in its own directory; None: as `sweep.run` says.
     """
-
-    metric: str | Sequence[str] | None = None
-    mode: str | Sequence[str] | None = None
-    search_alg: Searcher | str | None = None
-    scheduler: Scheduler | str | None = None
-    num_samples: int = 1
-    max_concurrent_trials: int | None = None
-    time_budget_s: float | timedelta | None = None
-    reuse_actors: bool = False
-    trial_name_creator: Callable[[Any], str] | None = None
-    trial_dirname_creator: Callable[[Any], str] | None = None
-    chdir_to_trial_dir: bool | None = None
-    seed: int | None = field(default=None)
-    warm_start: Any = None
-
-
-_NOT_OF_RUN_CONFIG.update(fields_of(TuneConfig, "tune_config"))  # the two name each other's fields

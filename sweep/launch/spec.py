@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
@@ -13,14 +13,14 @@ from functools import cached_property
 from types import NoneType
 from typing import Any
 
-from searchers.base import Searcher
 from sweep import checks
 from sweep.callbacks.base import Callback
 from sweep.core.config import (
     CheckpointConfig,
     FailureConfig,
     ResumeConfig,
-    SyncConfig,
+    RunOptions,
+    TuneOptions,
     level_of_caller,
     refuse_endless,
     storage_path_of,
@@ -30,7 +30,6 @@ from sweep.core.results import ANONYMOUS_METRIC
 from sweep.engines.base import Engine, EngineFactory
 from sweep.errors import ConfigError, nearest
 from sweep.launch.stop_rules import StopRules
-from sweep.schedulers import Scheduler
 
 # The call that runs the sweep takes no `resume=`: what it began is continued by `Tuner.restore`.
 HAS_NO_RESUME: ContextVar[bool] = ContextVar("HAS_NO_RESUME", default=False)
@@ -105,8 +104,98 @@ class ResumeMode:
 
 
 @dataclass(frozen=True)
-class RunSpec:
-    """Everything that can be asked of a run: the parameters of `sweep.run`, which explains them.
+class Options(TuneOptions, RunOptions):
+    """The parameters of `sweep.run`, all of which have defaults; `TuneConfig` and `RunConfig` have some of them.
+
+    Args:
+        name: directory of the experiment; None: `<trainable>_<date_time>`.
+        metric, mode: what is optimised, "min" or "max"; lists for several objectives.
+        stop: dict of result key -> value (a trial ends at value or above; True and False end it when they are
+            reported), a function `(trial_id, result) -> bool`, a `Stopper`, or a list of stoppers.
+        time_budget_s: seconds of driving, or a timedelta; then everything ends.
+        config: search space and constants, nested as you like.
+        resources_per_trial: dict such as `{"cpu": 2, "gpu": 0.5, "memory": "4G"}`, a `PlacementGroupFactory`, or a
+            function of the config that returns one of them. Default: 1 CPU.
+        num_samples: how often the space is sampled (a grid multiplies it); -1: until something else ends the sweep.
+        storage_path: directory that holds experiments, or a URI such as `s3://bucket/sweeps` to which they are copied;
+            None: `$SWEEP_STORAGE`, else `./sweep_results`.
+        storage_filesystem: an fsspec file system; then `storage_path` is a path in it.
+        search_alg, scheduler: objects, or names such as "tpe" and "asha"; None: random and grid search, FIFO.
+        checkpoint_config: what is saved and kept.
+        verbose: 0 prints nothing, 1 the live table, 2 results too; None: 1.
+        progress_reporter: a callback that takes the place of the built-in display.
+        log_to_file: True: what a trial prints goes to `stdout` and `stderr` in its directory; a name: both to that
+            file; a pair of names. False: both to `output.log`.
+        trial_name_creator: function of a trial that returns the name by which people see it.
+        trial_dirname_creator: function of a trial that returns a name without separators; a link of that name to the
+            trial's directory, which bears its id, is made in the experiment's. One of more than 240 bytes is shortened,
+            with a hash.
+        chdir_to_trial_dir: run each trial in its own directory. None: in the caller's; of what is called through
+            `sweep.tune`, as in Tune, in its own unless the environment has RAY_CHDIR_TO_TRIAL_DIR=0.
+        sync_config: how a URI is kept up to date.
+        max_failures: failures a trial may have and still be started again; -1: unlimited.
+        max_identical_failures: so many trials that fail alike before any trial has reported end the sweep, and it can
+            be resumed; None: three times as many as run at a time, at least five; -1: no limit.
+        fail_fast: the first failed trial ends the sweep; "raise": its exception leaves `run`.
+        failure_config: the same two, and more: which failures count, what becomes of those for lack of memory.
+        trial_timeout_s: seconds that a trial may run, in all its attempts; then it is asked to stop, and killed if it
+            does not.
+        report_timeout_s: seconds that a report of a trial may take; then the stacks of its processes are written to its
+            log, and it is killed.
+        restore: a checkpoint's directory that every trial starts from.
+        warm_start: a former experiment (its directory, URI, analysis or results), a study of Optuna, or pairs of a
+            config and its result: the searcher learns from it before its first suggestion. It is kept with the record,
+            and a run that is continued goes on from that.
+        resume: True or "AUTO": continue the experiment `name` if it exists. `+ERRORED` also continues failed trials,
+            `+RESTART_ERRORED` starts them anew, `+ERRORED_ONLY` and `+RESTART_ERRORED_ONLY` end unfinished ones.
+        resume_config: the same as those suffixes, as an object.
+        reuse_actors: keep a worker process for the next trial with the same request: faster, less isolated.
+        raise_on_failed_trial: raise `TrialsFailed`, which has the analysis, at the end if some trial failed; None: only
+            warn in a notebook, so that a cell has its analysis, and raise elsewhere.
+        on_interrupt: "raise": Ctrl-C, SIGTERM and their like stop this sweep in order and raise `SweepInterrupted`, so
+            that a script does not go on to its next one. "return": as in Tune, return the analysis, whose `interrupted`
+            is true.
+        callbacks: observers; the default loggers are added.
+        max_concurrent_trials: how many trials may be open at a time, whatever the searcher; None or 0: as many as fit.
+        seed: of searcher, scheduler and trials; None: random, and recorded.
+        engine: "local" (processes), "inline" (this process, for pdb), "ray" (the nodes of a cluster of Ray), an
+            `Engine`, or a function that takes an `EngineContext` and returns one. None: "local", or what `sweep.init`
+            has said: "ray" after `sweep.init(engine="ray")`, "inline" after `sweep.init(local_mode=True)`.
+        nodes: the inventory; None: that of `sweep.init`, else this machine.
+        start_method: "forkserver" (fast), or "spawn" (for libraries that cannot be forked).
+        preload: modules that trials import, imported once beforehand in addition to those found.
+        env: environment variables for trials; the experiment keeps their names, and not their values.
+        durability: what a power cut may take: the last second ("normal"), or nothing ("full"). A kill takes nothing of
+            what was reported.
+        strict_metric: end the sweep early when no trial reports the metric: after three trials, or ten reports of one;
+            and a trial that reports something else than a number under it is in ERROR.
+        import_path: `file.py:function` by which the trainable can be found again; found by itself where possible.
+    """
+
+    config: Mapping[str, Any] | None = None
+    resources_per_trial: Any = None
+    max_failures: int = 0
+    max_identical_failures: int | None = None
+    fail_fast: bool | str = False
+    trial_timeout_s: float | timedelta | None = None
+    report_timeout_s: float | timedelta | None = None
+    restore: str | os.PathLike[str] | None = None
+    resume: bool | str | None = None
+    resume_config: ResumeConfig | None = None
+    raise_on_failed_trial: bool | None = None
+    engine: str | Engine | EngineFactory | None = None
+    nodes: Sequence[Node] | None = None
+    start_method: str = "forkserver"
+    preload: Sequence[str] = ()
+    env: Mapping[str, str] | None = None
+    durability: str = "normal"
+    strict_metric: bool = True
+    import_path: str | None = None
+
+
+@dataclass(frozen=True)
+class RunSpec(Options):
+    """Everything that can be asked of a run, checked.
 
     `run`, `Tuner`, `Experiment`, the command line, a spec file and the saved spec of an experiment are ways
     to say it. What the parameters mean together is read from the properties.
@@ -119,51 +208,7 @@ class RunSpec:
         ConfigError: a value that makes no sense, or two that contradict each other.
     """
 
-    trainable: Any
-    name: str | None = None
-    metric: str | Sequence[str] | None = None
-    mode: str | Sequence[str] | None = None
-    stop: Any = None
-    time_budget_s: float | timedelta | None = None
-    config: Mapping[str, Any] | None = None
-    resources_per_trial: Any = None
-    num_samples: int = 1
-    storage_path: str | os.PathLike[str] | None = None
-    storage_filesystem: Any = None
-    search_alg: Searcher | str | None = None
-    scheduler: Scheduler | str | None = None
-    checkpoint_config: CheckpointConfig | None = None
-    verbose: int | None = None
-    progress_reporter: Callback | None = None
-    log_to_file: bool | str | Sequence[str] = False
-    trial_name_creator: Callable[[Any], str] | None = None
-    trial_dirname_creator: Callable[[Any], str] | None = None
-    chdir_to_trial_dir: bool | None = None
-    sync_config: SyncConfig | None = None
-    max_failures: int = 0
-    max_identical_failures: int | None = None
-    fail_fast: bool | str = False
-    failure_config: FailureConfig | None = None
-    trial_timeout_s: float | timedelta | None = None
-    report_timeout_s: float | timedelta | None = None
-    restore: str | os.PathLike[str] | None = None
-    warm_start: Any = None
-    resume: bool | str | None = None
-    resume_config: ResumeConfig | None = None
-    reuse_actors: bool = False
-    raise_on_failed_trial: bool | None = None
-    on_interrupt: str = "raise"
-    callbacks: Sequence[Callback] | None = None
-    max_concurrent_trials: int | None = None
-    seed: int | None = None
-    engine: str | Engine | EngineFactory | None = None
-    nodes: Sequence[Node] | None = None
-    start_method: str = "forkserver"
-    preload: Sequence[str] = ()
-    env: Mapping[str, str] | None = None
-    durability: str = "normal"
-    strict_metric: bool = True
-    import_path: str | None = None
+    trainable: Any = None
     trainable_name: str | None = None
 
     @classmethod
@@ -177,7 +222,7 @@ class RunSpec:
         to_dict = getattr(given.get("config"), "to_dict", None)
         if to_dict is not None and not isinstance(given["config"], Mapping):
             given["config"] = to_dict()
-        return cls(trainable, **given)
+        return cls(trainable=trainable, **given)
 
     def __post_init__(self) -> None:
         if self.num_samples != -1:

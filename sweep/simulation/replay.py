@@ -206,7 +206,7 @@ def _own_policies(layout: ExperimentLayout, given: Mapping[str, Any]) -> tuple[P
     kept = ("metric", "mode", "num_samples", "max_concurrent_trials", *needed)
     known = {name: arguments[name] for name in kept if name in arguments}
     points = None if "search_alg" in given else recorded_points(meta)  # another searcher may not learn
-    spec = RunSpec(None, **{**known, "config": _space(layout, arguments, meta), "warm_start": points})
+    spec = RunSpec(**{**known, "config": _space(layout, arguments, meta), "warm_start": points})
     return build_policies(spec, int(meta["seed"])), spec.stop_rules
 
 

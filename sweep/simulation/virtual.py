@@ -181,7 +181,7 @@ def simulate(
             resources_per_trial = recorded.request_of
         can_save_on_demand = recorded.can_save_on_demand if can_save_on_demand is None else can_save_on_demand
     spec = RunSpec(
-        curve,
+        trainable=curve,
         config=config,
         metric=metric,
         mode=mode,

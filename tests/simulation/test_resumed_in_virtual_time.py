@@ -106,7 +106,7 @@ def run(
     """Drive one run; returns what is due if it was killed, else the scheduler's state."""
     exists = (root / "sweep.db").exists()
     given = {"search_alg": search_alg, "scheduler": scheduler, "config": space, "num_samples": num_samples}
-    policies = build_policies(RunSpec(curve, metric="loss", mode="min", **given), seed=5)
+    policies = build_policies(RunSpec(trainable=curve, metric="loss", mode="min", **given), seed=5)
     is_adaptive = policies.searcher.is_adaptive
     plan = Plan(
         num_trials=policies.searcher.num_trials(num_samples),
