@@ -89,20 +89,19 @@ class ForeignSearcher(Searcher):
         """Tell the object what the run knows. It may refuse the space; a run without one needs no answer."""
         if not super().set_search_properties(metric, mode, config, **spec):
             return False
-        take = self._optional("set_search_properties")
+        take = getattr(self.searcher, "set_search_properties", None)
         if num_samples is not None:
             spec["num_samples"] = num_samples
-        has_taken = take is not None and bool(take(metric, mode, dict(config), **taken_by(take, spec)))
+        has_taken = callable(take) and bool(take(metric, mode, dict(config), **taken_by(take, spec)))
         self._fixed = constants_of(config)
         return has_taken or not has_domains(config)
 
     @property
     def hears_results(self) -> bool:
-        return self._optional("on_trial_result") is not None
+        return self._has("on_trial_result")
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
-        take = self._optional("set_max_concurrency")
-        return take is not None and bool(take(max_concurrent))
+        return self._has("set_max_concurrency") and bool(self.searcher.set_max_concurrency(max_concurrent))
 
     def suggest(self, trial_id: str) -> Config | Signal:
         if trial_id not in self._open:
@@ -126,28 +125,28 @@ class ForeignSearcher(Searcher):
         self._open[trial_id] = fresh(config)
 
     def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
-        if trial_id in self._open and (method := self._optional("on_trial_result")):
-            method(trial_id, dict(result))
+        if trial_id in self._open and self._has("on_trial_result"):
+            self.searcher.on_trial_result(trial_id, dict(result))
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
         if self._open.pop(trial_id, None) is not None:
             self.searcher.on_trial_complete(trial_id, None if result is None else dict(result), error)
 
     def on_pause(self, trial_id: str) -> None:
-        if trial_id in self._open and (method := self._optional("on_pause")):
-            method(trial_id)
+        if trial_id in self._open and self._has("on_pause"):
+            self.searcher.on_pause(trial_id)
 
     def on_unpause(self, trial_id: str) -> None:
-        if trial_id in self._open and (method := self._optional("on_unpause")):
-            method(trial_id)
+        if trial_id in self._open and self._has("on_unpause"):
+            self.searcher.on_unpause(trial_id)
 
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
-        add = self._optional("add_evaluated_point")
-        if add is None:
+        if not self._has("add_evaluated_point"):
             raise SearchError(f"{self._who} cannot learn from points it did not propose: no add_evaluated_point.")
         if not isinstance(self.metric, str) or self.metric not in result:
             raise SearchError(f"{self._who} learns of one metric, {self.metric!r}, which the result does not have.")
-        add({key: value for key, value in config.items() if key not in self._fixed}, result[self.metric])
+        own = {key: value for key, value in config.items() if key not in self._fixed}
+        self.searcher.add_evaluated_point(own, result[self.metric])
 
     def save(self, checkpoint_path: Any) -> None:
         self._for_files("save")(checkpoint_path)
@@ -155,19 +154,16 @@ class ForeignSearcher(Searcher):
     def restore(self, checkpoint_path: Any) -> None:
         self._for_files("restore")(checkpoint_path)
 
-    def _optional(self, name: str) -> Any:
-        """Return a method that the object may have; None if it does not."""
-        method = getattr(self.searcher, name, None)
-        return method if callable(method) else None
+    def _has(self, method: str) -> bool:
+        return callable(getattr(self.searcher, method, None))
 
     def _for_files(self, name: str) -> Any:
-        method = self._optional(name)
-        if method is None:
+        if not self._has(name):
             raise SearchError(
                 f"{self._who} has no method {name}. A run that is continued with resume=True needs none, it tells the "
                 "searcher everything again."
             )
-        return method
+        return getattr(self.searcher, name)
 
     def _answer(self, trial_id: str) -> Mapping[str, Any] | Signal:
         answer = self.searcher.suggest(trial_id)

@@ -105,19 +105,19 @@ class BayesOptSearch(HistorySearch):
 
     def suggest(self, trial_id: str) -> Config | Signal:
         """Return a config; `EXHAUSTED` once the search has converged, `NOT_NOW` while it may have."""
-        if self._analysis is not None:
-            self._learn(self._analysis)
+        self._learn()
         return super().suggest(trial_id)
 
     def retell(self, trial_id: str, config: Config, state: Mapping[str, Any] | None) -> None:
-        if self._analysis is not None:
-            self._learn(self._analysis)
+        self._learn()
         super().retell(trial_id, config, state)
 
-    def _learn(self, analysis: Any) -> None:
-        self._check_goal()
-        self._analysis = None
-        self.add_evaluated_trials(analysis)
+    def _learn(self) -> None:
+        """Learn from the earlier run, before anything else."""
+        if self._analysis is not None:
+            self._check_goal()
+            analysis, self._analysis = self._analysis, None
+            self.add_evaluated_trials(analysis)
 
     def _read(self, space: Any) -> NamedSpace:
         load("bayes_opt", "bayesian-optimization", "BayesOptSearch")
@@ -166,7 +166,9 @@ class BayesOptSearch(HistorySearch):
             known = self._targets(history)
             for part, target in known.items():
                 optimizer.register(params=dict(zip(domains, part, strict=True)), target=target)
-            unknown = [dict(zip(domains, part, strict=True)) for part in self._unknown(history) if part not in known]
+            # the points whose trials go on or failed, once each
+            parts = dict.fromkeys(self._parts(tried.values) for tried in history if tried.end in ("open", "error"))
+            unknown = [dict(zip(domains, part, strict=True)) for part in parts if part not in known]
             expected = [float(one) for one in optimizer.predict(unknown)] if unknown else []
             for point, target in zip(unknown, expected, strict=True):
                 optimizer.register(params=point, target=target)
@@ -191,10 +193,6 @@ class BayesOptSearch(HistorySearch):
             if tried.end in ("ok", "bad"):
                 found.setdefault(self._parts(tried.values), []).append(worst if tried.loss is None else -tried.loss)
         return {part: math.fsum(targets) / len(targets) for part, targets in found.items()}
-
-    def _unknown(self, history: Sequence[Tried]) -> list[tuple[float, ...]]:
-        """Return the points whose trials go on or failed, once each."""
-        return list(dict.fromkeys(self._parts(tried.values) for tried in history if tried.end in ("open", "error")))
 
     def _parts(self, values: Values) -> tuple[float, ...]:
         ranges = {name: Range(domain) for name, domain in self._domains().items()}

@@ -14,7 +14,7 @@ from searchers.history import HistorySearch, NamedSpace, Tried, load, quietly
 from searchers.keywords import refuse_unknown
 from searchers.named_space import DomainSpace, Range, Values
 from searchers.space import Categorical, Domain, Float, Function, Integer, Normal
-from searchers.variants import Path, check_space, flatten, has_domains, path_name, walk
+from searchers.variants import Path, check_space, fixed_domains, flatten, has_domains, path_name, rebuilt, walk
 
 
 @refuse_unknown({"max_concurrent": "Give max_concurrent_trials to run() or to TuneConfig."})
@@ -179,17 +179,14 @@ def _is_expression(value: Any) -> bool:
 
 
 def _expression(hyperopt: Any, node: Any, path: Path) -> Any:
-    """Return the domains of a space as nested `hp` expressions; constants and functions are left out."""
+    """Return the domains of a space as nested `hp` expressions; functions are left out."""
     if isinstance(node, Categorical):
         options = [_expression(hyperopt, option, (*path, i)) for i, option in enumerate(node.categories)]
         return hyperopt.hp.choice(path_name(path), options)
     if isinstance(node, (Float, Integer)):
         return _number(hyperopt.hp, path_name(path), node)
-    if isinstance(node, Mapping):
-        return [_expression(hyperopt, one, (*path, key)) for key, one in node.items() if _has_parameters(one)]
-    if isinstance(node, (list, tuple)):
-        return [_expression(hyperopt, one, (*path, i)) for i, one in enumerate(node) if _has_parameters(one)]
-    return []
+    items = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, (list, tuple)) else ()
+    return [_expression(hyperopt, one, (*path, key)) for key, one in items if fixed_domains(one)]
 
 
 def _converted(hyperopt: Any, node: Any, path: Path) -> Any:
@@ -208,10 +205,6 @@ def _converted(hyperopt: Any, node: Any, path: Path) -> Any:
     if isinstance(node, (list, tuple)):
         return type(node)(_converted(hyperopt, one, (*path, i)) for i, one in enumerate(node))
     return node
-
-
-def _has_parameters(node: Any) -> bool:
-    return any(isinstance(leaf, Domain) and not isinstance(leaf, Function) for _, leaf in walk(node))
 
 
 def _number(hp: Any, name: str, domain: Float | Integer) -> Any:
@@ -244,11 +237,4 @@ def _brought_in(domain: Domain | None, value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     """Return a value with numpy's numbers as Python's."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        items = [_plain(one) for one in value]
-        return items if isinstance(value, list) else tuple(items)
-    return value
+    return value.item() if isinstance(value, np.generic) else rebuilt(value, _plain)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -73,15 +72,50 @@ def refuse_unknown(
         also, unlisted: what something with `**keywords` takes in them; without both it takes anything. Messages do not
             list the second.
     """
-    refusal = _Refusal(hints or {}, who, also, unlisted, error)
+
+    def refusal(name: str, given: Collection[str], known: Collection[str]) -> Exception:
+        unknown = [word for word in given if word not in known]
+        listed = [word for word in known if word not in unlisted]
+        return error(unknown_argument(who or name, unknown, listed, hints or {}))
+
+    def guarded(function: Any, name_of: Callable[[Any, Any], str]) -> Any:
+        """Return a function or `__init__` with the check in front; `name_of` is given the check and the arguments."""
+        parameters = list(inspect.signature(function).parameters.values())
+        if not (also or unlisted) and any(one.kind is one.VAR_KEYWORD for one in parameters):
+            return function
+        named = {one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+        known = frozenset(named.union(also, unlisted) - {"self"})
+
+        @functools.wraps(function)
+        def checked(*args: Any, **given: Any) -> Any:
+            if not known.issuperset(given):
+                raise refusal(name_of(checked, args), given, known)
+            return function(*args, **given)
+
+        return checked
+
+    def no_init(cls: Any) -> Any:
+        """Return an `__init__` that takes nothing, and hands on to that of a class which a user has put beside it."""
+
+        def __init__(instance: Any, *args: Any, **given: Any) -> None:
+            following: Any = super(cls, instance).__init__
+            makes_itself = "__new__" in {name for one in type(instance).__mro__[:-1] for name in vars(one)}
+            if given and getattr(following, "__objclass__", None) is object and not makes_itself:
+                raise refusal(_name(cls, __init__, (instance,)), given, ())
+            following(*args, **given)
+
+        __init__.__qualname__, __init__.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+        only_self = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+        vars(__init__)["__signature__"] = inspect.Signature(only_self)
+        return __init__
 
     def decorate(thing: F) -> F:
         changed: Any = thing
         if not isinstance(thing, type):
-            guarded: F = refusal.guarded(thing, lambda *_: changed.__qualname__)
-            return guarded
+            checked: F = guarded(thing, lambda *_: changed.__qualname__)
+            return checked
         own = vars(thing).get("__init__")
-        changed.__init__ = refusal.no_init(thing) if own is None else refusal.guarded(own, partial(_name, thing))
+        changed.__init__ = no_init(thing) if own is None else guarded(own, partial(_name, thing))
         return thing
 
     return decorate
@@ -127,59 +161,6 @@ def meant(name: str, known: Collection[str], hints: Mapping[str, str] | None = N
     if close and close not in known:
         return f"Did you mean {close!r}? {hints[close]}"
     return nearest(name, known) if known else "It takes none."
-
-
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """The arguments of `refuse_unknown`."""
-
-    hints: Mapping[str, str]
-    who: str | None
-    also: Collection[str]
-    unlisted: Collection[str]
-    error: type[Exception]
-
-    def guarded(self, function: Any, name_of: Callable[[Any, Any], str]) -> Any:
-        """Return a function or `__init__` with the check in front; `name_of` is given the check and the arguments."""
-        known = self._keywords_of(function)
-        if known is None:
-            return function
-
-        @functools.wraps(function)
-        def checked(*args: Any, **given: Any) -> Any:
-            if not known.issuperset(given):
-                raise self._error(name_of(checked, args), given, known)
-            return function(*args, **given)
-
-        return checked
-
-    def no_init(self, cls: Any) -> Any:
-        """Return an `__init__` that takes nothing, and hands on to that of a class which a user has put beside it."""
-
-        def __init__(instance: Any, *args: Any, **given: Any) -> None:
-            following: Any = super(cls, instance).__init__
-            makes_itself = "__new__" in {name for one in type(instance).__mro__[:-1] for name in vars(one)}
-            if given and getattr(following, "__objclass__", None) is object and not makes_itself:
-                raise self._error(_name(cls, __init__, (instance,)), given, ())
-            following(*args, **given)
-
-        __init__.__qualname__, __init__.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
-        only_self = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-        vars(__init__)["__signature__"] = inspect.Signature(only_self)
-        return __init__
-
-    def _error(self, name: str, given: Collection[str], known: Collection[str]) -> Exception:
-        unknown = [word for word in given if word not in known]
-        listed = [word for word in known if word not in self.unlisted]
-        return self.error(unknown_argument(self.who or name, unknown, listed, self.hints))
-
-    def _keywords_of(self, function: Callable[..., Any]) -> frozenset[str] | None:
-        """Return what a function or `__init__` takes by name; None: anything."""
-        parameters = list(inspect.signature(function).parameters.values())
-        if not (self.also or self.unlisted) and any(one.kind is one.VAR_KEYWORD for one in parameters):
-            return None
-        named = {one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
-        return frozenset(named.union(self.also, self.unlisted) - {"self"})
 
 
 def _name(cls: type, checked: object, args: tuple[Any, ...]) -> str:

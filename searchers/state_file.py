@@ -58,8 +58,8 @@ def restore(searcher: Searcher, checkpoint_path: Any) -> None:
         raise SearchError(f"there is no searcher state {shown}; write one with searcher.save(path).") from error
     except (OSError, ValueError) as error:
         raise SearchError(f"{shown} cannot be read as the state of a searcher: {error}.") from error
-    state = content.get("state") if isinstance(content, dict) else None
-    if not isinstance(state, dict) or content.get("format") != _FORMAT:
+    state = content.get("state") if isinstance(content, dict) and content.get("format") == _FORMAT else None
+    if not isinstance(state, dict):
         raise SearchError(f"{shown} is no state of a searcher; write one with searcher.save(path).")
     if content.get("searcher") != who:
         raise SearchError(f"{shown} is the state of {content.get('searcher')}; it cannot be restored into {who}.")

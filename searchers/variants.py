@@ -215,10 +215,10 @@ def refuse_grids(space: Mapping[str, Any], who: str) -> None:
 
 def fresh(value: Any) -> Any:
     """Return a copy of nested dicts, lists and tuples; everything else keeps its identity."""
-    return _rebuilt(value, fresh)
+    return rebuilt(value, fresh)
 
 
-def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
+def rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
     """Return a new container with `change` of each item; anything else as it is."""
     if isinstance(value, Mapping):
         return {key: change(one) for key, one in value.items()}
@@ -379,7 +379,7 @@ class _Resolution:
             return self.finished(value._node)
         if isinstance(value, _ListView):
             return self.finished(value._items)
-        return _rebuilt(value, self._unwrapped)
+        return rebuilt(value, self._unwrapped)
 
 
 class _View(Mapping[str, Any]):
