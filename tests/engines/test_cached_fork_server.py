@@ -109,7 +109,7 @@ def test_a_run_takes_the_one_that_was_started_before_the_driver_was_ready(run, m
 def test_a_run_that_is_refused_leaves_none(run):
     with pytest.raises(ResourceError):
         run(resources_per_trial={"cpu": 1e6})
-    assert fork_server_client._kept is None
+    assert fork_server_client._cached is None
 
 
 # --- what makes a new one --------------------------------------------------------------------------------------------
@@ -210,12 +210,12 @@ def test_whatever_a_process_inherits_counts(what, tmp_path, monkeypatch):
 
 def test_one_that_could_not_import_a_module_is_not_kept(run):
     run(preload=["no_such_module_of_kept"])
-    assert fork_server_client._kept is None
+    assert fork_server_client._cached is None
 
 
 def test_one_whose_host_has_died_is_not_kept(run, tmp_path):
     run(end_the_supervisor, config={"path": str(tmp_path / "ended")})
-    assert fork_server_client._kept is None
+    assert fork_server_client._cached is None
 
 
 @pytest.mark.parametrize("ask", [None, Ask.INTERRUPT])
@@ -230,7 +230,7 @@ def test_one_of_a_run_that_was_interrupted_is_not_kept(tmp_path, ask):
 
     engine.run_loop(loop)
     engine.close()
-    assert (fork_server_client._kept is None) == (ask is not None)
+    assert (fork_server_client._cached is None) == (ask is not None)
 
 
 # --- its end ---------------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def test_shutdown_ends_it(run):
     watch = Watch([run()["fork_server"]])
     sweep.shutdown()
     assert watch.left() == []
-    assert fork_server_client._kept is None
+    assert fork_server_client._cached is None
 
 
 def test_one_that_has_waited_for_too_long_has_ended_by_itself(run, monkeypatch):
@@ -263,7 +263,7 @@ def test_a_process_that_the_driver_forks_neither_has_it_nor_ends_it(run):
     fork_server = run()["fork_server"]
     pid = os.fork()
     if pid == 0:
-        is_without = fork_server_client._kept is None
+        is_without = fork_server_client._cached is None
         fork_server_client.end_cached()
         os._exit(0 if is_without else 1)
     assert os.waitpid(pid, 0)[1] == 0
@@ -275,9 +275,9 @@ def test_the_hunt_for_what_dead_drivers_left_spares_it(run, tmp_path, monkeypatc
     (tmp_path / "own").mkdir()
     monkeypatch.setattr(orphans, "is_dead", lambda mark: True)  # even then: it bears the mark of no experiment
     assert end_orphans(tmp_path / "own", "", lambda lock: process_mark(os.getpid()), print) == []
-    assert fork_server_client._kept is not None
-    assert fork_server_client._kept.pid == fork_server
-    assert fork_server_client._kept.rest()
+    assert fork_server_client._cached is not None
+    assert fork_server_client._cached.pid == fork_server
+    assert fork_server_client._cached.rest()
 
 
 SCRIPT = f"""
@@ -302,11 +302,11 @@ def test_it_ends_with_its_driver_that_is_killed(tmp_path):
 
 
 FORKING = """
-    fork server = run()
+    fork_server = run()
     child = os.fork()
     if not child:
-        sys.exit(0 if run() != fork server else 1)
-    print(os.waitpid(child, 0)[1], run() == fork server)
+        sys.exit(0 if run() != fork_server else 1)
+    print(os.waitpid(child, 0)[1], run() == fork_server)
 """
 
 

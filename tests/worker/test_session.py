@@ -14,7 +14,7 @@ import pytest
 
 from sweep.checkpoints.store import Checkpoint
 from sweep.errors import CheckpointError, UserCodeError
-from sweep.worker import room, wire
+from sweep.worker import disk_wait, wire
 from sweep.worker import session as module
 from sweep.worker.adapters import run_function
 from sweep.worker.session import Session, StopRequested, get_checkpoint, get_context, install, report
@@ -197,7 +197,7 @@ def full(path=None):
 @pytest.fixture
 def soon(monkeypatch):
     """Have what waits for room try again at once."""
-    monkeypatch.setattr(room, "_FIRST_S", 0.0)
+    monkeypatch.setattr(disk_wait, "_FIRST_S", 0.0)
 
 
 @pytest.fixture
@@ -279,10 +279,10 @@ def test_what_a_library_makes_of_a_full_disk_is_tried_again_and_a_mistake_is_rai
             raise errors.pop()
 
     session.saver = save
-    monkeypatch.setattr(room, "free_bytes", lambda directory: 4096)
+    monkeypatch.setattr(disk_wait, "free_bytes", lambda directory: 4096)
     session.report_with_save({"loss": 1.0})
     assert waits(peer) == ["waits for disk space", ""]
-    monkeypatch.setattr(room, "free_bytes", lambda directory: 1 << 40)
+    monkeypatch.setattr(disk_wait, "free_bytes", lambda directory: 1 << 40)
     errors.append(RuntimeError("a mistake"))
     with pytest.raises(RuntimeError, match="a mistake"):
         session.report_with_save({"loss": 1.0})
