@@ -20,7 +20,7 @@ from sweep.engines.exits import NOT_STARTED, classify, num_oom_kills
 from sweep.engines.jobs import JobMaker, Payload, store_trainable
 from sweep.engines.link import Link
 from sweep.engines.local.backpressure import Backpressure
-from sweep.engines.local.gpu_cleanup import GpuCleanup, Releases
+from sweep.engines.local.gpu_cleanup import GpuCleanup
 from sweep.engines.local.processes import end_marked
 from sweep.engines.local.sharing import Sharing
 from sweep.engines.local.supervisors import Attempt, Slot, Supervisors, key_of
@@ -47,7 +47,7 @@ class LocalEngine(LoopEngine):
         context: EngineContext,
         *,
         jobs: JobMaker | None = None,
-        gpu_cleanup: GpuCleanup | None = None,
+        gpu_cleanup: Callable[..., GpuCleanup] = GpuCleanup,
         hang_s: float = HANG_S,
         memory_limit: float | None = None,
         say_of: Callable[[tuple[str, int], Any], None] | None = None,
@@ -56,7 +56,7 @@ class LocalEngine(LoopEngine):
 
         Args:
             jobs: makes the jobs of what is stored already; None: the trainable is stored here, and of its own.
-            gpu_cleanup: decides when a GPU is clean; None: by its memory, as NVIDIA's driver tells it.
+            gpu_cleanup: makes what decides when a GPU is clean: by its memory, as NVIDIA's driver tells it.
             hang_s: how long a trial may do nothing before its first report, until it is said what may be the reason.
             memory_limit: part of the machine's memory, in (0, 1), above which the largest trial is ended; None: it is
                 left to the kernel.
@@ -100,9 +100,8 @@ class LocalEngine(LoopEngine):
             notice=say,
         )
         self._limits = limits.Raised()
-        self._releases = Releases(
+        self._gpu_cleanup = gpu_cleanup(
             [node for node in context.nodes if context.node in ("", node.id)],
-            gpu_cleanup,
             self._loop,
             emit=lambda event: self._events.append(event),
             notice=say,
@@ -145,7 +144,7 @@ class LocalEngine(LoopEngine):
     # --- the contract ----------------------------------------------------------------------------------------------
 
     def nodes(self) -> Sequence[Node]:
-        return self._releases.nodes
+        return self._gpu_cleanup.nodes
 
     def execute(self, command: EngineCommand) -> None:
         """Begin to carry out a command; commands to attempts that are gone are ignored."""
@@ -388,7 +387,7 @@ class LocalEngine(LoopEngine):
         else:
             others = [other.trial for other in self._attempts.values()]
             spare = self._sharing.shared_devices(attempt.trial)
-            self._releases.after(attempt.key, attempt.trial, lambda: self._release(attempt.trial), others, spare)
+            self._gpu_cleanup.after(attempt.trial, lambda: self._release(attempt.trial), running=others, spare=spare)
         if slot is not None:
             self._backpressure.on_room()
 
@@ -504,7 +503,7 @@ class LocalEngine(LoopEngine):
                 if held is None:
                     self._unblock(slot)
                 else:
-                    self._releases.after(slot.number, held, lambda: self._unblock(slot))
+                    self._gpu_cleanup.after(held, lambda: self._unblock(slot), is_waiting=False)
             case wire.Refused(token, errno) if token == slot.born:
                 slot.drop_link(self._loop)
                 if attempt is not None and attempt.token == token:
