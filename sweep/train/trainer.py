@@ -25,7 +25,7 @@ from sweep.worker.group_environment import GroupSpec
 from sweep.worker.parameters import call_problem, name_of, refuse_asynchronous, unwrap
 from sweep.worker.rank import RankSession
 from sweep.worker.session import current
-from sweep.worker.shipping import pickle_trainable, referenced_modules
+from sweep.worker.shipping import ship
 from sweep.worker.trainable import PreparedTrainable
 from sweep.worker.wire import Rank
 
@@ -271,12 +271,12 @@ class DataParallelTrainer:
         loop, objects, resources = unwrap(self.train_loop_per_worker)
         if resources is not None:
             raise ResourceError("the resources of a trainer are those of its ScalingConfig; leave out with_resources.")
-        body = self.rank_body(loop)
+        shipped = ship(self.rank_body(loop), objects)
         return PreparedTrainable(
             name=name_of(loop),
             kind="function",
-            payload=pickle_trainable(body),
-            imports=(*referenced_modules(body), *self.backend.modules, __name__, type(self.backend).__module__),
+            payload=shipped.payload,
+            imports=(*shipped.modules, *self.backend.modules, __name__, type(self.backend).__module__),
             resources=self.resources_of,
             objects=objects,
             group=self.spec_of,

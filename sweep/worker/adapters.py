@@ -132,10 +132,8 @@ def _step(session: Session, instance: Trainable) -> bool:
     instance._advance(metrics)
     instance.log_result(metrics)
     is_done = _is_true(metrics.get("done"))
-    if _is_true(metrics.pop("should_checkpoint", False)) and session.saver is not None:
-        session.report_with_save(metrics)
-    else:
-        session.report(metrics)
+    is_saving = _is_true(metrics.pop("should_checkpoint", False)) and session.saver is not None
+    session.report(metrics, is_saving=is_saving)
     return is_done
 
 

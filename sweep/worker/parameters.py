@@ -18,7 +18,7 @@ import mmap
 import os
 import pickle
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from sweep.core.resources import Resources, parse_resources
 from sweep.errors import TrainableError, refuse_unknown
 from sweep.record.files import create_private
 from sweep.record.importing import unpickle
-from sweep.worker.shipping import UNREADABLE, can_pickle, is_reference
+from sweep.worker.shipping import can_pickle, pickler_class
 
 _INNER = "__sweep_inner__"
 _OBJECTS = "__sweep_objects__"
@@ -126,13 +126,14 @@ def name_of(trainable: Any) -> str:
 
 
 def _wrap(trainable: Any, attribute: str, value: Any) -> Any:
+    """Return a trainable that is the same, also when it is called by hand, and bears what it was given."""
     if inspect.isclass(trainable):
         body: dict[str, Any] = {_INNER: trainable, attribute: value, "__module__": trainable.__module__}
         if attribute == _OBJECTS:
             base: Any = trainable
             body["setup"] = lambda self, config: base.setup(self, config, **value)
         return type(trainable.__name__, (trainable,), body)
-    wrapper = _CallWith(trainable, value if attribute == _OBJECTS else {})
+    wrapper: Any = functools.partial(trainable, **(value if attribute == _OBJECTS else {}))
     functools.update_wrapper(wrapper, trainable, updated=())
     vars(wrapper).pop("__wrapped__", None)
     setattr(wrapper, _INNER, trainable)
@@ -142,67 +143,27 @@ def _wrap(trainable: Any, attribute: str, value: Any) -> Any:
     return wrapper
 
 
-class _CallWith:
-    """A trainable that still runs by hand: `with_parameters(f, data=data)(config)`."""
-
-    __name__: str
-
-    def __init__(self, inner: Callable[..., Any], objects: Mapping[str, Any]) -> None:
-        self._call = functools.partial(inner, **objects) if objects else inner
-
-    def __call__(self, config: Any) -> Any:
-        return self._call(config)
-
-
-def _pickled(objects: Mapping[str, Any]) -> tuple[bytes, list[pickle.PickleBuffer]]:
-    """Pickle objects by value where they need it, with torch tensors turned into arrays, whose data goes beside."""
-    import cloudpickle
-
-    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-        def reducer_override(self, obj: Any) -> Any:
-            if type(obj).__module__ == "torch" and type(obj).__name__ == "Tensor" and _is_array_like(obj):
-                return _tensor, (obj.contiguous().numpy(),)
-            if is_reference(obj):
-                raise TypeError(f"{UNREADABLE}: give ray.get(ref)")
-            return super().reducer_override(obj)
-
-    file = io.BytesIO()
-    buffers: list[pickle.PickleBuffer] = []
-    Pickler(file, protocol=5, buffer_callback=buffers.append).dump(dict(objects))
-    return file.getvalue(), buffers
-
-
-def _is_array_like(tensor: Any) -> bool:
-    plain = tensor.device.type == "cpu" and not tensor.requires_grad and str(tensor.layout) == "torch.strided"
-    return plain and str(tensor.dtype) != "torch.bfloat16" and not tensor.is_quantized and not tensor.is_conj()
-
-
-def _tensor(array: Any) -> Any:
-    import torch
-
-    return torch.from_numpy(array)
-
-
 def store_objects(objects: Mapping[str, Any], directory: Path) -> str:
     """Write the objects once into `directory` and return the path of the file, named by its contents.
 
     Raises:
         TrainableError: one of them cannot be pickled; the message names it.
     """
+    file, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
     try:
-        body, buffers = _pickled(objects)
+        pickler_class()(file, buffer_callback=buffers.append).dump(dict(objects))
     except Exception as error:  # whatever the objects' own __reduce__ raises
         guilty = next((name for name, value in objects.items() if not can_pickle(value)), "one of them")
         raise TrainableError(
             f"with_parameters cannot store the object {guilty!r}: {error}. Make it inside the trainable."
         ) from error
-    if len(body) > _WARN_IN_BAND_BYTES:
+    if file.tell() > _WARN_IN_BAND_BYTES:
         warnings.warn(
-            f"with_parameters: {len(body) / 1e6:.0f} MB of the objects cannot be shared and are copied for each trial; "
-            "contiguous numpy arrays can.",
+            f"with_parameters: {file.tell() / 1e6:.0f} MB of the objects cannot be shared and are copied for each "
+            "trial; contiguous numpy arrays can.",
             stacklevel=2,
         )
-    parts = [memoryview(body), *(buffer.raw() for buffer in buffers)]
+    parts = [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
@@ -210,21 +171,21 @@ def store_objects(objects: Mapping[str, Any], directory: Path) -> str:
     if path.exists():
         return str(path)
     spans = []
-    at = _aligned(8 + 64 + 32 * (len(parts) + 1))
+    end = _aligned(8 + 64 + 32 * (len(parts) + 1))
     for part in parts:
-        spans.append((at, part.nbytes))
-        at = _aligned(at + part.nbytes)
+        spans.append((end, part.nbytes))
+        end = _aligned(end + part.nbytes)
     header = pickle.dumps(spans, 5)
     directory.mkdir(parents=True, exist_ok=True)
     temporary = directory / f"tmp-{path.name}-{os.getpid()}"
-    with create_private(temporary) as file:
-        file.write(len(header).to_bytes(8, "little") + header)
+    with create_private(temporary) as stored:
+        stored.write(len(header).to_bytes(8, "little") + header)
         for (start, _), part in zip(spans, parts, strict=True):
-            file.seek(start)
-            file.write(part)
-        file.truncate(at)
-        file.flush()
-        os.fsync(file.fileno())
+            stored.seek(start)
+            stored.write(part)
+        stored.truncate(end)
+        stored.flush()
+        os.fsync(stored.fileno())
     os.chmod(temporary, 0o400)  # a private mapping would show later changes
     os.replace(temporary, path)
     return str(path)

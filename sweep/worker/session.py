@@ -85,18 +85,17 @@ class Session:
         """Directory of the trial."""
         return os.path.join(self.job.directory, self.job.home or self.job.trial_id)
 
-    def report(self, metrics: Mapping[str, Any], checkpoint: Checkpoint | None = None) -> None:
+    def report(
+        self, metrics: Mapping[str, Any], checkpoint: Checkpoint | None = None, *, is_saving: bool = False
+    ) -> None:
         """Send one report and wait for the answer; see the function of this name.
+
+        Args:
+            is_saving: with a checkpoint of the class trainable's present state.
 
         Raises:
             StopRequested: the trial was asked to stop.
         """
-        self._report(metrics, checkpoint, None)
-
-    def _report(
-        self, metrics: Mapping[str, Any], checkpoint: Checkpoint | None, save: Callable[[int], str] | None
-    ) -> None:
-        """Report, with a checkpoint that is there or with one that `save` stores for report number so and so."""
         if os.getpid() != self._pid:
             raise UserCodeError(
                 f"report() was called in process {os.getpid()}, a child of the trial's process {self._pid}; only the "
@@ -109,8 +108,8 @@ class Session:
                 raise MoreNeeded
             values = plain_metrics(metrics, self._note_once)
             stored = None
-            if save is not None:
-                stored = save(self.num_reports + 1)
+            if is_saving:
+                stored = self._save(self.num_reports + 1)
             elif checkpoint is None and self._pending:
                 checkpoint = Checkpoint(self._pending)
             if checkpoint is not None:
@@ -246,38 +245,22 @@ class Session:
             self._continue_from(stored)
             self._channel.send(wire.frame(wire.Saved(self.job.token, self.num_reports, stored)))
 
-    def report_with_save(self, metrics: Mapping[str, Any]) -> None:
-        """Report together with a checkpoint of the class trainable's present state."""
-        self._report(metrics, None, self._save)
-
     def _save(self, seq: int) -> str:
-        with contextlib.closing(self._disk_wait()) as room:
-            while (stored := self._try_to_save(seq, room)) is None:
-                pass
-            return stored
+        """Have the class trainable write its state, and store it with report `seq`."""
+        # Beside its final place, so that storing it is a rename; a killed worker leaves a `tmp-*`.
+        scratch = os.path.join(self.trial_dir, f"tmp-save-{self._pid}")
 
-    def _try_to_save(self, seq: int, room: DiskWait) -> str | None:
-        """Ask the class trainable for its state and store it; None: there was no room, and may be some now."""
-        assert self.saver is not None
-        written = 0
-        try:
+        def store() -> str:
+            assert self.saver is not None
             self._make_directory()
-            # Beside its final place, so that storing it is a rename; a killed worker leaves a `tmp-*`.
-            with tempfile.TemporaryDirectory(prefix="tmp-save-", dir=self.trial_dir) as scratch:
-                inner = os.path.join(scratch, "files")
-                os.mkdir(inner)
-                try:
-                    self.saver(inner)
-                    return self._store(inner, seq, is_source_spent=True)
-                except Exception as error:  # what the user's code makes of a full disk may be anything
-                    written = tree_bytes(inner)
-                    if not lacks_space(error, self.trial_dir) and not room.is_doubtful(written):
-                        raise
-        except OSError as error:
-            if not lacks_space(error, self.trial_dir):
-                raise
-        room.wait("a checkpoint", written)
-        return None
+            os.mkdir(scratch)
+            self.saver(scratch)
+            return self._store(scratch, seq, is_source_spent=True)
+
+        try:
+            return self._patiently(store, scratch, is_scratch=True)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
 
     def _make_directory(self) -> None:
         """Make the trial's directory; that of the experiment is there, or was deleted, and then stays so."""
@@ -320,8 +303,11 @@ class Session:
 
     # --- a full disk -------------------------------------------------------------------------------------------------
 
-    def _patiently(self, store: Callable[[], str], source: str) -> str:
+    def _patiently(self, store: Callable[[], str], source: str, *, is_scratch: bool = False) -> str:
         """Store something, and while there is no room for it wait for some; return what `store` does.
+
+        Args:
+            is_scratch: `store` also writes the source, by the user's code, which makes anything of a full disk.
 
         Raises:
             StopRequested: the trial was asked to stop meanwhile.
@@ -330,10 +316,13 @@ class Session:
             while True:
                 try:
                     return store()
-                except (CheckpointError, OSError) as error:
-                    if not lacks_space(error, self.trial_dir):
+                except Exception as error:
+                    num_bytes = tree_bytes(source)
+                    if not lacks_space(error, self.trial_dir) and not (is_scratch and room.is_doubtful(num_bytes)):
                         raise
-                room.wait("a checkpoint", tree_bytes(source))
+                if is_scratch:
+                    shutil.rmtree(source, ignore_errors=True)
+                room.wait("a checkpoint", num_bytes)
 
     def _disk_wait(self) -> DiskWait:
         """Return how this trial waits for room while no other thread may read its channel."""

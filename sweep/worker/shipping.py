@@ -6,7 +6,6 @@ from __future__ import annotations
 import dis
 import functools
 import hashlib
-import importlib.machinery
 import inspect
 import io
 import itertools
@@ -15,8 +14,9 @@ import pickle
 import sys
 import types
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from importlib.machinery import ModuleSpec, PathFinder
+from typing import Any, NamedTuple
 
 from sweep.core.config import refuse_endless
 from sweep.errors import ConfigError, TrainableError
@@ -25,17 +25,101 @@ from sweep.record.importing import is_reached
 
 # Imports inside function bodies are preloaded only for these: measured to be safe to fork after a mere import.
 SAFE_TO_PRELOAD = frozenset({"jax", "numpy", "optuna", "pandas", "scipy", "sklearn", "torch"})
-_MAX_VISITS = 2000
 WARN_BYTES = 10_000_000
-_MAX_DEPTH, _MAX_ITEMS = 4, 16  # of the containers among shared objects
-_TRAIN = "sweep.train."
 _NO_FILE = "<dynamic-code>"  # what cloudpickle calls the file of all code
+_MAX_ITEMS = 16  # looked at in a container among shared objects: the others are mostly alike
+_MAX_DEPTH = 100  # of what leads to a value that cannot be pickled
 # What torch itself imports when the first optimizer of a process is built: 1.8 s, in every trial that builds one.
 _TORCH_OPTIMIZERS = "torch._dynamo"
+_NEVER_PRELOADED = ("__main__", "builtins", "cloudpickle", "sweep", "searchers", "pytest", "_pytest")
+_CODE = (types.FunctionType, types.MethodType, types.ModuleType, functools.partial, type)  # leads to what is captured
+# cloudpickle would send what can be read from them.
+_FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.FileIO)
+_UNREADABLE = "trials are no processes of Ray's, and cannot read what it stands for: give ray.get(ref)"
+_INSTEAD = "Give them the object itself: sweep.with_parameters(trainable, data=ray.get(ref))."
 
 
-def pickle_trainable(trainable: Any) -> bytes:
-    """Return `trainable` as cloudpickle bytes; its modules that other processes cannot import are included by value.
+class Shipped(NamedTuple):
+    """A trainable as cloudpickle bytes, and the modules that its processes need."""
+
+    payload: bytes
+    modules: tuple[str, ...]
+
+
+@functools.cache
+def pickler_class() -> type[Any]:
+    """Return the pickler of all that goes to other processes; made late, because cloudpickle is imported late.
+
+    It notes the modules that it refers to (`modules`) and the names that code uses (`words`), keeps the names of source
+    files, which cloudpickle leaves out since 3.1.3, refuses references of Ray's and what is in `refused`, and gives the
+    data of torch tensors to `buffer_callback`, as numpy does.
+    """
+    import cloudpickle
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def __init__(
+            self,
+            file: Any,
+            *,
+            refused: tuple[type, ...] = (),
+            buffer_callback: Callable[[pickle.PickleBuffer], object] | None = None,
+        ) -> None:
+            super().__init__(file, protocol=5, buffer_callback=buffer_callback)
+            self.modules: set[str] = set()
+            self.words: set[str] = set()
+            self._refused = refused
+            self._is_sharing = buffer_callback is not None
+
+        def reducer_override(self, thing: Any) -> Any:
+            if _is_reference(thing):
+                raise TypeError(_UNREADABLE)
+            if isinstance(thing, self._refused):
+                raise TypeError(f"cannot pickle {type(thing).__name__!r} object")
+            if self._is_sharing and _is_shared_tensor(thing):
+                return _tensor, (thing.contiguous().numpy(),)
+            if type(thing) is types.CodeType:
+                self.words.update(thing.co_names)
+                make, given = self.dispatch_table[types.CodeType](thing)
+                return make, tuple(
+                    thing.co_filename if isinstance(one, str) and one == _NO_FILE else one for one in given
+                )
+            if isinstance(thing, types.ModuleType):
+                self.modules.add(thing.__name__)
+            reduced = super().reducer_override(thing)
+            if reduced is NotImplemented and isinstance(thing, (type, types.FunctionType)):
+                self.modules.add(str(thing.__module__))
+            return reduced
+
+    return Pickler
+
+
+def _is_reference(value: Any) -> bool:
+    """Whether a value stands for an object in Ray's store."""
+    return type(value).__name__ == "ObjectRef" and type(value).__module__.partition(".")[0] == "ray"
+
+
+def _is_shared_tensor(value: Any) -> bool:
+    """Whether a value is a torch tensor whose data numpy can show."""
+    if type(value).__module__ != "torch" or type(value).__name__ != "Tensor":
+        return False
+    plain = value.device.type == "cpu" and not value.requires_grad and str(value.layout) == "torch.strided"
+    return plain and str(value.dtype) != "torch.bfloat16" and not value.is_quantized and not value.is_conj()
+
+
+def _tensor(array: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(array)
+
+
+def ship(trainable: Any, objects: Mapping[str, Any] | None = None) -> Shipped:
+    """Return `trainable` as bytes; its modules that other processes cannot import are included by value.
+
+    The modules that its processes need are those that the pickle refers to and that can be imported there. Imports
+    inside function bodies count for libraries that are known to be safe to fork.
+
+    Args:
+        objects: that the trainable is given; the modules of their classes are needed to load them.
 
     Raises:
         TrainableError: something it refers to cannot be pickled; the message names the variable.
@@ -43,54 +127,78 @@ def pickle_trainable(trainable: Any) -> bytes:
     import cloudpickle
 
     registered: list[types.ModuleType] = []
-    for part in functions_of(trainable):
+    parts = list(functions_of(trainable))
+    for part in parts:
         module = sys.modules.get(getattr(part, "__module__", None) or "")
         if module is None or module.__name__ == "__main__" or module in registered:
             continue
         if not (is_importable(module) and is_reached(module.__name__, part.__qualname__)):
             cloudpickle.register_pickle_by_value(module)
             registered.append(module)
+    file = io.BytesIO()
+    pickler = pickler_class()(file)
     try:
-        payload = _pickled_by_value(trainable)
-        if "ray" in sys.modules and (why := _measured(trainable)[0]) is not None:  # a reference of Ray's travels so far
-            raise TypeError(why)
-        return payload
+        pickler.dump(trainable)
     except Exception as error:  # whatever the __reduce__ of a captured object raises
-        kind = "class" if inspect.isclass(trainable) else "function" if inspect.isfunction(trainable) else "trainable"
-        name = getattr(trainable, "__name__", type(trainable).__name__)
-        way = _way_to_guilty(trainable, _captured)
-        if not way:
-            raise TrainableError(
-                f"the {kind} {name} cannot be shipped to another process: {error}. Create what it needs inside it."
-            ) from error
-        variable, value = way[-1]
-        holder, whole = next((one for one in way if not isinstance(one[1], _CODE)), way[-1])
-        inside = "" if whole is value else f" of `{holder}`, a {_type_name(whole)}"
-        instead = f"Create it inside the {kind}; give large data by sweep.with_parameters."
-        raise TrainableError(
-            f"the {kind} {name} captures `{variable}`, a {_type_name(value)}{inside}, which cannot be shipped to "
-            f"another process ({error}). {_INSTEAD if is_reference(value) else instead}"
-        ) from error
+        raise TrainableError(_why_not(trainable, error)) from error
     finally:
         for module in registered:
             cloudpickle.unregister_pickle_by_value(module)
+    names, words = pickler.modules, pickler.words
+    for function in filter(inspect.isfunction, parts):  # those that travel by reference, too
+        words.update(name for code in _codes(function) for name in code.co_names)
+        words.update(_home(value) for _, value in _variables(function))
+    for value in (objects or {}).values():
+        names.update(_home(one) for one in (value, *_first_items(value)))
+    return Shipped(file.getvalue(), _wanted(names, words))
 
 
-def _pickled_by_value(trainable: Any) -> bytes:
-    """Return what `cloudpickle.dumps` does, with the names of files: since its version 3.1.3 it leaves them out, and
-    tracebacks would show no line of the user's."""
-    import cloudpickle
+def _wanted(names: set[str], words: set[str]) -> tuple[str, ...]:
+    """Return which modules are imported before trials are forked.
 
-    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-        def reducer_override(self, thing: Any) -> Any:
-            if type(thing) is not types.CodeType:
-                return super().reducer_override(thing)
-            make, given = self.dispatch_table[types.CodeType](thing)
-            return make, tuple(thing.co_filename if isinstance(one, str) and one == _NO_FILE else one for one in given)
+    Args:
+        names: of modules that are referred to.
+        words: that code uses, among them the modules that it imports by itself and those of what it names.
+    """
+    wanted = {name for name in names if _can_preload(name)}
+    wanted |= SAFE_TO_PRELOAD & {word.partition(".")[0] for word in words}
+    is_torch = any(name.partition(".")[0] == "torch" for name in wanted)
+    if is_torch and any(word == "optim" or word.startswith("torch.optim") for word in names | words):
+        wanted.add(_TORCH_OPTIMIZERS)
+    return tuple(sorted(wanted))
 
-    file = io.BytesIO()
-    Pickler(file).dump(trainable)
-    return file.getvalue()
+
+def _can_preload(name: str) -> bool:
+    if name.startswith("sweep.train."):
+        return True  # a `fit()` inside the trial
+    module = sys.modules.get(name)
+    return module is not None and name.partition(".")[0] not in _NEVER_PRELOADED and is_importable(module)
+
+
+def _home(value: Any) -> str:
+    """Return the name of the module that a value is, or that it or its class comes from."""
+    if isinstance(value, types.ModuleType):
+        return value.__name__
+    return str(getattr(value if hasattr(value, "__qualname__") else type(value), "__module__", None))
+
+
+def _first_items(value: Any) -> Iterator[Any]:
+    values = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple, set)) else ()
+    return itertools.islice(values, _MAX_ITEMS)
+
+
+def _why_not(trainable: Any, error: Exception) -> str:
+    """Return why a trainable cannot be pickled, with the variable that it captures."""
+    kind = "class" if inspect.isclass(trainable) else "function" if inspect.isfunction(trainable) else "trainable"
+    what = f"the {kind} {getattr(trainable, '__name__', type(trainable).__name__)}"
+    path, value = _guilty(trainable)
+    if not path:
+        return f"{what} cannot be shipped to another process: {error}. Create what it needs inside it."
+    instead = f"Create it inside the {kind}; give large data by sweep.with_parameters."
+    return (
+        f"{what} captures `{path}`, a {_type_name(value)}, which cannot be shipped to another process ({error}). "
+        f"{_INSTEAD if _is_reference(value) else instead}"
+    )
 
 
 def refuse_unpicklable(config: Any, *, is_warned: bool = False) -> None:
@@ -104,7 +212,7 @@ def refuse_unpicklable(config: Any, *, is_warned: bool = False) -> None:
     """
     refuse_endless(config)
     why, num_bytes = _measured(config, _FILES)
-    if why is None:
+    if not why:
         if is_warned and num_bytes > WARN_BYTES:
             warnings.warn(
                 f"config takes {num_bytes / 1e6:.0f} MB, which are stored anew with each trial. Give large objects to "
@@ -112,127 +220,71 @@ def refuse_unpicklable(config: Any, *, is_warned: bool = False) -> None:
                 stacklevel=2,
             )
         return
-    way = _way_to_guilty(config, _pieces, _FILES)
-    value = way[-1][1] if way else config
-    why = _measured(value, _FILES)[0] or why
+    path, value = _guilty(config, _FILES)
     instead = (
         "Put what it is made from into the config, such as a path or a number, and create it inside the trainable."
     )
     raise ConfigError(
-        f"config{''.join(name for name, _ in way)} is a {_type_name(value)}, which cannot be shipped to another "
-        f"process ({why}). {_INSTEAD if is_reference(value) else instead}"
+        f"config{path} is a {_type_name(value)}, which cannot be shipped to another process "
+        f"({_measured(value, _FILES)[0] or why}). {_INSTEAD if _is_reference(value) else instead}"
     )
-
-
-def is_reference(value: Any) -> bool:
-    """Whether a value stands for an object in Ray's store, which trials, no processes of Ray's, cannot read."""
-    return type(value).__name__ == "ObjectRef" and type(value).__module__.partition(".")[0] == "ray"
-
-
-_CODE = (types.FunctionType, types.MethodType, types.ModuleType, functools.partial, type)  # leads to what is captured
-UNREADABLE = "trials are no processes of Ray's, and cannot read what it stands for"
-_INSTEAD = "Give them the object itself: sweep.with_parameters(trainable, data=ray.get(ref))."
 
 
 def can_pickle(value: Any) -> bool:
     """Whether a value can travel to another process."""
-    return _measured(value)[0] is None
+    return not _measured(value)[0]
 
 
-def _way_to_guilty(
-    value: Any, parts_of: Callable[[Any], Iterable[tuple[str, Any]]], refused: tuple[type, ...] = ()
-) -> list[tuple[str, Any]]:
-    """Return the names and values that lead to the innermost part of a value that cannot be pickled."""
-    way: list[tuple[str, Any]] = []
-    seen = {id(value)}
-    while sum(len(name) for name, _ in way) < _LONGEST_WAY:
-        for name, part in _safely(parts_of, value):
-            if id(part) not in seen and _measured(part, refused)[0] is not None:
-                way.append((name, part))
+def _measured(value: Any, refused: tuple[type, ...] = ()) -> tuple[str, int]:
+    """Return why a value cannot be pickled, empty when it can, and how many bytes it takes."""
+    file, sizes = io.BytesIO(), list[int]()
+
+    def note(buffer: pickle.PickleBuffer) -> None:
+        sizes.append(buffer.raw().nbytes)
+
+    try:
+        pickler_class()(file, refused=refused, buffer_callback=note).dump(value)
+    except Exception as error:  # whatever the __reduce__ of the user's objects raises
+        return str(error) or type(error).__name__, 0
+    return "", file.tell() + sum(sizes)
+
+
+def _guilty(value: Any, refused: tuple[type, ...] = ()) -> tuple[str, Any]:
+    """Return the innermost part of a value that cannot be pickled, and the way to it from the last code before it:
+    `lock`, `holder.lock`, `['a'][0]`; the value itself and no way where none of its parts is guilty."""
+    way, seen = "", {id(value)}
+    for _ in range(_MAX_DEPTH):
+        for name, part in _parts(value):
+            if id(part) not in seen and _measured(part, refused)[0]:
+                step = name if name.startswith(("[", ".")) else f".{name}"
+                way = step if isinstance(value, _CODE) else way + step
                 seen.add(id(part))
                 value = part
                 break
         else:
             break
-    return way
+    return way.removeprefix("."), value
 
 
-def _safely(parts_of: Callable[[Any], Iterable[tuple[str, Any]]], value: Any) -> list[tuple[str, Any]]:
+def _parts(thing: Any) -> list[tuple[str, Any]]:
+    """Return what a value is made of, and what code captures, by name; nothing where the user's own types raise."""
     try:
-        return list(parts_of(value))
+        if isinstance(thing, functools.partial):
+            arguments = ((f"argument {i}", value) for i, value in enumerate(thing.args))
+            return [*arguments, *thing.keywords.items(), ("func", thing.func)]
+        if inspect.ismethod(thing):
+            return [("self", thing.__self__), *_parts(thing.__func__)]
+        if inspect.isfunction(thing):
+            return [*_variables(thing), *vars(thing).items()]
+        if inspect.isclass(thing):
+            return list(vars(thing).items())
+        if isinstance(thing, Mapping):
+            return [(f"[{key!r}]", value) for key, value in thing.items()]
+        if isinstance(thing, (list, tuple, set)):
+            return [(f"[{i}]", value) for i, value in enumerate(thing)]
+        return [(f".{name}", value) for name, value in vars(thing).items()] if hasattr(thing, "__dict__") else []
     except Exception:  # the border to the user's own types
         return []
-
-
-class _Counter:
-    """A file that keeps nothing but how much was written."""
-
-    def __init__(self) -> None:
-        self.num_bytes = 0
-
-    def write(self, data: Any) -> int:
-        self.num_bytes += len(data)
-        return len(data)
-
-
-def _measured(value: Any, refused: tuple[type, ...] = ()) -> tuple[str | None, int]:
-    """Return why a value cannot be pickled, None when it can, and how many bytes it takes.
-
-    Args:
-        refused: types of which cloudpickle would send something else than what they are.
-    """
-    if _is_plain(value):
-        return None, 0
-    import cloudpickle
-
-    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-        def reducer_override(self, thing: Any) -> Any:
-            if is_reference(thing):
-                raise TypeError(UNREADABLE)
-            if isinstance(thing, refused):
-                raise TypeError(f"cannot pickle {type(thing).__name__!r} object")
-            return super().reducer_override(thing)
-
-    counter = _Counter()
-
-    def count(buffer: pickle.PickleBuffer) -> None:
-        counter.num_bytes += buffer.raw().nbytes
-
-    try:
-        Pickler(counter, protocol=5, buffer_callback=count).dump(value)
-    except Exception as error:  # whatever the __reduce__ of the user's objects raises
-        return str(error) or type(error).__name__, 0
-    return None, counter.num_bytes
-
-
-# cloudpickle would send what can be read from them.
-_FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.FileIO)
-_LONGEST_WAY = 500  # characters of what leads to a value, when nothing comes to an end
-_PLAIN = frozenset({bool, bytes, complex, float, int, str, type(None)})
-
-
-def _is_plain(value: Any, depth: int = 0) -> bool:
-    """Whether a value is made of numbers and texts alone, as most configs are."""
-    kind = type(value)
-    if depth > 100:
-        return False  # the pickler says whether that is too deep
-    if kind is dict:
-        return all(
-            type(key) in _PLAIN and (type(item) in _PLAIN or _is_plain(item, depth + 1)) for key, item in value.items()
-        )
-    if kind is list or kind is tuple:
-        return all(type(item) in _PLAIN or _is_plain(item, depth + 1) for item in value)
-    return kind in _PLAIN
-
-
-def _pieces(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what a value is made of, with the code that leads there."""
-    if isinstance(value, Mapping):
-        yield from ((f"[{key!r}]", item) for key, item in value.items())
-    elif isinstance(value, (list, tuple)):
-        yield from ((f"[{index}]", item) for index, item in enumerate(value))
-    elif not isinstance(value, (type, types.ModuleType)):
-        yield from ((f".{name}", item) for name, item in getattr(value, "__dict__", {}).items())
 
 
 def store_code(payload: bytes, directory: str | os.PathLike[str]) -> str:
@@ -245,39 +297,27 @@ def store_code(payload: bytes, directory: str | os.PathLike[str]) -> str:
 
 def is_importable(module: types.ModuleType) -> bool:
     """Whether a fresh interpreter with this `sys.path` would find this very module by its name."""
-    name = module.__name__
-    spec = getattr(module, "__spec__", None)
+    name, spec = module.__name__, getattr(module, "__spec__", None)
     if name in sys.builtin_module_names or (spec is not None and spec.origin in ("built-in", "frozen")):
         return True
-    if spec is None:
-        return False
+    found: ModuleSpec | None = None
     path: Any = None
-    found: Any = None
-    full = ""
-    for part in name.split("."):
-        full = f"{full}.{part}" if full else part
-        try:
-            found = importlib.machinery.PathFinder.find_spec(full, path)
-        except (ImportError, ValueError, AttributeError):
-            return False
-        if found is None:
-            # An editable install may use a finder of its own; trust it for packages that it has loaded.
-            return _is_found_elsewhere(name, spec)
-        path = found.submodule_search_locations
-    return bool(found.origin == spec.origin)
+    try:
+        for part in itertools.accumulate(name.split("."), "{}.{}".format):
+            found = PathFinder.find_spec(part, path)
+            if found is None:
+                found = _editable_spec(name)
+                break
+            path = found.submodule_search_locations
+    except (ImportError, ValueError, AttributeError):
+        return False
+    return spec is not None and found is not None and bool(found.origin == spec.origin)
 
 
-def _is_found_elsewhere(name: str, spec: importlib.machinery.ModuleSpec) -> bool:
-    for finder in sys.meta_path:
-        if finder is importlib.machinery.PathFinder or not getattr(finder, "__module__", "").startswith("__editable__"):
-            continue
-        try:
-            found = finder.find_spec(name, None)
-        except (ImportError, AttributeError):
-            continue
-        if found is not None and found.origin == spec.origin:
-            return True
-    return False
+def _editable_spec(name: str) -> ModuleSpec | None:
+    """Return the spec of a module of a package that an editable install finds in a way of its own."""
+    finders = [finder for finder in sys.meta_path if getattr(finder, "__module__", "").startswith("__editable__")]
+    return next((spec for finder in finders if (spec := finder.find_spec(name, None)) is not None), None)
 
 
 def functions_of(trainable: Any) -> Iterator[Any]:
@@ -324,74 +364,6 @@ def main_globals(trainable: Any) -> dict[str, Any]:
     return {name: value for name, value in found.items() if not (name.startswith("__") and name.endswith("__"))}
 
 
-def referenced_modules(trainable: Any, objects: Mapping[str, Any] | None = None) -> tuple[str, ...]:
-    """Return the names of modules that a trainable refers to and that are loaded and importable here, sorted.
-
-    Those are the modules of its functions, of the functions, classes and objects that they name, followed through code
-    that is shipped by value; imports inside function bodies count for libraries that are known to be safe to fork.
-
-    Args:
-        objects: that the trainable is given; what their classes need is needed, too, to load them.
-    """
-    names: set[str] = set()
-    seen: set[int] = set()
-    waiting: list[Any] = list(functions_of(trainable))
-    own = {id(part) for part in waiting}
-    waiting.extend(_parts_of(objects or {}))
-    seen_functions: list[types.FunctionType] = []
-    while waiting and len(seen) < _MAX_VISITS:
-        thing = waiting.pop()
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
-        if isinstance(thing, types.ModuleType):
-            names.add(thing.__name__)
-            continue
-        subject = thing if hasattr(thing, "__qualname__") else type(thing)
-        module = getattr(subject, "__module__", None)
-        if not isinstance(module, str):
-            continue
-        loaded = sys.modules.get(module)
-        if module != "__main__" and not _is_by_value(subject, loaded):
-            names.add(module)
-            if id(thing) not in own and loaded is not None and is_importable(loaded):
-                continue  # its own module brings what it needs
-        if inspect.isfunction(thing):
-            seen_functions.append(thing)
-            waiting.extend(_named_by(thing, names))
-        elif inspect.isclass(thing):
-            waiting.extend(functions_of(thing))
-            waiting.extend(thing.__mro__[1:])
-        elif not isinstance(thing, (str, bytes, int, float, list, dict, tuple, set)):
-            waiting.append(type(thing))
-    wanted = {name for name in names if _is_wanted(name)}
-    if any(name.partition(".")[0] == "torch" for name in wanted) and any(map(_names_an_optimizer, seen_functions)):
-        wanted.add(_TORCH_OPTIMIZERS)
-    return tuple(sorted(wanted))
-
-
-def _parts_of(container: Any, depth: int = 0) -> Iterator[Any]:
-    """Yield what containers hold that is no container; of each only the first items, which are mostly like the rest."""
-    if isinstance(container, (str, bytes)) or type(container) in (int, float, bool, complex):
-        return
-    if isinstance(container, (dict, list, tuple, set, frozenset)) and depth < _MAX_DEPTH:
-        values = container.values() if isinstance(container, dict) else container
-        for value in itertools.islice(values, _MAX_ITEMS):
-            yield from _parts_of(value, depth + 1)
-    if type(container).__module__ != "builtins":
-        yield container
-
-
-def _names_an_optimizer(function: types.FunctionType) -> bool:
-    """Whether the code of a function names `optim`, or something that comes from `torch.optim`."""
-    for code in _codes(function):
-        for name in code.co_names:
-            home = getattr(function.__globals__.get(name), "__module__", None) or ""
-            if name == "optim" or str(home).startswith("torch.optim"):
-                return True
-    return False
-
-
 def names_attribute(function: types.FunctionType, owner: type, attribute: str) -> bool:
     """Whether the code of a function says `owner.attribute`, the owner being global or a name of a global module."""
     for code in _codes(function):
@@ -425,57 +397,6 @@ def _variables(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
             continue  # not assigned yet
     for code in _codes(function):
         yield from ((name, function.__globals__[name]) for name in code.co_names if name in function.__globals__)
-
-
-def _is_by_value(thing: Any, module: types.ModuleType | None) -> bool:
-    """Whether a function or class travels by value although its module can be imported, as local functions do."""
-    found: Any = module
-    for part in getattr(thing, "__qualname__", "<none>").split("."):
-        found = getattr(found, part, None)
-    return found is not thing
-
-
-def _is_wanted(name: str) -> bool:
-    if name.startswith(_TRAIN):
-        return True  # a `fit()` inside the trial
-    if name.partition(".")[0] in ("__main__", "builtins", "sweep", "searchers", "pytest", "_pytest"):
-        return False
-    if name in SAFE_TO_PRELOAD:
-        return True
-    module = sys.modules.get(name)
-    return module is not None and is_importable(module)
-
-
-def _named_by(function: types.FunctionType, imports: set[str]) -> Iterator[Any]:
-    """Yield the objects that the code of a function names, and note the libraries that it imports inside."""
-    yield from (value for _, value in _variables(function))
-    yield from function.__defaults__ or ()
-    yield from (function.__kwdefaults__ or {}).values()
-    for code in _codes(function):
-        for instruction in dis.get_instructions(code):
-            if instruction.opname == "IMPORT_NAME" and str(instruction.argval).partition(".")[0] in SAFE_TO_PRELOAD:
-                imports.add(str(instruction.argval).partition(".")[0])
-
-
-def _captured(thing: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(thing, functools.partial):
-        yield from ((f"argument {i}", value) for i, value in enumerate(thing.args))
-        yield from thing.keywords.items()
-        yield "func", thing.func
-    elif inspect.ismethod(thing):
-        yield "self", thing.__self__
-        yield from _captured(thing.__func__)
-    elif inspect.isfunction(thing):
-        yield from _variables(thing)
-        yield from vars(thing).items()
-    elif inspect.isclass(thing):
-        yield from vars(thing).items()
-    elif isinstance(thing, dict):
-        yield from ((repr(key), value) for key, value in thing.items())
-    elif isinstance(thing, (list, tuple, set)):
-        yield from ((f"element {i}", value) for i, value in enumerate(thing))
-    elif hasattr(thing, "__dict__"):
-        yield from vars(thing).items()
 
 
 def _type_name(value: Any) -> str:

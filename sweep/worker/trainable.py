@@ -11,18 +11,17 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sweep.checkpoints.manifest import MANIFEST, verify
 from sweep.checkpoints.store import Checkpoint
 from sweep.core.resources import Resources, parse_resources
-from sweep.core.results import fill
+from sweep.core.results import NODE_IP, add_measured, date_of, fill
 from sweep.errors import TrainableError, refuse_unknown
 from sweep.worker.parameters import call_problem, name_of, refuse_asynchronous, unwrap
-from sweep.worker.saved import Clock, load_from, save_into
+from sweep.worker.saved import load_from, save_into, totals_after
 from sweep.worker.session import current
-from sweep.worker.shipping import WARN_BYTES, names_attribute, pickle_trainable, referenced_modules
+from sweep.worker.shipping import WARN_BYTES, names_attribute, ship
 
 if TYPE_CHECKING:
     from sweep.worker.group_environment import GroupSpec
@@ -55,7 +54,8 @@ class Trainable:
     _iteration = _Iteration()
     _sweep_is_made = False  # a subclass may have an `__init__` that does not call this one's
     _sweep_given: tuple[dict[str, Any], Mapping[str, Any]] | None = None  # by a sweep: config and shared objects
-    _sweep_clock = Clock()  # replaced, never changed
+    _sweep_totals: Mapping[str, float] = {}  # see `saved`; replaced, never changed
+    _sweep_restored: tuple[int, float] = 0, 0.0  # iterations and seconds before the checkpoint that it continued from
 
     def __init__(self, config: dict[str, Any] | None = None, logger_creator: Any = None) -> None:
         """Take the config and run `setup`.
@@ -161,42 +161,33 @@ class Trainable:
             raise TrainableError(
                 f"{type(self).__name__}.step returned {type(result).__name__}; expected a dict of metrics."
             )
-        values = self._filled(result, time.monotonic() - began)
-        self.log_result(values)
-        return values
-
-    def _filled(self, result: Mapping[str, Any], spent_s: float) -> dict[str, Any]:
-        """Count a step, and return its metrics as they would be recorded."""
-        now = datetime.now()
         values = dict(result)
-        values.setdefault("timestamp", int(now.timestamp()))
-        values.setdefault("time_this_iter_s", spent_s)
-        values |= {
-            "date": f"{now:%Y-%m-%d_%H-%M-%S}",
-            "pid": os.getpid(),
-            "hostname": os.uname().nodename,
-            "node_ip": "127.0.0.1",
-            "config": self.config,
-        }
-        before = self._sweep_clock
-        self._advance(values)
-        clock = self._sweep_clock
-        for total, so_far in (("timesteps_total", clock.timesteps_total), ("episodes_total", clock.episodes_total)):
-            if so_far is not None:
-                values.setdefault(total, so_far)
-        return fill(
+        add_measured(
             values,
+            wall=time.time(),
+            seconds=time.monotonic() - began,
+            pid=os.getpid(),
+            hostname=os.uname().nodename,
+            node_ip=NODE_IP,
+        )
+        values |= {"date": date_of(values["timestamp"]), "config": self.config}
+        self._advance(values)
+        iterations, seconds = self._sweep_restored
+        values = fill(
+            {**self._sweep_totals, **values},
             trial_id=self.trial_id,
             count=self.iteration,
-            since_restore=clock.iterations_since_restore,
-            time_before_s=before.time_total_s,
-            restored_s=clock.restored_s,
+            since_restore=self.iteration - iterations,
+            time_before_s=0.0,
+            restored_s=seconds,
         )
+        self.log_result(values)
+        return values
 
     def _advance(self, metrics: Mapping[str, Any]) -> None:
         """Count a step; `time_this_iter_s` is among its metrics."""
         self.iteration += 1
-        self._sweep_clock = self._sweep_clock.after(metrics)
+        self._sweep_totals = totals_after(self._sweep_totals, metrics)
 
     def save(self, checkpoint_dir: str | os.PathLike[str] | None = None) -> Checkpoint:
         """Store the present state by hand, outside a sweep.
@@ -237,7 +228,7 @@ class Trainable:
             return False
         self.config = dict(new_config)
         self.iteration = 0
-        self._sweep_clock = Clock()
+        self._sweep_totals, self._sweep_restored = {}, (0, 0.0)
         return True
 
     def stop(self) -> None:
@@ -318,11 +309,11 @@ def prepare(trainable: Any) -> PreparedTrainable:
         _check_class(inner)
     else:
         _check_callable(inner, objects)
-    payload = pickle_trainable(inner)
-    if len(payload) > WARN_BYTES:
+    shipped = ship(inner, objects)
+    if len(shipped.payload) > WARN_BYTES:
         warnings.warn(
-            f"the trainable {name_of(inner)} takes {len(payload) / 1e6:.0f} MB because of what it captures. Give large "
-            "objects to sweep.with_parameters(trainable, data=...), or load them inside.",
+            f"the trainable {name_of(inner)} takes {len(shipped.payload) / 1e6:.0f} MB because of what it captures. "
+            "Give large objects to sweep.with_parameters(trainable, data=...), or load them inside.",
             stacklevel=3,
         )
     if resources is None and is_class and _overrides(inner, "default_resource_request"):
@@ -332,8 +323,8 @@ def prepare(trainable: Any) -> PreparedTrainable:
     return PreparedTrainable(
         name=name_of(inner),
         kind="class" if is_class else "function",
-        payload=payload,
-        imports=referenced_modules(inner, objects),
+        payload=shipped.payload,
+        imports=shipped.modules,
         can_save_on_demand=is_class and _overrides(inner, "save_checkpoint"),
         resources=resources,
         import_path="" if objects else _import_path(inner),

@@ -16,7 +16,7 @@ from sweep.worker import session as session_module
 from sweep.worker import wire
 from sweep.worker.adapters import ReusedInstance, run_class, run_function
 from sweep.worker.main import run_job
-from sweep.worker.saved import CLOCK_FILE
+from sweep.worker.saved import PROGRESS_FILE
 from sweep.worker.session import Session, StopRequested, checkpoint_dir, install, report
 from sweep.worker.trainable import Trainable, prepare
 
@@ -317,8 +317,8 @@ def test_an_object_continues_where_its_checkpoint_says_and_saves_how_far_it_came
     _, stored = run("", 0)
     done, again = run(str(tmp_path / stored), 6)
     assert done == [("setup", 0), ("load", {"at": 1}), "cleanup"]
-    told = json.loads((tmp_path / again / CLOCK_FILE).read_text())
-    assert told == {"training_iteration": 7, "time_total_s": 8.0, "timesteps_total": None, "episodes_total": None}
+    told = json.loads((tmp_path / again / PROGRESS_FILE).read_text())
+    assert told == {"training_iteration": 7, "time_total_s": 8.0, "path": ""}
     by_hand = Saver({"done": []})
     by_hand.restore(Checkpoint(tmp_path / again))
     assert by_hand.train()["training_iteration"] == 8

@@ -14,7 +14,7 @@ from sweep.checkpoints.store import Checkpoint, persist
 from sweep.errors import CheckpointError, TrainableError
 from sweep.worker import trainable as module
 from sweep.worker.parameters import with_parameters, with_resources
-from sweep.worker.saved import CLOCK_FILE, DICT_FILE
+from sweep.worker.saved import DICT_FILE, PROGRESS_FILE
 from sweep.worker.trainable import Trainable
 
 
@@ -156,7 +156,7 @@ def test_without_a_directory_a_new_one_is_made(tmp_path, monkeypatch):
     first, second = counter.save(), counter.save()
     assert first != second
     assert {os.path.dirname(one.path) for one in (first, second)} == {str(tmp_path)}
-    assert sorted(os.listdir(first.path)) == sorted([CLOCK_FILE, DICT_FILE])
+    assert sorted(os.listdir(first.path)) == sorted([PROGRESS_FILE, DICT_FILE])
 
 
 def test_a_checkpoint_of_a_sweep_is_checked_before_it_is_used(tmp_path):

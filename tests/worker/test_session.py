@@ -264,7 +264,7 @@ def test_a_class_is_asked_for_its_state_again_when_there_is_room(open_session, s
                 raise full()
 
     session.saver = save
-    session.report_with_save({"loss": 1.0})
+    session.report({"loss": 1.0}, is_saving=True)
     assert [len(names) for names in asked] == [1, 1, 1]  # the directory that it writes into, and nothing of before
     assert waits(peer) == ["waits for disk space", ""]
     assert Path(get_checkpoint().path, "model").read_text() == "all of it"
@@ -280,12 +280,12 @@ def test_what_a_library_makes_of_a_full_disk_is_tried_again_and_a_mistake_is_rai
 
     session.saver = save
     monkeypatch.setattr(disk_wait, "free_bytes", lambda directory: 4096)
-    session.report_with_save({"loss": 1.0})
+    session.report({"loss": 1.0}, is_saving=True)
     assert waits(peer) == ["waits for disk space", ""]
     monkeypatch.setattr(disk_wait, "free_bytes", lambda directory: 1 << 40)
     errors.append(RuntimeError("a mistake"))
     with pytest.raises(RuntimeError, match="a mistake"):
-        session.report_with_save({"loss": 1.0})
+        session.report({"loss": 1.0}, is_saving=True)
 
 
 def test_a_full_disk_elsewhere_is_a_failure_of_the_code_that_writes_there(open_session, soon):
@@ -296,7 +296,7 @@ def test_a_full_disk_elsewhere_is_a_failure_of_the_code_that_writes_there(open_s
 
     session.saver = save
     with pytest.raises(OSError, match="quota"):
-        session.report_with_save({"loss": 1.0})
+        session.report({"loss": 1.0}, is_saving=True)
 
 
 def test_a_trial_that_is_told_to_save_and_end_does_not_wait_for_ever(open_session, soon, monkeypatch):

@@ -13,7 +13,7 @@ import sweep
 from sweep.core.resources import Bundle, Resources
 from sweep.errors import TrainableError
 from sweep.worker.parameters import load_objects, store_objects, with_parameters, with_resources
-from sweep.worker.shipping import main_globals, pickle_trainable, refuse_unpicklable
+from sweep.worker.shipping import main_globals, refuse_unpicklable, ship
 from sweep.worker.trainable import Trainable, prepare
 
 
@@ -126,7 +126,7 @@ def test_a_lock_deep_inside_a_captured_object_is_named():
             self.inner_lock = threading.Lock()
 
     holder = Holder()
-    with pytest.raises(TrainableError, match=r"captures `inner_lock`, a _thread\.lock"):
+    with pytest.raises(TrainableError, match=r"captures `holder\.inner_lock`, a _thread\.lock"):
         prepare(lambda config: holder)
 
 
@@ -242,6 +242,6 @@ def test_code_that_travels_by_value_keeps_the_name_of_its_file_for_tracebacks():
 
         return inner
 
-    code = pickle.loads(pickle_trainable(outer)).__code__
+    code = pickle.loads(ship(outer).payload).__code__
     inner = next(constant for constant in code.co_consts if hasattr(constant, "co_filename"))
     assert code.co_filename == inner.co_filename == __file__
