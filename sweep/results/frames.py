@@ -1,4 +1,4 @@
-"""Build the dataframes of an experiment: column lists with explicit dtypes, never inference.
+"""Build the dataframes of an experiment: rows of plain values, columns with explicit dtypes.
 
 The dtypes are pandas 3's: `str` for texts (`string` under pandas 2), `Int64` for integers, `boolean` for booleans,
 `float64` for other numbers, `datetime64[us, UTC]` for times. A column therefore has the same dtype whether or not
@@ -8,15 +8,14 @@ values are missing, and an empty experiment gives the same columns with no rows.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep import checks
-from sweep.core.history import Life, When
-from sweep.core.messages import Exit, ExitKind
+from sweep.core.history import Life
+from sweep.core.messages import ExitKind
 from sweep.core.results import AUTO_FILLED, NODE_IP, TRIAL_INDEX, complete, date_of, flatten
-from sweep.core.trial import CheckpointRef, number_of
+from sweep.core.trial import number_of
 from sweep.core.values import printed, shown, sound_text
 from sweep.record.encoding import Opaque
 from sweep.record.facts import Report
@@ -29,37 +28,29 @@ if TYPE_CHECKING:
 
 STYLES = ("sweep", "ray", "optuna")
 
+_Row = Mapping[str, Any]
+_Columns = dict[str, list[Any]]
 _INT64 = range(-(2**63), 2**63)
-_OPTUNA_STATES = {
-    "ERROR": "FAIL",
-    "RUNNING": "RUNNING",
-    "PENDING": "WAITING",
-    "PAUSED": "RUNNING",
-}
-# Before the metrics and the config, and after them; what follows is left out where only these are asked for.
+_OPTUNA_STATES = {"ERROR": "FAIL", "RUNNING": "RUNNING", "PENDING": "WAITING", "PAUSED": "RUNNING"}
+# Before the metrics and the config, and after them.
 _HEAD = ("number", "trial_id", "state")
-_PROGRESS = ("training_iteration", "time_total_s", "timesteps_total", "episodes_total")
-_END = ("stopped_early", "reason")
+_END = ("training_iteration", "time_total_s", "timesteps_total", "episodes_total", "stopped_early", "reason")
+_IF_REPORTED = ("timesteps_total", "episodes_total")
+# What was booked of a trial.
 _BOOKED = (
     "status",
     *("start_time", "end_time", "wait_s", "attempt", "cpus", "gpus", "peak_rss_mb"),
     *("error_class", "failure", "error", "logdir"),
 )
+# What Tune's dataframes have besides.
+_TUNE = (
+    *("timestamp", "date", "time_this_iter_s", "checkpoint_dir_name", "done", "pid", "hostname", "node_ip"),
+    *("time_since_restore", "iterations_since_restore", "experiment_tag"),
+)
 # Ray's columns in Ray's order, after the user's metrics and before config/...
 _RAY_BEFORE_CONFIG = (
-    "timestamp",
-    "checkpoint_dir_name",
-    "done",
-    "training_iteration",
-    "trial_id",
-    "date",
-    "time_this_iter_s",
-    "time_total_s",
-    "pid",
-    "hostname",
-    "node_ip",
-    "time_since_restore",
-    "iterations_since_restore",
+    *("timestamp", "checkpoint_dir_name", "done", "training_iteration", "trial_id", "date", "time_this_iter_s"),
+    *("time_total_s", "pid", "hostname", "node_ip", "time_since_restore", "iterations_since_restore"),
 )
 
 
@@ -86,144 +77,101 @@ def trial_frame(
         ConfigError: an unknown style.
     """
     checks.one_of("style", style, STYLES)
-    is_all = chosen is None  # else without those that have reported nothing, as in Tune
-    trials = [trial for trial in reader.trials() if is_all or trial.last_metrics is not None]
+    trials = [trial for trial in reader.trials() if chosen is None or trial.last_metrics is not None]
     reports = [(chosen or {}).get(trial.trial_id) or trial.last_report for trial in trials]
-    metrics = [report.metrics if report is not None else {} for report in reports]
-    user, filled = _split([_flat(one) for one in metrics])
+    flats = [{} if report is None else _flat(report.metrics) for report in reports]
     configs = _columns([_flat(trial.config) for trial in trials])
-    taken = {*_HEAD, *_PROGRESS, *_END, *_BOOKED, *(f"config/{name}" for name in configs), *AUTO_FILLED}
-    shown = {(f"metric/{name}" if name in taken else name): values for name, values in user.items()}
     config = {f"config/{name}": values for name, values in configs.items()}
-    columns = _own_columns(trials, filled)
-    own = (
-        {name: columns[name] for name in _HEAD}
-        | shown
-        | config
-        | {name: columns[name] for name in (*_PROGRESS, *_END) if name in columns}
-    )
+    taken = {*_HEAD, *_END, *_BOOKED, *config, *AUTO_FILLED}
+    user = _metrics(flats, taken)
+    after = [name for name in _END if name not in _IF_REPORTED or any(name in flat for flat in flats)]
+    own = _ours([_own_row(trial, flat) for trial, flat in zip(trials, flats, strict=True)], (*_HEAD, *after))
+    head, end = {name: own[name] for name in _HEAD}, {name: own[name] for name in after}
     if style == "sweep" and not full:
-        return _frame(own, len(trials))
+        return _frame(head | user | config | end, len(trials))
     history = reader.history().lives()
     lives = [history[trial.trial_id] for trial in trials]
-    booked = _booked_columns(reader, trials, lives)
+    booked = _ours([_booked_row(reader, trial, life) for trial, life in zip(trials, lives, strict=True)], _BOOKED)
     if style == "optuna":
-        return _optuna_frame(trials, columns | booked, shown, config, metric)
-    tune = _tune_columns(trials, reports, lives, filled)
+        return _optuna_frame(trials, own | booked, user, config, metric)
+    tune = _ours(list(map(_tune_row, trials, reports, lives, flats)), _TUNE)
     if style == "ray":
-        everything = tune | columns | booked | config
-        order = dict.fromkeys([*_RAY_BEFORE_CONFIG, *config, "logdir", *columns, *booked, *tune])
-        return _frame(shown | {name: everything[name] for name in order}, len(trials))
-    return _frame(own | booked | tune, len(trials))
+        everything = tune | own | booked | config
+        order = dict.fromkeys([*_RAY_BEFORE_CONFIG, *config, "logdir", *own, *booked, *tune])
+        return _frame(user | {name: everything[name] for name in order}, len(trials))
+    return _frame(head | user | config | end | booked | tune, len(trials))
 
 
-def _own_columns(trials: Sequence[TrialRow], filled: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """Return the columns but `_BOOKED`; the totals that Tune counts only where they were reported."""
-    nothing: list[Any] = [None] * len(trials)
+def _own_row(trial: TrialRow, flat: _Row) -> _Row:
     return {
-        "number": _ints(trial.number for trial in trials),
-        "trial_id": _texts(trial.trial_id for trial in trials),
-        "state": _texts(trial.state for trial in trials),
-        "training_iteration": _ints(filled.get("training_iteration", nothing)),
-        "time_total_s": _floats(filled.get("time_total_s", nothing)),
-        "stopped_early": _booleans(trial.was_stopped_early for trial in trials),
-        "reason": _texts(trial.reason or None for trial in trials),
-    } | {name: _floats(filled[name]) for name in _PROGRESS[2:] if name in filled}
-
-
-def _booked_columns(reader: ExperimentReader, trials: Sequence[TrialRow], lives: Sequence[Life]) -> dict[str, Any]:
-    """Return the columns of `_BOOKED`: what happened to each trial, and where its files lie."""
-    directory = f"{reader.root}{os.sep}"
-    totals = {request: request.total for request in {trial.resources for trial in trials}}
-    started = [_wall(life.started) for life in lives]
-    ended = [_wall(life.exited) if trial.is_ended else None for trial, life in zip(trials, lives, strict=True)]
-    faults = [life.exit if trial.status == "ERROR" else None for trial, life in zip(trials, lives, strict=True)]
-    return {
-        "status": _texts(trial.status for trial in trials),
-        "start_time": _times(started),
-        "end_time": _times(ended),
-        "wait_s": _floats(_difference(life.created.wall, start) for life, start in zip(lives, started, strict=True)),
-        "attempt": _ints(trial.attempt for trial in trials),
-        "cpus": _floats(totals[trial.resources].cpu for trial in trials),
-        "gpus": _floats(totals[trial.resources].gpu for trial in trials),
-        "peak_rss_mb": _floats(life.peak_rss_bytes / 1e6 if life.peak_rss_bytes else None for life in lives),
-        "error_class": _texts(fault and (fault.class_name or fault.kind.value) for fault in faults),
-        "failure": _texts(trial.failure or None for trial in trials),
-        "error": _texts(
-            _error(trial, fault) if trial.status == "ERROR" else None
-            for trial, fault in zip(trials, faults, strict=True)
-        ),
-        "logdir": _texts(directory + trial.trial_id for trial in trials),
+        "number": trial.number,
+        "trial_id": trial.trial_id,
+        "state": trial.state,
+        **{name: flat.get(name) for name in _END[:4]},
+        "stopped_early": trial.was_stopped_early,
+        "reason": trial.reason or None,
     }
 
 
-def _name_of(ref: CheckpointRef | None) -> str | None:
-    return None if ref is None else ref.name
-
-
-def _wall(time: When | None) -> float | None:
-    return None if time is None else time.wall
-
-
-def _error(trial: TrialRow, fault: Exit | None) -> str | None:
-    is_told = fault is not None and fault.kind is not ExitKind.NEEDS_MORE  # what became of that is in the reason
-    return (fault.error if fault is not None and is_told else "") or trial.reason or None
-
-
-def _tune_columns(
-    trials: Sequence[TrialRow],
-    reports: Sequence[Report | None],
-    lives: Sequence[Life],
-    filled: Mapping[str, list[Any]],
-) -> dict[str, Any]:
-    """Return the columns that are there because Tune's dataframes have them."""
-    nothing: list[Any] = [None] * len(trials)
-    walls = [None if report is None else int(report.wall) for report in reports]
-    stamps = [
-        stamp if isinstance(stamp, (int, float)) else wall
-        for stamp, wall in zip(filled.get("timestamp", nothing), walls, strict=True)
-    ]
-    dates = filled.get("date", nothing)
-    saved = [None if report is None else report.checkpoint for report in reports]
+def _booked_row(reader: ExperimentReader, trial: TrialRow, life: Life) -> _Row:
+    """Return what happened to a trial, and where its files lie."""
+    start = None if life.started is None else life.started.wall
+    fault = life.exit if trial.status == "ERROR" else None
+    error = ""
+    if fault is not None and fault.kind is not ExitKind.NEEDS_MORE:  # what became of that is in the reason
+        error = fault.error
+    total = trial.resources.total
     return {
-        "timestamp": _ints(stamps),
-        "date": _texts(
-            date if isinstance(date, str) else date_of(stamp) for date, stamp in zip(dates, stamps, strict=True)
-        ),
-        "time_this_iter_s": _floats(filled.get("time_this_iter_s", nothing)),
-        "checkpoint_dir_name": _texts(map(_name_of, saved)),
-        "done": _booleans(trial.is_ended for trial in trials),
-        "pid": _ints(pid or life.pid or None for pid, life in zip(filled.get("pid", nothing), lives, strict=True)),
-        "hostname": _texts(filled.get("hostname", nothing)),
-        "node_ip": _texts(ip or NODE_IP for ip in filled.get("node_ip", nothing)),
-        "time_since_restore": _floats(filled.get("time_since_restore", nothing)),
-        "iterations_since_restore": _ints(filled.get("iterations_since_restore", nothing)),
-        "experiment_tag": _texts(trial.experiment_tag for trial in trials),
+        "status": trial.status,
+        "start_time": start,
+        "end_time": life.exited.wall if trial.is_ended and life.exited is not None else None,
+        "wait_s": None if start is None else max(0.0, start - life.created.wall),
+        "attempt": trial.attempt,
+        "cpus": total.cpu,
+        "gpus": total.gpu,
+        "peak_rss_mb": life.peak_rss_bytes / 1e6 if life.peak_rss_bytes else None,
+        "error_class": fault and (fault.class_name or fault.kind.value),
+        "failure": trial.failure or None,
+        "error": (error or trial.reason or None) if trial.status == "ERROR" else None,
+        "logdir": str(reader.root / trial.trial_id),
+    }
+
+
+def _tune_row(trial: TrialRow, report: Report | None, life: Life, flat: _Row) -> _Row:
+    stamp, date = flat.get("timestamp"), flat.get("date")
+    if not isinstance(stamp, (int, float)):
+        stamp = None if report is None else int(report.wall)
+    return {
+        "timestamp": stamp,
+        "date": date if isinstance(date, str) else date_of(stamp),
+        "checkpoint_dir_name": report.checkpoint.name if report is not None and report.checkpoint is not None else None,
+        "done": trial.is_ended,
+        "pid": flat.get("pid") or life.pid or None,
+        "node_ip": flat.get("node_ip") or NODE_IP,
+        "experiment_tag": trial.experiment_tag,
+        **{
+            name: flat.get(name)
+            for name in ("time_this_iter_s", "hostname", "time_since_restore", "iterations_since_restore")
+        },
     }
 
 
 def _optuna_frame(
-    trials: Sequence[TrialRow],
-    columns: Mapping[str, Any],
-    metrics: Mapping[str, list[Any]],
-    config: Mapping[str, list[Any]],
-    metric: str | None,
+    trials: Sequence[TrialRow], own: _Row, user: _Columns, config: _Columns, metric: str | None
 ) -> pd.DataFrame:
-    values = [
-        value if isinstance(value, (int, float)) else None for value in metrics.get(metric or "", [None] * len(trials))
-    ]
-    frame: dict[str, Any] = {
-        "number": columns["number"],
-        "value": _floats(values),
-        "datetime_start": columns["start_time"],
-        "datetime_complete": columns["end_time"],
-        "duration": columns["end_time"] - columns["start_time"],
-    }
-    frame |= {f"params_{name.removeprefix('config/')}": column for name, column in config.items()}
-    frame |= {f"user_attrs_{name}": column for name, column in metrics.items() if name != metric}
+    values = [one if isinstance(one, (int, float)) else None for one in user.get(metric or "", [None] * len(trials))]
     has_value = [not metric or (value is not None and value == value) for value in values]
-    frame["state"] = _texts(map(_optuna_state, trials, has_value))
-    return _frame(frame, len(trials))
+    columns = {
+        "number": own["number"],
+        "value": _floats(values),
+        "datetime_start": own["start_time"],
+        "datetime_complete": own["end_time"],
+        "duration": own["end_time"] - own["start_time"],
+        **{f"params_{name.removeprefix('config/')}": column for name, column in config.items()},
+        **{f"user_attrs_{name}": column for name, column in user.items() if name != metric},
+        "state": _texts(list(map(_optuna_state, trials, has_value))),
+    }
+    return _frame(columns, len(trials))
 
 
 def _optuna_state(trial: TrialRow, has_value: bool) -> str:
@@ -238,72 +186,60 @@ def history_frame(reader: ExperimentReader, *, config: bool = False) -> pd.DataF
     time_total_s, timestamp and wall, and on request the config. `step` is the training iteration, `time_s` seconds of
     driving since the sweep began."""
     rows = list(reader.results())
-    user, filled = _split([_flat(row.metrics) for row in rows])
-    nothing: list[Any] = [None] * len(rows)
-    frame: dict[str, Any] = {
-        "number": _ints(number_of(row.trial_id) for row in rows),
-        "trial_id": _texts(row.trial_id for row in rows),
-        "step": _ints(filled.get("training_iteration", nothing)),
-        "time_s": _floats(row.at for row in rows),
-    }
-    tail = {
-        "attempt": _ints(row.attempt for row in rows),
-        "time_total_s": _floats(filled.get("time_total_s", nothing)),
-        "timestamp": _ints(
-            told if isinstance(told, (int, float)) else row.wall
-            for told, row in zip(filled.get("timestamp", nothing), rows, strict=True)
-        ),
-        "wall": _times(row.wall for row in rows),
-    }
-    if config:
-        configs = {trial.trial_id: _flat(trial.config) for trial in reader.trials()}
-        values = _columns([configs[row.trial_id] for row in rows])
-        tail |= {f"config/{name}": column for name, column in values.items()}
-    taken = {*frame, *tail}
-    frame |= {(f"metric/{name}" if name in taken else name): values for name, values in user.items()}
-    return _frame(frame | tail, len(rows))
+    flats = [_flat(row.metrics) for row in rows]
+    ours = _ours(
+        [
+            {
+                "number": number_of(row.trial_id),
+                "trial_id": row.trial_id,
+                "step": flat.get("training_iteration"),
+                "time_s": row.at,
+                "attempt": row.attempt,
+                "time_total_s": flat.get("time_total_s"),
+                "timestamp": told if isinstance(told := flat.get("timestamp"), (int, float)) else row.wall,
+                "wall": row.wall,
+            }
+            for row, flat in zip(rows, flats, strict=True)
+        ],
+        ("number", "trial_id", "step", "time_s", "attempt", "time_total_s", "timestamp", "wall"),
+    )
+    configs = {trial.trial_id: _flat(trial.config) for trial in reader.trials()} if config else {}
+    values = _columns([configs[row.trial_id] for row in rows] if config else [])
+    tail = {name: ours.pop(name) for name in ("attempt", "time_total_s", "timestamp", "wall")}
+    tail |= {f"config/{name}": column for name, column in values.items()}
+    return _frame(ours | _metrics(flats, {*ours, *tail}) | tail, len(rows))
 
 
 def result_frame(reader: ExperimentReader, trial: TrialRow) -> pd.DataFrame:
     """Return one row per report of one trial: every key of the report, the fields that are derived, then `config/...`,
     as Tune's `metrics_dataframe` has it."""
-    rows = [
-        _flat(complete(row.metrics, tag=trial.experiment_tag, wall=row.wall, checkpoint=_name_of(row.checkpoint)))
-        for row in reader.results(trial.trial_id)
-    ]
-    columns = _columns(rows)
-    columns |= {f"config/{name}": [value] * len(rows) for name, value in flatten(trial.config).items()}
-    return _frame(columns, len(rows))
+    rows = []
+    for row in reader.results(trial.trial_id):
+        saved = None if row.checkpoint is None else row.checkpoint.name
+        rows.append(_flat(complete(row.metrics, tag=trial.experiment_tag, wall=row.wall, checkpoint=saved)))
+    config = {f"config/{name}": [value] * len(rows) for name, value in flatten(trial.config).items()}
+    return _frame(_columns(rows) | config, len(rows))
 
 
-def metrics_frame(rows: Sequence[Mapping[str, Any]], columns: Iterable[str] = ()) -> pd.DataFrame:
+def metrics_frame(rows: Sequence[_Row], columns: Iterable[str] = ()) -> pd.DataFrame:
     """Return one row for each report, nested metrics under their flattened names; `columns` are there in any case."""
-    empty: dict[str, list[Any]] = {name: [None] * len(rows) for name in columns}
-    return _frame(empty | _columns(rows), len(rows))
+    return _frame(_columns(rows, columns), len(rows))
 
 
 def event_frame(reader: ExperimentReader) -> pd.DataFrame:
     """Return what happened, one row per event of the record: seq, time_s, wall, event, trial_id, attempt, `detail`
     (JSON text) and `commands`, what the sweep did about it (JSON text)."""
-    rows = reader.events()
-    seq, at, wall, kind, trial_id, attempt, data, commands = zip(*rows, strict=True) if rows else [()] * 8
-    frame = {
-        "seq": _ints(seq),
-        "time_s": _floats(at),
-        "wall": _times(wall),
-        "event": _texts(kind),
-        "trial_id": _texts(trial_id),
-        "attempt": _ints(attempt),
-        "detail": _texts(data),
-        "commands": _texts(commands),
-    }
-    return _frame(frame, len(rows))
+    names = ("seq", "time_s", "wall", "event", "trial_id", "attempt", "detail", "commands")
+    rows = [dict(zip(names, row, strict=True)) for row in reader.events()]
+    return _frame(_ours(rows, names), len(rows))
 
 
-def _split(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    columns = _columns(rows)
-    filled = {name: columns.pop(name) for name in list(columns) if name in AUTO_FILLED or name.startswith("config/")}
-    return columns, filled
+def _metrics(flats: Sequence[_Row], taken: Iterable[str]) -> _Columns:
+    """Return the columns of what users report; one with the name of another column becomes `metric/...`."""
+    taken = set(taken)
+    columns = _columns(flats)
+    own = [name for name in columns if name not in AUTO_FILLED and not name.startswith("config/")]
+    return {f"metric/{name}" if name in taken else name: columns[name] for name in own}
 
 
 def _flat(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -312,9 +248,13 @@ def _flat(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return flatten(row) if TRIAL_INDEX in row or dict in map(type, row.values()) else row
 
 
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Turn rows into columns, in the order in which the keys first appear; None where a row lacks one."""
-    columns: dict[str, list[Any]] = {}
+def _columns(rows: Sequence[_Row], names: Iterable[str] = ()) -> _Columns:
+    """Turn rows into columns, in the order in which the keys first appear; None where a row lacks one.
+
+    Args:
+        names: of columns that are there in any case, and first.
+    """
+    columns: _Columns = {name: [None] * len(rows) for name in names}
     for index, row in enumerate(rows):
         for name, value in row.items():
             column = columns.get(name)
@@ -324,7 +264,14 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return columns
 
 
-def _frame(columns: Mapping[str, Any], num_rows: int) -> pd.DataFrame:
+def _ours(rows: Sequence[_Row], names: Sequence[str]) -> dict[str, Any]:
+    """Return columns of our own, each of the type that it always has."""
+    columns = _columns(rows, names)
+    return {name: _KINDS[name](columns[name]) for name in names}
+
+
+def _frame(columns: _Row, num_rows: int) -> pd.DataFrame:
+    """Return columns as a frame; those that are lists get the type that holds what is in them."""
     import pandas as pd
 
     data = {name: _typed(column) if isinstance(column, list) else column for name, column in columns.items()}
@@ -336,7 +283,7 @@ def _typed(values: list[Any]) -> Any:
     kinds = {type(value) for value in values}
     kinds.discard(type(None))
     if kinds == {bool}:
-        return _booleans(values)
+        return _bools(values)
     if kinds <= {float, int, bool} and (int not in kinds or all(_fits(value) for value in values)):
         return _ints(values) if kinds and float not in kinds else _floats(values)
     return _texts([None if value is None else _as_text(value) for value in values])
@@ -357,39 +304,49 @@ def _as_text(value: Any) -> str:
         return printed(value)
 
 
-def _difference(earlier: float, later: float | None) -> float | None:
-    return None if later is None else max(0.0, later - earlier)
-
-
-def _ints(values: Iterable[Any]) -> Any:
+def _ints(values: list[Any]) -> Any:
     import pandas as pd
 
     whole = [int(v) if isinstance(v, (int, float)) and abs(v) < 2**63 else None for v in values]
     return pd.array(whole, dtype="Int64")
 
 
-def _floats(values: Iterable[Any]) -> Any:
+def _floats(values: list[Any]) -> Any:
     import numpy as np
 
     return np.array([v if isinstance(v, (int, float)) else np.nan for v in values], dtype=np.float64)
 
 
-def _booleans(values: Iterable[Any]) -> Any:
+def _bools(values: list[Any]) -> Any:
     import pandas as pd
 
-    return pd.array(list(values), dtype="boolean")
+    return pd.array(values, dtype="boolean")
 
 
-def _texts(values: Iterable[Any]) -> Any:
+def _texts(values: list[Any]) -> Any:
     import pandas as pd
 
     dtype: Any = "str" if int(pd.__version__.partition(".")[0]) >= 3 else "string"
     return pd.array([None if v is None else str(v) for v in values], dtype=dtype)
 
 
-def _times(values: Iterable[float | None]) -> Any:
+def _times(values: list[Any]) -> Any:
     import numpy as np
     import pandas as pd
 
     micro = np.array([np.iinfo(np.int64).min if v is None else round(v * 1e6) for v in values], dtype=np.int64)
     return pd.DatetimeIndex(micro.view("M8[us]"), tz="UTC")
+
+
+_KINDS: Mapping[str, Callable[[list[Any]], Any]] = {
+    **dict.fromkeys(("number", "seq", "step", "training_iteration", "attempt", "timestamp", "pid"), _ints),
+    "iterations_since_restore": _ints,
+    **dict.fromkeys(("time_s", "time_total_s", "time_this_iter_s", "time_since_restore", "wait_s"), _floats),
+    **dict.fromkeys((*_IF_REPORTED, "cpus", "gpus", "peak_rss_mb"), _floats),
+    **dict.fromkeys(("stopped_early", "done"), _bools),
+    **dict.fromkeys(("start_time", "end_time", "wall"), _times),
+    **dict.fromkeys(("trial_id", "state", "reason", "status", "error_class", "failure", "error", "logdir"), _texts),
+    **dict.fromkeys(("date", "checkpoint_dir_name", "hostname", "node_ip", "experiment_tag"), _texts),
+    **dict.fromkeys(("event", "detail", "commands"), _texts),
+}
+"""What is in our own columns."""

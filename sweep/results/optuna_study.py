@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -20,7 +20,6 @@ from sweep.results.optuna_trials import TRIAL_ID, RecordedTrials
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.study import Study
-    from optuna.trial import FrozenTrial
 
 
 _DATABASES = re.compile(r"\.(db|sqlite\d?)")  # how the names of files end that are no journals
@@ -47,10 +46,7 @@ def to_study(
             known = {trial.user_attrs.get(TRIAL_ID) for trial in study.get_trials(deepcopy=False)}
             trials = [one for one in trials if one.state.is_finished() and one.user_attrs[TRIAL_ID] not in known]
         try:
-            if _is_path(storage):
-                _add_to_journal(os.fspath(storage), study.study_name, trials)
-            else:
-                study.add_trials(trials)
+            study.add_trials(trials)
         except ValueError as error:
             raise ConfigError(
                 f"the study {study.study_name!r} cannot take the trials of {reader.name}: {error} "
@@ -139,29 +135,6 @@ def _journal(path: str | os.PathLike[str]) -> BaseStorage:
     if _DATABASES.fullmatch(file.suffix):
         raise ValueError("a journal is no database")
     return JournalStorage(JournalFileBackend(str(file)))
-
-
-def _add_to_journal(path: str, name: str, trials: Sequence[FrozenTrial]) -> None:
-    """Add trials to a study in a journal all at once: one by one each costs a lock and a flush to the disk."""
-    import optuna
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import BaseJournalBackend, JournalFileBackend
-
-    class Collecting(BaseJournalBackend):
-        def __init__(self, file: BaseJournalBackend) -> None:
-            self.there, self.added = list(file.read_logs(0)), []  # type: ignore[var-annotated]
-
-        def read_logs(self, log_number_from: int) -> Iterable[dict[str, Any]]:
-            return [*self.there, *self.added][log_number_from:]
-
-        def append_logs(self, logs: list[dict[str, Any]]) -> None:
-            self.added += logs
-
-    file = JournalFileBackend(str(Path(path).expanduser()))
-    collecting = Collecting(file)
-    optuna.load_study(study_name=name, storage=JournalStorage(collecting)).add_trials(trials)
-    if collecting.added:
-        file.append_logs(collecting.added)
 
 
 def _study_in(storage: BaseStorage | str | None, name: str, objectives: Objectives, reader: ExperimentReader) -> Study:

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -128,7 +129,7 @@ class RecordedSpace:
 
 
 class RecordedTrials:
-    """The trials of a record as Optuna's, brought up to date by each call.
+    """The trials of a record as Optuna's, as of the last call of `trials`.
 
     Args:
         reader: of the experiment.
@@ -138,113 +139,78 @@ class RecordedTrials:
     def __init__(self, reader: ExperimentReader, objectives: Objectives) -> None:
         self._reader = reader
         self._objectives = objectives
-        self._seq = 0  # of the last event that was read
-        self._made: dict[str, tuple[TrialRow, FrozenTrial]] = {}
-        self._steps: dict[str, dict[int, float]] = {}
-        self._lives: Mapping[str, Life] = {}
-        self._suggested: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}  # config, and the searcher's state
-        self._domains: Any = None
-        self._space = RecordedSpace({})
-
-    @property
-    def space(self) -> RecordedSpace:
-        """The space as of the last call."""
-        return self._space
+        self._seq = -1  # of the last event that was read
+        self._found: list[FrozenTrial] = []
 
     def trials(self) -> list[FrozenTrial]:
-        """Return all trials in the order of their numbers."""
+        """Return all trials in the order of their numbers; they are made anew when something has happened."""
         snapshot = self._reader.snapshot()
-        if snapshot.meta.get("domains") != self._domains:
-            self._domains, self._made = snapshot.meta.get("domains"), {}
-            self._space = RecordedSpace(snapshot.meta)
-        self._read_events(snapshot.seq)
-        found = []
-        for number, row in enumerate(snapshot.trials):
-            known = self._made.get(row.trial_id)
-            if known is None or known[0] != row:
-                self._made[row.trial_id] = known = (row, self._trial(row, number))
-            found.append(known[1])
+        if snapshot.seq != self._seq:
+            space, lives, steps = RecordedSpace(snapshot.meta), self._reader.history().lives(), self._steps()
+            first: dict[str, Any] = {}  # config, and the state of the searcher
+            for fact in self._reader.facts(kinds=[Suggested]):
+                match fact.event:
+                    case Suggested(trial_id, config, _, state) if isinstance(config, Mapping):
+                        first.setdefault(trial_id, (config, state or {}))
+            self._found = [
+                self._trial(row, number, space, lives[row.trial_id], steps, *first.get(row.trial_id, (row.config, {})))
+                for number, row in enumerate(snapshot.trials)
+            ]
+            self._seq = snapshot.seq
+        return self._found
+
+    def _steps(self) -> dict[str, dict[int, float]]:
+        """Return the values of each trial by step, of one objective: Optuna has none of several."""
+        found: dict[str, dict[int, float]] = defaultdict(dict)
+        if len(self._objectives) == 1:
+            steps = {seq: value for _, seq, value in self._reader.values("training_iteration")}
+            for trial_id, seq, value in self._reader.values(self._objectives[0][0]):
+                step, number = steps.get(seq, -1), as_float(value)
+                if number is not None and 0 <= step <= _MOST_STEP and step == int(step):
+                    found[trial_id][int(step)] = number
         return found
 
-    def _read_events(self, last: int) -> None:
-        """Read what was recorded after the last call: when trials began and ended, and their intermediate values."""
-        if last <= self._seq:
-            return
-        self._lives = self._reader.history().lives()
-        for fact in self._reader.facts(after=self._seq, before=last + 1, kinds=[Suggested]):
-            match fact.event:
-                case Suggested(trial_id, config, _, state) if isinstance(config, Mapping):
-                    self._suggested.setdefault(trial_id, (config, state or {}))
-        if len(self._objectives) == 1:
-            self._read_steps(last)
-        self._seq = last
-
-    def _read_steps(self, last: int) -> None:
-        since = self._seq
-        steps = {seq: value for _, seq, value in self._reader.values("training_iteration", since=since)}
-        for trial_id, seq, value in self._reader.values(self._objectives[0][0], since=since):
-            step, number = steps.get(seq), as_float(value)
-            if (
-                seq <= last
-                and step is not None
-                and number is not None
-                and 0 <= step <= _MOST_STEP
-                and step == int(step)
-            ):
-                self._steps.setdefault(trial_id, {})[int(steps[seq])] = number
-
-    def _trial(self, row: TrialRow, number: int) -> FrozenTrial:
+    def _trial(
+        self,
+        row: TrialRow,
+        number: int,
+        space: RecordedSpace,
+        life: Life,
+        steps: Mapping[str, Mapping[int, float]],
+        first: Mapping[str, Any],
+        of_searcher: Mapping[str, Any],
+    ) -> FrozenTrial:
         from optuna.trial import FrozenTrial, TrialState
 
-        values = self._values(row)
-        state, values = _state_of(row, values)
-        params, rest = self._space.split(row.config)
-        distributions = {name: self._space.distributions[name] for name in params}
-        first, of_searcher = self._suggested.get(row.trial_id, (row.config, {}))
+        state, values = _state_of(row, self._values(row))
+        params, rest = space.split(row.config)
+        distributions = {name: space.distributions[name] for name in params}
         for name, value, distribution in _of_function(of_searcher, row.config, rest):
             params[name], distributions[name] = value, distribution
-        begin, end = self._dates(row, state)
+        begin = (life.started or life.created).wall
+        last = begin if row.last_report is None else row.last_report.wall
+        end = max(life.exited.wall if life.exited else begin, last, begin)
         return FrozenTrial(
             number=number,
             trial_id=number,
             state=TrialState[state],
             value=None,
             values=values,
-            datetime_start=begin,
-            datetime_complete=end,
+            datetime_start=None if state == "WAITING" else _date(begin),
+            datetime_complete=_date(end) if state in ("COMPLETE", "PRUNED", "FAIL") else None,
             params=params,
             distributions=distributions,
             user_attrs=self._attributes(row, rest, first, is_valued=values is not None),
-            system_attrs=_config_text(row) | self._constraints(row),
-            intermediate_values=dict(self._steps.get(row.trial_id, {})),
+            system_attrs=_config_text(row) | _constraints(row),
+            intermediate_values=dict(steps.get(row.trial_id, {})),
         )
 
     def _values(self, row: TrialRow) -> list[float] | None:
         """Return the objectives by the last report; None where one is missing or NaN."""
-        if row.last_seq is None:
-            return None
         report = TrialResult({**(row.last_metrics or {}), "config": row.config})
         values = [as_float(report.get(metric)) for metric, _ in self._objectives]
         numbers = [value for value in values if value is not None and not math.isnan(value)]
-        return numbers if len(numbers) == len(values) else None
-
-    def _dates(self, row: TrialRow, state: str) -> tuple[dt.datetime | None, dt.datetime | None]:
-        life = self._lives[row.trial_id]
-        begin = (life.started or life.created).wall
-        last = begin if row.last_report is None else row.last_report.wall
-        end = max(life.exited.wall if life.exited else begin, last, begin)
-        ends = state in ("COMPLETE", "PRUNED", "FAIL")
-        return _date(begin) if state != "WAITING" else None, _date(end) if ends else None
-
-    def _constraints(self, row: TrialRow) -> dict[str, Any]:
-        """Return by how much the last report violates each constraint, as `OptunaSearch` keeps it."""
-        limits = row.meta.get("constraints")
-        if not isinstance(limits, Mapping) or not limits or not row.is_ended:
-            return {}
-        report = TrialResult(row.last_metrics or {})
-        over = [(as_float(report.get(name)), as_float(most) or 0.0) for name, most in limits.items()]
-        violations = [math.inf if value is None else value - most for value, most in over]
-        return {CONSTRAINTS: [value if math.isfinite(value) else math.inf for value in violations]}
+        return numbers if row.last_seq is not None and len(numbers) == len(values) else None
 
     def _attributes(
         self, row: TrialRow, rest: Mapping[str, Any], first: Mapping[str, Any], *, is_valued: bool
@@ -259,6 +225,17 @@ class RecordedTrials:
             found |= {f"config_at_start/{name}": value for name, value in changed.items()}
         plain = {sound_text(printed(name))[:500]: _plain(value) for name, value in found.items()}
         return plain | {TRIAL_ID: row.trial_id, REASON: sound_text(row.reason)[:_MOST_TEXT], ATTEMPTS: row.attempt}
+
+
+def _constraints(row: TrialRow) -> dict[str, Any]:
+    """Return by how much the last report violates each constraint, as `OptunaSearch` keeps it."""
+    limits = row.meta.get("constraints")
+    if not isinstance(limits, Mapping) or not limits or not row.is_ended:
+        return {}
+    report = TrialResult(row.last_metrics or {})
+    over = [(as_float(report.get(name)), as_float(most) or 0.0) for name, most in limits.items()]
+    violations = [math.inf if value is None else value - most for value, most in over]
+    return {CONSTRAINTS: [value if math.isfinite(value) else math.inf for value in violations]}
 
 
 def _config_text(row: TrialRow) -> dict[str, Any]:
