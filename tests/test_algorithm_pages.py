@@ -1,15 +1,19 @@
-"""The pages of schedulers and searchers: none is missing, all are current, and their docstrings say what they must."""
+"""The pages of schedulers and searchers: none is missing, and their docstrings say what they must."""
 
 from __future__ import annotations
 
 import inspect
 import re
+import sys
+from pathlib import Path
 
 import pytest
-from algorithm_pages import FOLDER, Docstring, algorithms, pages, read_docstring, undocumented
 
 import searchers
 from sweep import schedulers
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs" / "site"))
+from algorithm_pages import Docstring, algorithms, read_docstring, undocumented
 
 FOUND = algorithms()
 
@@ -31,12 +35,6 @@ NOT_EXPLAINED = {
     "RandomSearch": ["metric", "mode"],
     "BasicVariantGenerator": ["points_to_evaluate", "max_concurrent", "constant_grid_search"],
 }
-
-
-def test_every_page_is_current():
-    written = pages(FOUND)
-    there = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*")}
-    assert there == written, "run: python tests/algorithm_pages.py"
 
 
 @pytest.mark.parametrize("package", [schedulers, searchers], ids=["schedulers", "searchers"])

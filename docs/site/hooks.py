@@ -1,11 +1,13 @@
-"""What makes a site of pages that know nothing of one: the navigation, anchors as on GitHub, links that leave docs/."""
+"""What makes a site of pages that know nothing of one: navigation, anchors as on GitHub, links, pages of algorithms."""
 
 from __future__ import annotations
 
 import os
 import posixpath
 import re
+import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,19 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+sys.path.insert(0, str(Path(__file__).parent))
+from algorithm_pages import algorithms, pages
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-PAGES = {"README.md": "about.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+ALGORITHMS = "reference/algorithms"  # of the site: pages that are made of docstrings
+PACKAGES = ("searchers", "schedulers")  # whose modules have such a page
+PAGES = {
+    "README.md": "about.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "benchmarks/RESULTS.md": "benchmark-results.md",
+}
 """Pages above docs/ -> their names in the site."""
 
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
@@ -33,10 +45,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages above docs/, and the files there to which a page links."""
+    """Add a page per algorithm, the pages above docs/, and the files there to which a page links."""
+    for name, text in _algorithms().items():
+        files.append(File.generated(config, f"{ALGORITHMS}/{name}", content=text))
     for name, place in PAGES.items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / name)))
-    sources = [Path(str(file.abs_src_path)) for file in files.documentation_pages()]
+    sources = [Path(file.abs_src_path) for file in files.documentation_pages() if file.abs_src_path]
     linked = {target for path in sources for target in _targets(path)}
     for target in sorted(linked):
         name = target.relative_to(ROOT).as_posix()
@@ -47,7 +61,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Lead the links of a page to where their targets are in the site; what is not there is no link."""
-    source = Path(str(page.file.abs_src_path))
+    source = Path(page.file.abs_src_path or DOCS / page.file.src_uri)
     here = posixpath.dirname(page.file.src_uri)
 
     def moved(match: re.Match[str]) -> str:
@@ -62,6 +76,8 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
                 return text
             target /= "README.md"
         name = target.relative_to(ROOT).as_posix()
+        if target.suffix == ".py" and f"{target.stem}.md" in _algorithms() and target.parent.name in PACKAGES:
+            return f"{sign}[{text}]({posixpath.relpath(f'{ALGORITHMS}/{target.stem}.md', here or '.')})"
         place = target.relative_to(DOCS).as_posix() if is_inside else PAGES.get(name, name)
         new = posixpath.relpath(place, here or ".")
         return f"{sign}[{text}]({new}{f'#{anchor}' if anchor else ''})"
@@ -80,22 +96,36 @@ def github_slug(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
+@cache
+def _algorithms() -> dict[str, str]:
+    return pages(algorithms())
+
+
 def _navigation() -> Iterator[dict[str, Any]]:
     """Yield the sections of docs/README.md with their pages; a page that leads a folder has the others below it."""
     parts = re.split(r"^\*\*(.+)\*\*$", (DOCS / "README.md").read_text(encoding="utf-8"), flags=re.M)
     for title, text in zip(parts[1::2], parts[2::2], strict=True):
-        pages: list[Any] = []
+        found: list[Any] = []
         for name, link in _ITEM.findall(text):
             target = (DOCS / link).resolve()
             if not target.is_relative_to(DOCS):
-                pages.append({name: PAGES[target.relative_to(ROOT).as_posix()]})
+                found.append({name: PAGES[target.relative_to(ROOT).as_posix()]})
             elif target.name == "README.md":
                 others = sorted(path.relative_to(DOCS).as_posix() for path in target.parent.glob("*.md"))
-                pages.append({name: sorted(others, key=lambda other: other != link)})
+                found.append({name: sorted(others, key=lambda other: other != link)})
             else:
-                pages.append({name: link})
-        yield {title: pages}
-    yield {"Project": [{"Read me": PAGES["README.md"]}, {"Changes": PAGES["CHANGELOG.md"]}]}
+                found.append({name: link})
+            if link == "reference/schedulers.md":
+                others = sorted(_algorithms(), key=lambda page: page != "README.md")
+                found.append({"Algorithms": [f"{ALGORITHMS}/{page}" for page in others]})
+        yield {title: found}
+    yield {
+        "Project": [
+            {"Read me": PAGES["README.md"]},
+            {"Changes": PAGES["CHANGELOG.md"]},
+            {"Measured": PAGES["benchmarks/RESULTS.md"]},
+        ]
+    }
 
 
 def _target(source: Path, link: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""One page per scheduler and searcher, written from its docstring: run this file to write docs/reference/algorithms."""
+"""One page of the site per scheduler and searcher, made of its docstring."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import searchers
 import sweep
 from sweep import schedulers
 
-ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / "docs" / "reference" / "algorithms"
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference"
 
 # What a class is called on its page where it has more than one name.
 _PREFERRED = {"AsyncHyperBandScheduler": "ASHAScheduler"}
@@ -220,8 +220,6 @@ def _index(found: Sequence[Algorithm]) -> str:
         "One page per scheduler and searcher, with its arguments, its errors, where it comes from and where it departs",
         "from that. [Choose](../../choose.md) says which to take, [Schedulers](../schedulers.md) and",
         "[Searchers](../searchers.md) what all of them promise.",
-        "",
-        "These pages are written by `python tests/algorithm_pages.py` from the docstrings.",
     ]
     for title, is_searcher in (("Schedulers", False), ("Searchers", True)):
         lines += ["", f"## {title}", "", "| class | name in a run | what it does |", "| --- | --- | --- |"]
@@ -300,7 +298,7 @@ def _signature(one: Algorithm) -> list[str]:
 def _more(one: Algorithm) -> Iterator[str]:
     """Link to what the reference has besides."""
     place = "searchers.md" if one.is_searcher else "schedulers.md"
-    if re.search(rf"^## {one.name}$", (FOLDER.parent / place).read_text(encoding="utf-8"), flags=re.M):
+    if re.search(rf"^## {one.name}$", (REFERENCE / place).read_text(encoding="utf-8"), flags=re.M):
         yield from ("", f"More about it: [{place.removesuffix('.md').title()}](../{place}#{one.name.lower()}).")
 
 
@@ -310,8 +308,3 @@ def _codes(names: Sequence[str]) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    for name, text in pages(algorithms()).items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
