@@ -24,7 +24,7 @@ from sweep.core import messages
 from sweep.core.messages import Event
 from sweep.engines.base import EngineContext
 from sweep.engines.cluster.handshake import HEARTBEAT, LINK, Invitation, dial
-from sweep.engines.cluster.heartbeat import GONE, keep_heartbeat
+from sweep.engines.cluster.heartbeat import Heartbeat
 from sweep.engines.cluster.staging import LOOK_S, Staging
 from sweep.engines.jobs import JobMaker, Payload, Stored
 from sweep.engines.link import Link
@@ -39,6 +39,8 @@ from sweep.worker.trainable import PreparedTrainable
 _SEEN_S = 30.0  # for a file of the driver's to be seen here: network file systems keep what they knew for a while
 _SEEN_SOON_S = 2.0  # where it need not be: the driver's directory is a cache then
 _LOOK_S = 0.2
+_END_S = 20.0  # to end what was started
+GONE = "the driver ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +145,7 @@ class Agent:
             setup = self._receive_setup()
             if setup is None:
                 return GONE
-            heartbeat = dial(self._invitation, HEARTBEAT)
-            keep_heartbeat(heartbeat, setup.heartbeat_timeout_s, self._end)
+            Heartbeat(dial(self._invitation, HEARTBEAT), "the driver", setup.heartbeat_timeout_s, self._on_lost)
             if self._prepare(setup):
                 self._serve()
             return self._why_over
@@ -337,8 +338,14 @@ class Agent:
         self._notices.append(text)
         self._wake()
 
+    def _on_lost(self, why: str) -> None:
+        """The driver is lost, says the heartbeat's thread: end everything, at last without ceremony."""
+        self._end(why)
+        time.sleep(_END_S)
+        os._exit(1)  # the processes below notice that by themselves
+
     def _end(self, why: str) -> None:
-        """End the serving; called by the thread of the heartbeat, too."""
+        """End the serving; called on the thread of the heartbeat, too."""
         self._why_over = self._why_over or why
         self._wake()
 

@@ -33,8 +33,8 @@ from sweep.core.resources import Node
 from sweep.core.trial import Trial, evolve
 from sweep.engines.base import Engine, EngineCommand, EngineContext
 from sweep.engines.cluster.agent import Setup, witness
-from sweep.engines.cluster.handshake import HEARTBEAT, VERSION, Guest, Hello, Invitation, Listener
-from sweep.engines.cluster.heartbeat import HEARTBEAT_TIMEOUT_S, Heartbeats
+from sweep.engines.cluster.handshake import HEARTBEAT, LINK, VERSION, Guest, Hello, Invitation, Listener
+from sweep.engines.cluster.heartbeat import BEAT_S, HEARTBEAT_TIMEOUT_S, Heartbeat
 from sweep.engines.cluster.log_relay import LogWriter
 from sweep.engines.cluster.multi_node import MultiNodeGroups
 from sweep.engines.jobs import payload_of, store_trainable
@@ -101,7 +101,7 @@ class _Member:
     """One node.
 
     Attributes:
-        link: to its agent, once that is here.
+        link, heartbeat: to its agent, once that is here.
         is_ready: the agent runs an engine.
         is_called: an agent was called, and is not lost yet.
         attempts: that were sent there and are not released, by trial and number.
@@ -115,6 +115,7 @@ class _Member:
 
     node: Node
     link: Link | None = None
+    heartbeat: Heartbeat | None = None
     is_ready: bool = False
     is_staged: bool = False
     is_called: bool = False
@@ -169,9 +170,6 @@ class Agents(LoopEngine):
             no_home=no_home,
         )
         self._listeners: dict[str, Listener] = {}  # by the address that they listen on
-        self._heartbeats = Heartbeats(
-            cluster.heartbeat_timeout_s, lambda node, why: self._call(lambda: self._on_lost(self._members[node], why))
-        )
         self._problems: dict[str, str] = {}
         try:
             for member in self._members.values():
@@ -249,7 +247,9 @@ class Agents(LoopEngine):
         give_up = time.monotonic() + 2 * self._cluster.heartbeat_timeout_s  # by then its own timeout has ended it
         for ended in waiting:
             _await_end(ended, give_up)
-        self._heartbeats.close()
+        for member in self._members.values():
+            if member.heartbeat is not None:
+                member.heartbeat.close()
         self._cluster.close()
         (self._context.directory.absolute() / self._witness[0]).unlink(missing_ok=True)
         self._end_staging()
@@ -308,10 +308,17 @@ class Agents(LoopEngine):
         member = self._members.get(guest.hello.node)
         if self._is_closed or member is None:
             guest.socket.close()
-        elif guest.hello.purpose == HEARTBEAT:
-            self._heartbeats.add(member.node.id, guest.socket)
-        elif member.link is not None:
+        elif (member.link if guest.hello.purpose == LINK else member.heartbeat) is not None:
             guest.socket.close()  # a second one for the same node
+        elif guest.hello.purpose == HEARTBEAT:
+            timeout_s = self._cluster.heartbeat_timeout_s
+            member.heartbeat = Heartbeat(
+                guest.socket,
+                "its agent",
+                2 * timeout_s,
+                lambda why: self._call(lambda: self._on_lost(member, why)),
+                mute_s=max(1.5 * BEAT_S, timeout_s - 2 * BEAT_S),
+            )
         else:
             problem = _misfit(guest.hello)
             if problem:
@@ -411,7 +418,9 @@ class Agents(LoopEngine):
             self._loop.ignore(member.link.socket.fileno())
             member.link.close()
             member.link = None
-        self._heartbeats.drop(member.node.id)
+        if member.heartbeat is not None:
+            member.heartbeat.close()
+            member.heartbeat = None
         running, member.attempts = member.attempts, {}
         exited, member.exited = member.exited, set()
         error = f"node {member.node.id} was lost: {why}"
