@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -34,8 +32,8 @@ _OLD_SUBSYSTEMS = {"0x004e": "v2", "0x004f": "v3"}
 # By its number: outside of Google's machines the name is not known, and looking it up may take long.
 _METADATA_ADDRESS = "169.254.169.254"
 _METADATA_PATH = "/computeMetadata/v1/instance/attributes/"
-_FLAVOR = "Metadata-Flavor: Google"  # in request and response: each side recognises the other by it
-_LARGEST_BYTES = 1 << 20
+_FLAVOR = {"Metadata-Flavor": "Google"}  # in request and response: each side recognises the other by it
+_MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,44 +124,29 @@ def describe(
 def ask_metadata_server(key: str, *, address: str = _METADATA_ADDRESS, limit_s: float = 1.0) -> str | None:
     """Return an attribute of this machine, or None if it has no such attribute.
 
-    The request is written here because the library's HTTP client takes longer to import than the answer takes, and its
-    limit is for each piece of an answer, not for all of it.
-
     Args:
         key: for instance `accelerator-type`.
         address: host, or host:port.
-        limit_s: how long the server may take in all.
+        limit_s: how long the server may take for each piece of its answer.
 
     Raises:
         OSError: there is no answer in time, or not that of a metadata server.
     """
-    deadline = time.monotonic() + limit_s
-    host, _, port = address.partition(":")
-    request = f"GET {_METADATA_PATH}{key} HTTP/1.0\r\nHost: {host}\r\n{_FLAVOR}\r\nConnection: close\r\n\r\n"
-    answer = b""
-    with socket.create_connection((host, int(port or 80)), timeout=limit_s) as connection:
-        connection.sendall(request.encode("ascii"))
-        while not _is_whole(answer):
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                raise TimeoutError(f"{address} did not answer within {limit_s:g} s")
-            connection.settimeout(left_s)
-            piece = connection.recv(1 << 16)
-            if not piece:
-                break
-            answer += piece
-    head, _, body = answer.decode("utf-8", "replace").partition("\r\n\r\n")
-    status = re.match(r"HTTP/\S+ (200|404)\b", head)
-    if status is None or not re.search(r"\nmetadata-flavor:\s*google\s*$", head, re.IGNORECASE | re.MULTILINE):
-        raise ConnectionError(f"{address} is no metadata server: it answered {head[:100]!r}")
-    return body.strip() if status[1] == "200" else None
+    from http.client import HTTPConnection, HTTPException
 
-
-def _is_whole(answer: bytes) -> bool:
-    """Whether nothing more needs to be waited for: some servers leave the connection open."""
-    head, end, body = answer.partition(b"\r\n\r\n")
-    length = re.search(rb"\ncontent-length:\s*(\d+)", head.lower())
-    return len(answer) > _LARGEST_BYTES or bool(end and length and len(body) >= int(length[1]))
+    connection = HTTPConnection(address, timeout=limit_s)
+    try:
+        connection.request("GET", f"{_METADATA_PATH}{key}", headers=_FLAVOR)
+        answer = connection.getresponse()
+        body = answer.read(_MOST_BYTES).decode("utf-8", "replace").strip()
+        status, flavor = answer.status, answer.headers.get("Metadata-Flavor", "")
+    except HTTPException as error:
+        raise ConnectionError(f"{address} is no metadata server: {error!r:.100}") from error
+    finally:
+        connection.close()
+    if status not in (200, 404) or flavor.lower() != "google":
+        raise ConnectionError(f"{address} is no metadata server: it answered {status} {body[:100]!r}")
+    return body if status == 200 else None
 
 
 class _Answers:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from sweep.core.resources import LOCAL, UNIT, Node, Resources, format_amount, format_request, plain_type, units_of
 
@@ -44,18 +43,6 @@ class Claim:
         """Ids of the nodes that it names."""
         amounts = [node for node, _, _ in (*self.amounts, *self.devices, *self.totals)]
         return tuple(dict.fromkeys([*amounts, *[node for node, _, _, _ in self.wants]]))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; `from_json` reads them back. What is empty is left out."""
-        lists = {one.name: [list(row) for row in getattr(self, one.name)] for one in fields(self)[2:]}
-        return {"experiment": self.experiment, "pid": self.pid, **{name: rows for name, rows in lists.items() if rows}}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Claim:
-        """Read what `to_json` wrote; fields of a later version are left out."""
-        known = {one.name for one in fields(cls)} - {"experiment", "pid"}
-        lists = {name: tuple(map(tuple, rows)) for name, rows in data.items() if name in known}
-        return cls(data["experiment"], data["pid"], **lists)
 
 
 @dataclass(frozen=True, slots=True)

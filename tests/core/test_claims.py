@@ -351,8 +351,3 @@ def test_a_new_inventory_leaves_to_others_what_they_hold():
 def test_facts_of_claims_come_back_from_the_record_as_they_were(event):
     data = json.loads(encode_event(event, 0.0, 0.0, None))
     assert event_of(data, getattr(event, "trial_id", None)) == event
-
-
-def test_a_claim_with_fields_of_a_later_version_is_read_without_them():
-    data = digits("0").to_json() | {"mood": [["good", 1]]}
-    assert Claim.from_json(data) == digits("0")
