@@ -11,16 +11,16 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sweep.accelerators import gpu, tpu, tpu_host
 from sweep.accelerators.gpu_types import labels_of
-from sweep.checks import is_number, resource, whole
+from sweep.checks import is_number, one_of, refuse, resource, whole
 from sweep.core.config import env_vars_of
 from sweep.core.resources import Device, Node, parse_bytes
-from sweep.errors import ConfigError, ResourceError, nearest, refuse_unknown
+from sweep.errors import ConfigError, ResourceError, refuse_unknown
 
 # Arguments of Ray's `init` that say something about a cluster, its processes or its pages; there is none of them here.
 _OF_A_CLUSTER = frozenset(
@@ -55,12 +55,32 @@ class _Inventory(tuple[Node, ...]):
     dashboard_url = ""
 
 
-_declared: tuple[Node, ...] | None = None
-_env_vars: dict[str, str] | None = None
-_notices: tuple[str, ...] = ()  # of what was declared
-_is_local_mode = False
-_cluster: dict[str, Any] | None = None  # what a sweep may use of a cluster of Ray; None: it runs on this machine
-_is_shared = True
+@dataclass(frozen=True)
+class _State:
+    """What `init` was told.
+
+    Attributes:
+        nodes: the declared inventory; None: what is detected.
+        notices: what the user should know of that.
+        env_vars: for the processes of trials; None: none were given.
+        is_local_mode: runs that are given no engine run their trials in this process.
+        cluster: what a sweep may use of a cluster of Ray; None: it runs on this machine.
+        is_shared: runs claim what their trials hold.
+    """
+
+    nodes: tuple[Node, ...] | None = None
+    notices: tuple[str, ...] = ()
+    env_vars: Mapping[str, str] | None = None
+    is_local_mode: bool = False
+    cluster: Mapping[str, Any] | None = None
+    is_shared: bool = True
+
+
+_MACHINE = ("num_cpus", "num_gpus", "num_tpus", "memory", "resources")
+_MACHINE += ("gpu_ids", "gpu_type", "gpu_memory", "tpu_type", "tpu_topology")
+_CLUSTER = ("max_nodes", "cpus_per_node", "accelerator_type", "label_selector", "autoscale", "heartbeat_timeout_s")
+
+_state = _State()
 _warned: set[str] = set()  # arguments without effect that were named
 
 
@@ -143,76 +163,66 @@ def init(
         ConfigError: arguments that contradict each other, or of another form; the address of a cluster; two nodes, or
             two devices of one node, with the same id.
     """
-    global _cluster, _declared, _env_vars, _notices, _is_local_mode, _is_shared
-    machine: dict[str, Any] = {
-        "num_cpus": num_cpus,
-        "num_gpus": num_gpus,
-        "num_tpus": num_tpus,
-        "memory": memory,
-        "resources": resources,
-        "gpu_ids": gpu_ids,
-        "gpu_type": gpu_type,
-        "gpu_memory": gpu_memory,
-        "tpu_type": tpu_type,
-        "tpu_topology": tpu_topology,
-    }
-    wishes = {
-        "max_nodes": max_nodes,
-        "cpus_per_node": cpus_per_node,
-        "accelerator_type": accelerator_type,
-        "label_selector": label_selector,
-        "autoscale": autoscale,
-        "heartbeat_timeout_s": heartbeat_timeout_s,
-    }
-    if engine not in (None, "local", "ray"):
-        raise ConfigError(f"sweep.init: engine is {engine!r}. {nearest(str(engine), ['local', 'ray'])}")
-    if address is not None and address.startswith("ray://"):
-        raise ConfigError(
-            f"sweep.init: address={address!r} is one of Ray Client, through which no agent could be reached. Run the "
-            "script on a node of the cluster with address='auto', or submit it: ray job submit -- python script.py"
-        )
-    if shared not in (None, True, False):
-        raise ConfigError(f"sweep.init: shared is {shared!r}; expected True or False.")
+    global _state
+    given = {name: value for name, value in locals().items() if value is not None and name != "of_a_cluster"}
+    if engine is not None:
+        one_of("sweep.init: engine", engine, ("local", "ray"))
+    for name in ("shared", "local_mode"):
+        if given.get(name, True) not in (True, False):
+            refuse(f"sweep.init: {name}", given[name], "True or False")
+    refuse_ray_client(address)
     silent = ""
-    given = (engine, address, nodes, local_mode, shared, *machine.values(), *wishes.values())
-    if (engine, address) == (None, "auto") or all(value is None for value in given):
+    if given == {"address": "auto"} or not given.keys() - {"runtime_env"}:
         address, silent = _answering(address)
+    machine = {name: given[name] for name in (*_MACHINE, "nodes") if name in given}
+    cluster = {name: given[name] for name in _CLUSTER if name in given}
+    state = _state if shared is None else replace(_state, is_shared=bool(shared))
     if engine == "ray" or (engine is None and address not in (None, "local", "auto")):
-        for_all = _variables_for_ray(runtime_env)
-        own = {**machine, "nodes": nodes, "local_mode": local_mode or None}
-        _cluster = {"address": address, "runtime_env": dict(runtime_env or {}), **_checked_wishes(wishes, own)}
-        _env_vars = for_all if runtime_env is not None else _env_vars
-        _is_shared = _is_shared if shared is None else bool(shared)
+        _check_cluster(cluster, [*machine, *(["local_mode"] if local_mode else [])])
+        if runtime_env is not None:
+            env_vars = runtime_env.get("env_vars") if isinstance(runtime_env, Mapping) else None
+            state = replace(state, env_vars=env_vars_of({"env_vars": env_vars}, "sweep.init"))
+        _state = replace(state, cluster={"address": address, "runtime_env": dict(runtime_env or {}), **cluster})
         return _Inventory()
-    for name, value in wishes.items():
-        if value is not None:
-            raise ConfigError(f"sweep.init: {name} is for a cluster. Add engine='ray', or leave it out.")
-    if local_mode not in (None, True, False):
-        raise ConfigError(f"sweep.init: local_mode is {local_mode!r}; expected True or False.")
-    if of_a_cluster.pop("ignore_reinit_error", False) and _declared is not None:
+    for name in cluster:
+        raise ConfigError(f"sweep.init: {name} is for a cluster. Add engine='ray', or leave it out.")
+    if of_a_cluster.pop("ignore_reinit_error", False) and _state.nodes is not None:
         return _Inventory(available())
     unused = list(of_a_cluster)
     if isinstance(runtime_env, Mapping):
         unused += [f"runtime_env[{key!r}]" for key in runtime_env if key in _OF_AN_ENVIRONMENT]
         runtime_env = {key: value for key, value in runtime_env.items() if key not in _OF_AN_ENVIRONMENT}
-    is_machine = any(value is not None for value in machine.values())
-    variables = env_vars_of(runtime_env, "sweep.init") if runtime_env is not None else _env_vars
-    declared, said = _declared, _notices
+    if runtime_env is not None:
+        state = replace(state, env_vars=env_vars_of(runtime_env, "sweep.init"))
     if nodes is not None:
-        if is_machine:
+        if len(machine) > 1:
             raise ConfigError("sweep.init takes either nodes= or the amounts of one machine, not both.")
-        declared, said = checked_nodes(nodes), ()
-    elif is_machine or (runtime_env is None and shared is None):
-        declared, said = _one_machine(**machine)
-    if (engine, local_mode, runtime_env) != (None, None, None) or declared is not _declared or shared is None:
-        _cluster = None
-    _declared, _env_vars, _notices = declared, variables, said
-    _is_local_mode = _is_local_mode if local_mode is None else bool(local_mode)
-    _is_shared = _is_shared if shared is None else bool(shared)
+        state = replace(state, nodes=checked_nodes(nodes), notices=(), cluster=None)
+    elif machine or (runtime_env is None and shared is None):
+        node, notices = _one_machine(machine)
+        state = replace(state, nodes=(node,), notices=notices, cluster=None)
+    if (engine, local_mode, runtime_env) != (None, None, None):
+        state = replace(state, cluster=None)
+    if local_mode is not None:
+        state = replace(state, is_local_mode=bool(local_mode))
+    _state = state
     _warn_of(unused)
     if silent:
         warnings.warn(f"sweep.init: {silent}; sweeps run on this machine.", stacklevel=3)
     return _Inventory(available())
+
+
+def refuse_ray_client(address: str | None) -> None:
+    """Refuse an address of Ray Client.
+
+    Raises:
+        ConfigError: it is one.
+    """
+    if address is not None and address.startswith("ray://"):
+        raise ConfigError(
+            f"address={address!r} is one of Ray Client, through which no agent could be reached. Run the script on a "
+            "node of the cluster, with address='auto', or submit it: ray job submit -- python script.py"
+        )
 
 
 def _answering(address: str | None) -> tuple[str | None, str]:
@@ -233,24 +243,15 @@ def _answering(address: str | None) -> tuple[str | None, str]:
     return named, ""
 
 
-def _one_machine(
-    num_cpus: float | None,
-    num_gpus: int | None,
-    num_tpus: int | None,
-    memory: int | str | None,
-    resources: Mapping[str, float] | None,
-    gpu_ids: Sequence[str] | None,
-    gpu_type: str | Sequence[str] | None,
-    gpu_memory: int | str | Sequence[int | str] | None,
-    tpu_type: str | None,
-    tpu_topology: str | None,
-) -> tuple[tuple[Node, ...], tuple[str, ...]]:
+def _one_machine(declared: Mapping[str, Any]) -> tuple[Node, tuple[str, ...]]:
     """Return this machine as it was declared, and what the user should know of its GPUs; see `init`."""
-    for name, value in (("num_cpus", num_cpus), ("num_gpus", num_gpus), ("num_tpus", num_tpus)):
-        is_right = value is None or (is_number(value) and value >= 0 and (name == "num_cpus" or value % 1 == 0))
-        if not is_right:
-            kind = "number" if name == "num_cpus" else "whole number"
-            resource.refuse(f"sweep.init: {name}", value, f"a {kind} of at least 0")
+    num_cpus, num_gpus, num_tpus, memory, resources, gpu_ids, gpu_type, gpu_memory, tpu_type, tpu_topology = map(
+        declared.get, _MACHINE
+    )
+    for name in _MACHINE[:3]:
+        value, is_whole = declared.get(name), name != "num_cpus"
+        if value is not None and not (is_number(value) and value >= 0 and (value % 1 == 0 or not is_whole)):
+            resource.refuse(f"sweep.init: {name}", value, f"a {'whole ' * is_whole}number of at least 0")
     found = detected()[0]
     num_found = sum(device.kind == "gpu" for device in found.devices)
     note = found.gpu_note if gpu_ids is None and num_gpus in (None, num_found or None) else ""
@@ -259,41 +260,32 @@ def _one_machine(
     cpus = found.cpus if num_cpus is None else float(num_cpus)
     num_bytes = found.memory if memory is None else parse_bytes(memory)
     node = Node("local", cpus, num_bytes, (*gpus, *tpus), dict(resources or {}), found.slice, note)
-    return (node,), _notices_of(gpus, is_named=gpu_ids is not None)
+    return node, _notices_of(gpus, is_named=gpu_ids is not None)
 
 
-def _variables_for_ray(runtime_env: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the variables of a runtime environment that Ray gets whole."""
-    env_vars = runtime_env.get("env_vars") if isinstance(runtime_env, Mapping) else None
-    return env_vars_of(None if runtime_env is None else {"env_vars": env_vars}, "sweep.init")
-
-
-def _checked_wishes(wishes: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was said of a cluster.
+def _check_cluster(cluster: Mapping[str, Any], own: Iterable[str]) -> None:
+    """Check what was said of a cluster.
 
     Raises:
         ConfigError: something of this machine was declared, too, or a value makes no sense.
     """
-    for name, value in own.items():
-        if value is not None:
-            raise ConfigError(
-                f"sweep.init: {name} declares this machine, and engine='ray' runs on the nodes of a cluster, which say "
-                "what they have. Leave it out; max_nodes and cpus_per_node limit what a sweep uses."
-            )
-    if wishes["max_nodes"] is not None:
-        whole("sweep.init: max_nodes", wishes["max_nodes"], least=1)
+    for name in own:
+        raise ConfigError(
+            f"sweep.init: {name} declares this machine, and engine='ray' runs on the nodes of a cluster, which say "
+            "what they have. Leave it out; max_nodes and cpus_per_node limit what a sweep uses."
+        )
+    if "max_nodes" in cluster:
+        whole("sweep.init: max_nodes", cluster["max_nodes"], least=1)
     for name in ("cpus_per_node", "heartbeat_timeout_s"):
-        if wishes[name] is not None and not (is_number(wishes[name]) and wishes[name] > 0):
-            raise ConfigError(f"sweep.init: {name} is {wishes[name]!r}; expected a number above 0.")
-    scale = wishes["autoscale"]
-    is_scale = (
-        isinstance(scale, Mapping) and isinstance(scale.get("node_type"), Mapping) and {*scale} <= {"node_type", "max"}
-    )
-    if scale is not None and not is_scale:
+        value = cluster.get(name)
+        if value is not None and not (is_number(value) and value > 0):
+            raise ConfigError(f"sweep.init: {name} is {value!r}; expected a number above 0.")
+    scale = cluster.get("autoscale", {"node_type": {}})
+    is_mapping = isinstance(scale, Mapping) and isinstance(scale.get("node_type"), Mapping)
+    if not is_mapping or {*scale} - {"node_type", "max"}:
         raise ConfigError(
             f"sweep.init: autoscale is {scale!r:.100}; expected {{'node_type': {{'CPU': 8, 'GPU': 1}}, 'max': 8}}."
         )
-    return {name: value for name, value in wishes.items() if value is not None}
 
 
 def _warn_of(unused: Iterable[str]) -> None:
@@ -487,44 +479,44 @@ def _chips_of(topology: str, generation: tpu.Generation | None) -> int:
 
 def env_vars() -> dict[str, str]:
     """Return the environment variables that `init` was given for the processes of trials."""
-    return dict(_env_vars or {})
+    return dict(_state.env_vars or {})
 
 
 def notices() -> tuple[str, ...]:
     """Return what the user should know of how the GPUs of `available()` were found."""
-    return _notices if _declared is not None else gpu.look().notices
+    return _state.notices if _state.nodes is not None else gpu.look().notices
 
 
 def shutdown() -> None:
     """Forget what was declared."""
-    global _cluster, _declared, _env_vars, _notices, _is_local_mode, _is_shared
-    _cluster, _declared, _env_vars, _notices, _is_local_mode, _is_shared = None, None, None, (), False, True
+    global _state
+    _state = _State()
     _warned.clear()
 
 
 def default_engine() -> str:
     """Return the name of the engine of a run that is given none: "ray" or "inline" where `init` has said so."""
-    return "ray" if _cluster is not None else "inline" if _is_local_mode else "local"
+    return "ray" if _state.cluster is not None else "inline" if _state.is_local_mode else "local"
 
 
 def cluster_options() -> dict[str, Any]:
     """Return what `init` was told of a cluster."""
-    return dict(_cluster or {})
+    return dict(_state.cluster or {})
 
 
 def is_shared() -> bool:
     """Whether a run claims what its trials hold, so that the sweeps of this machine keep off each other's devices."""
-    return _is_shared
+    return _state.is_shared
 
 
 def is_initialized() -> bool:
     """Whether something was declared."""
-    return _declared is not None or _env_vars is not None or _cluster is not None
+    return any(one is not None for one in (_state.nodes, _state.env_vars, _state.cluster))
 
 
 def available() -> tuple[Node, ...]:
     """Return the declared inventory, else the detected one."""
-    return _declared if _declared is not None else detected()
+    return _state.nodes if _state.nodes is not None else detected()
 
 
 def cluster_resources() -> dict[str, float]:
@@ -558,7 +550,7 @@ def available_resources() -> dict[str, float]:
 def _joined_ray() -> Any:
     """Return the module `ray` where sweeps run on its cluster and this process has joined it; None elsewhere."""
     ray = sys.modules.get("ray")
-    return ray if _cluster is not None and ray is not None and ray.is_initialized() else None
+    return ray if _state.cluster is not None and ray is not None and ray.is_initialized() else None
 
 
 def detected() -> tuple[Node, ...]:

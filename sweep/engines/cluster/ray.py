@@ -21,6 +21,7 @@ from typing import Any
 
 from sweep.accelerators import gpu, tpu
 from sweep.accelerators.gpu_types import labels_of
+from sweep.accelerators.inventory import refuse_ray_client
 from sweep.core.resources import Device, Node
 from sweep.engines.base import Engine, EngineContext
 from sweep.engines.cluster.agent import Agent
@@ -466,11 +467,7 @@ def _join(options: RayOptions) -> tuple[Any, bool]:
     if not version.startswith("2."):
         raise ConfigError(f"engine='ray' works with Ray 2, found {version}: pip install 'ray>=2.50,<3'.")
     address = options.address or os.environ.get("RAY_ADDRESS")
-    if address is not None and address.startswith("ray://"):
-        raise ConfigError(
-            f"address={address!r} is one of Ray Client, through which no agent could be reached. Run the script on a "
-            "node of the cluster, with address='auto', or submit it: ray job submit -- python script.py"
-        )
+    refuse_ray_client(address)
     if ray.is_initialized():
         _refuse_other(ray, address)
         _refuse_upload(options.runtime_env)
