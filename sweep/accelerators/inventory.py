@@ -76,8 +76,10 @@ class _State:
     is_shared: bool = True
 
 
-_MACHINE = ("num_cpus", "num_gpus", "num_tpus", "memory", "resources")
-_MACHINE += ("gpu_ids", "gpu_type", "gpu_memory", "tpu_type", "tpu_topology")
+_MACHINE = (
+    *("num_cpus", "num_gpus", "num_tpus", "memory", "resources"),
+    *("gpu_ids", "gpu_type", "gpu_memory", "tpu_type", "tpu_topology"),
+)
 _CLUSTER = ("max_nodes", "cpus_per_node", "accelerator_type", "label_selector", "autoscale", "heartbeat_timeout_s")
 
 _state = _State()
