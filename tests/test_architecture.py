@@ -354,6 +354,7 @@ LAZY = {
     "bayes_opt",
     "cloudpickle",
     "fsspec",
+    "http",
     "hyperopt",
     "jax",
     "multiprocess",
