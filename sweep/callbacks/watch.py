@@ -22,7 +22,6 @@ _REPORTS = 10  # of one trial, after which a key that a rule goes by is missed
 _MISSPELT = 0.8  # likeness of two names, of which one is the other with a slip: `val_loss` is none of `loss`
 _COUNTS = (2, 5)  # failures alike at which it is said: early, and once more when it is sure
 _SAY_S = 60.0  # between two notices of a full disk
-_STARTS_S = 10.0  # of all trials together, below which it is not worth a word
 _FRAME = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _LIBRARIES = re.compile(r"[/\\](?:site|dist)-packages[/\\]|^<|^" + re.escape(_STDLIB))
@@ -113,44 +112,6 @@ class SchedulerNotices(Callback):
                     f"{type(self._scheduler).__name__} lets trials continue from those of others: without any it "
                     "changes nothing. Report them: sweep.report(..., checkpoint=...)"
                 )
-
-
-class SlowStarts(Callback):
-    """Say at the end that trials took longer to start than to train, where a reused process would save that.
-
-    Args:
-        notice: called with one line.
-    """
-
-    def __init__(self, notice: Callable[[str], None]) -> None:
-        self._notice = notice
-        self._begun: dict[str, float] = {}
-        self._first: dict[str, float] = {}  # when the first report came
-        self._num = 0
-        self._start_s = self._total_s = 0.0
-
-    def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
-        """Take the time of each trial that ran in one go and made several reports."""
-        for trial in (trials[name] for name in changed):
-            if trial.is_held:
-                self._begun.setdefault(trial.id, now)
-            if trial.count == 1:
-                self._first.setdefault(trial.id, now)
-            if not trial.is_ended:
-                continue
-            begun, first = self._begun.pop(trial.id, None), self._first.pop(trial.id, None)
-            if begun is not None and first is not None and trial.attempt == 1 and trial.count > 1:
-                self._num += 1
-                self._start_s += max(0.0, first - begun - (now - first) / (trial.count - 1))
-                self._total_s += now - begun
-
-    def on_experiment_end(self, trials: Sequence[Trial]) -> None:
-        if self._start_s > max(_STARTS_S, self._total_s / 2):
-            share, each = self._start_s / self._total_s, self._start_s / self._num
-            self._notice(
-                f"starting took {share:.0%} of the trials' time ({each:.2g} s each: imports, data, compilation until "
-                "the first report); try reuse_actors=True, which gives the next trial the same process"
-            )
 
 
 class SpaceNotice(Callback):

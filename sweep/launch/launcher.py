@@ -222,7 +222,7 @@ class Launch:
             built.plan, self.policies.scheduler, built.packer, loaded.trials, kept=loaded.kept, seq=loaded.seq
         )
         callbacks = [
-            *callbacks_of(built, self.ending, notices, can_reuse=self.trainable.group is None),
+            *callbacks_of(built, self.ending, notices),
             *([] if sender is None else [sender]),
         ]
         is_incomplete = self.place.exists and not self.loaded.meta.get(COMPLETE)  # log files are written anew

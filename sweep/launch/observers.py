@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.callbacks.base import Callback
 from sweep.callbacks.observed import ObservedTrial
-from sweep.callbacks.watch import AlikeFailures, DamageNotice, MissingKeys, SchedulerNotices, SlowStarts, SpaceNotice
+from sweep.callbacks.watch import AlikeFailures, DamageNotice, MissingKeys, SchedulerNotices, SpaceNotice
 from sweep.core.resources import Resources
 from sweep.core.trial import HELD, Status, Trial
 from sweep.display.ending import Ending, EndingNotice
@@ -75,12 +75,8 @@ def _made(variable: str, path: str) -> Callback:
     return found()
 
 
-def callbacks_of(built: Built, ending: Ending, notices: Notices, *, can_reuse: bool) -> list[Callback]:
-    """Return the callbacks of a run in the order in which they are called; the display becomes that of `notices`.
-
-    Args:
-        can_reuse: a process may be kept for the next trial, which those of groups are not.
-    """
+def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callback]:
+    """Return the callbacks of a run in the order in which they are called; the display becomes that of `notices`."""
     spec, plan, scheduler = built.spec, built.plan, built.policies.scheduler
     found = [*(spec.callbacks or ()), *callbacks_from(os.environ)]
     rules = dict.fromkeys(plan.stop, "which stop= names; it ends nothing until it is reported")
@@ -94,8 +90,6 @@ def callbacks_of(built: Built, ending: Ending, notices: Notices, *, can_reuse: b
     is_population = scheduler.is_searching and scheduler.first_judgement is not None
     found.append(SchedulerNotices(scheduler, is_population and not plan.can_save_on_demand, notices.say))
     found += [AlikeFailures(notices.say), DamageNotice(notices.say), SpaceNotice(notices.warn)]
-    if can_reuse and not spec.reuse_actors and spec.engine != "inline":
-        found.append(SlowStarts(notices.say))
     request = getattr(spec.engine, "request", None)
     if request is not None:  # a cluster that can grow
         found.append(Demand(request))

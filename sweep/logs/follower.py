@@ -98,9 +98,17 @@ class Follower:
         self._num_written = job.seq if job.is_complete else 0  # events that are in the files
         self._files = Files(self._say_once)
         self._trials: dict[str, _Known] = {}
-        self._policies = self._open_policies()
-        self._board = self._open_board()
+        self._policies: PolicyFiles | None = None
+        self._board: Board | None = None
         self._num_board_errors = 0
+        if "policies" in job.kinds:
+            from sweep.logs.policies import PolicyFiles
+
+            self._policies = PolicyFiles(job.root, self._files, job.changed, job.variables)
+        if "tensorboard" in job.kinds:
+            from sweep.logs.tensorboard import Board
+
+            self._board = Board(job.root)
 
     def follow(self, upto: int, goes_on: Callable[[], bool] = lambda: True) -> bool:
         """Write everything up to an event; whether all of it is written.
@@ -242,20 +250,6 @@ class Follower:
                 "is written when there is room, at the latest by a resume"
             )
         return is_written
-
-    def _open_policies(self) -> PolicyFiles | None:
-        if "policies" not in self._job.kinds:
-            return None
-        from sweep.logs.policies import PolicyFiles
-
-        return PolicyFiles(self._job.root, self._files, self._job.changed, self._job.variables)
-
-    def _open_board(self) -> Board | None:
-        if "tensorboard" not in self._job.kinds:
-            return None
-        from sweep.logs.tensorboard import Board
-
-        return Board(self._job.root)
 
     def _show(self, call: Callable[[], None]) -> None:
         """Have something written for TensorBoard; what that package raises concerns nobody else."""

@@ -55,8 +55,8 @@ def _open_uri(uri: str) -> tuple[Any, str]:
 
         filesystem, path = fsspec.core.url_to_fs(uri)
     except ImportError as error:
-        said = str(error).rstrip(".")
-        raise ConfigError(f"{uri}: {protocol}:// needs a package that is not installed. {said}.") from error
+        text = f"{uri}: {protocol}:// needs a package that is not installed. {str(error).rstrip('.')}."
+        raise ConfigError(text) from error
     except ValueError as error:
         if "rotocol" not in str(error):
             raise ConfigError(f"{uri} cannot be used: {error}.") from error
@@ -174,12 +174,11 @@ class RemoteDirectory:
         except FileNotFoundError:
             return {}
         root = self.path.lstrip("/")
-        sizes = {}
-        for path, info in found.items():
-            relative = str(path).lstrip("/").removeprefix(root).lstrip("/")
-            if relative and info.get("type", "file") == "file":
-                sizes[relative] = int(info.get("size") or 0)
-        return sizes
+        files = {str(path): info for path, info in found.items() if info.get("type", "file") == "file"}
+        sizes = {
+            path.lstrip("/").removeprefix(root).lstrip("/"): int(info.get("size") or 0) for path, info in files.items()
+        }
+        return {name: size for name, size in sizes.items() if name}
 
     def names(self) -> list[str]:
         """Return the names of what lies directly in this directory, sorted."""
@@ -316,15 +315,13 @@ def remember_home(root: Path, home: RemoteDirectory, uri: str | None, *, is_for_
             user shall reach it.
     """
     _homes[str(root)] = home
-    note = root / REMOTE_NOTE
-    text = json.dumps({"uri": uri, "shown": home.uri()})
     root.mkdir(parents=True, exist_ok=True)
     if is_for_all and uri is None:
         import cloudpickle
 
         write_atomically(root / _HOME_OBJECT, cloudpickle.dumps(home), is_private=True)
-    if not note.is_file() or note.read_text(encoding="utf-8") != text:
-        write_atomically(note, text, is_private=True)  # a URI may hold a password
+    note = json.dumps({"uri": uri, "shown": home.uri()})
+    write_atomically(root / REMOTE_NOTE, note, is_private=True)  # a URI may hold a password
 
 
 def home_of(root: Path) -> RemoteDirectory | None:
@@ -340,12 +337,11 @@ def home_of(root: Path) -> RemoteDirectory | None:
     if not root.is_relative_to(cache_root()):  # anybody may have written that note, which would be believed
         raise ExperimentError(f"{root} is a copy that was made elsewhere. Open the experiment where it is stored")
     note = json.loads((root / REMOTE_NOTE).read_text(encoding="utf-8"))
-    if note["uri"] is None and (root / _HOME_OBJECT).is_file():
-        home: RemoteDirectory = pickle.loads((root / _HOME_OBJECT).read_bytes())
-        return home
-    if note["uri"] is None:
+    if note["uri"] is not None:
+        return RemoteDirectory(*locate(note["uri"]))
+    if not (root / _HOME_OBJECT).is_file():
         raise ExperimentError(
             f"it lies in {note['shown']}; open the experiment with storage_filesystem=... first, then it can be fetched"
         )
-    filesystem, path = locate(note["uri"])
-    return RemoteDirectory(filesystem, path)
+    home: RemoteDirectory = pickle.loads((root / _HOME_OBJECT).read_bytes())
+    return home

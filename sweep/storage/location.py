@@ -59,8 +59,7 @@ class Storage:
         local = self.local_root / name
         if not self.is_remote:
             return f"rm -r {shlex.quote(str(local))}" if is_shell else self.local_deletion(name)
-        call = self.remote_deletion(name)
-        return f"{call} and {self.local_deletion(name)}" if local.exists() else call
+        return " and ".join([self.remote_deletion(name), *([self.local_deletion(name)] if local.exists() else [])])
 
     def local_deletion(self, name: str) -> str:
         """Return the call that deletes the experiment `name` here."""

@@ -96,7 +96,7 @@ class NodeCopy:
     """
 
     def __init__(self, home: Home, node: str) -> None:
-        """Make the directory, empty but for what an agent that was killed has left; see `clear`."""
+        """Make the directory; see `clear` for what an agent that was killed has left there."""
         self.home = home
         name = home.remote.path.rstrip("/").rpartition("/")[2]
         digest = hashlib.sha256(f"{home.remote.uri()}\0{node}".encode()).hexdigest()[:10]

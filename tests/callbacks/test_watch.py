@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import sweep
-from sweep.callbacks.watch import SchedulerNotices, SlowStarts, SpaceNotice
+from sweep.callbacks.watch import SchedulerNotices, SpaceNotice
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
 from sweep.core.trial import Cause, Status, Trial, evolve
@@ -73,34 +73,6 @@ def test_what_a_scheduler_notes_is_said_as_soon_as_it_does_and_that_there_is_not
         ended = evolve(trial(number), last_result=TrialResult({"m": 1}), status=status)
         notice.on_step({ended.id: ended}, 0.0, [ended.id])
     assert [text[:53] for text in said] == ["early", "trial 00001 ended without a checkpoint, and FIFOSched"]
-
-
-@pytest.mark.parametrize(
-    ("start_s", "num_reports", "said"),
-    [
-        (7.0, 3, "starting took 70% of the trials' time (7 s each"),
-        (7.0, 30, ""),  # training took longer
-        (1.0, 3, ""),  # not worth a word
-        (7.0, 1, ""),  # nobody knows what was the start of it
-    ],
-)
-def test_starts_that_took_most_of_the_time_are_said_at_the_end(start_s: float, num_reports: int, said: str) -> None:
-    notices: list[str] = []
-    watch = SlowStarts(notices.append)
-    for number in range(2):
-        at = 100.0 * number
-        for status in (Status.STARTING, Status.RUNNING):
-            one = evolve(trial(number), status=status)
-            watch.on_step({one.id: one}, at, [one.id])
-        at += start_s
-        for count in range(1, num_reports + 1):
-            at += 1.0 if num_reports > 1 else 0.0
-            one = evolve(one, count=count)
-            watch.on_step({one.id: one}, at, [one.id])
-        one = evolve(one, status=Status.TERMINATED)
-        watch.on_step({one.id: one}, at, [one.id])
-    watch.on_experiment_end([])
-    assert [text[: len(said)] for text in notices] == ([said] if said else [])
 
 
 @pytest.mark.parametrize("is_saving", [False, True])

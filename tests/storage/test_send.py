@@ -153,31 +153,6 @@ def test_a_remote_that_fails_is_named_once_and_what_was_new_is_sent_when_it_is_b
     ]
 
 
-def test_pauses_between_tries_grow_to_a_minute(tmp_path, monkeypatch):
-    monkeypatch.setattr(send, "_FIRST_BACKOFF_S", 2.0)
-    monkeypatch.setattr(send.time, "monotonic", lambda: 100.0)
-    sender = Sender(Passes(tmp_path), notice=lambda text: None)
-    pauses = []
-    for _ in range(7):
-        sender._failed(ConnectionError(), {})
-        pauses.append(sender._not_before - 100.0)
-    assert pauses == [2, 4, 8, 16, 32, 60, 60]
-
-
-def test_the_pause_between_passes_follows_the_cost_of_the_record_up_to_the_period(tmp_path, monkeypatch):
-    monkeypatch.setattr(send, "_GAP_S", 10.0)
-    monkeypatch.setattr(send, "_RECORD_SHARE", 3)
-    monkeypatch.setattr(send.time, "monotonic", lambda: 100.0)
-    sender = Sender(Passes(tmp_path), notice=pytest.fail)
-    pauses = []
-    for sender.mirror.took_s in (0.1, 20.0, 900.0):
-        sender.mirror.outcomes.put(None)
-        assert sender._try_pass({}, is_full=True)
-        pauses.append(sender._not_before - 100.0)
-    assert pauses == [10, 60, 300]
-    assert sender._next_full == 400.0
-
-
 def test_the_end_tries_at_once_whatever_it_was_waiting_for(begin, monkeypatch):
     monkeypatch.setattr(send, "_FIRST_BACKOFF_S", 600.0)
     monkeypatch.setattr(send, "_LAST_BACKOFF_S", 600.0)

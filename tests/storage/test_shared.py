@@ -191,29 +191,6 @@ def test_a_checkpoint_is_deleted_only_after_a_record_without_it_was_published(ma
     assert sorted(path.name for path in (machines.storage / TRIAL).iterdir()) == ["checkpoint_000004"]
 
 
-def test_a_record_is_published_when_what_it_says_was_flushed(machines, monkeypatch):
-    driver = Driver(machines.at("first"))
-    driver.report()
-    before: list[int] = []
-    driver.record.await_flush = lambda: before.append(seq_of(machines.storage / "sweep.db"))
-    driver.record.sync()
-    assert (before, check_published(machines.storage)) == ([0], 2)
-
-    def fails() -> None:
-        raise RecordError("could not be flushed")
-
-    driver.report()
-    driver.report()
-    driver.record.await_flush = fails
-    with pytest.raises(RecordError):
-        driver.record.sync()
-    assert check_published(machines.storage) == 2
-    assert (machines.storage / TRIAL / "checkpoint_000002").exists()
-    driver.record.await_flush = driver.journal.flush
-    driver.close()
-    assert check_published(machines.storage) == 4
-
-
 def test_what_was_committed_here_and_not_published_is_there_again_here(machines):
     driver = Driver(machines.at("first"))
     for _ in range(3):
@@ -465,23 +442,6 @@ def test_it_sends_by_itself_says_when_it_cannot_and_the_end_has_everything(machi
     assert check_published(machines.storage) == 3
     assert sorted(path.name for path in (machines.storage / TRIAL).iterdir()) == ["checkpoint_000002"]
     assert not driver.record.home.exists()
-
-
-def test_an_end_that_cannot_be_sent_says_where_the_record_is(machines, monkeypatch):
-    driver = Driver(machines.at("first"))
-    sender = sender_of(driver, monkeypatch, sync_timeout=0.1)
-    driver.report()
-    monkeypatch.setattr(SharedRecord, "sync", lambda *arguments, **how: 1 / 0)
-    sender.start()
-    driver.journal.close()
-    assert not sender.finish()
-    assert (
-        "sweep.db is not complete: the last changes could not be copied within sync_timeout=0.1 s (last error: "
-        in driver.notices[-1]
-    )
-    assert f"Everything is in {driver.record.database}" in driver.notices[-1]
-    assert live_record(machines.storage) == driver.record.database
-    assert ExperimentReader(machines.storage).snapshot().seq == 2
 
 
 def test_a_run_that_was_taken_over_stops(machines, monkeypatch):
