@@ -76,14 +76,6 @@ def test_the_sequence_of_decisions_is_that_of_tune():
     assert [milestone for milestone, ids in seen.items() if tid(4) in ids] == [4]
 
 
-def test_for_a_loss_the_small_values_go_on():
-    told = asha("min", max_t=10, reduction_factor=2, num_trials=3)
-    assert not told.report(0, m=2.0)
-    (decision,) = told.report(1, m=3.0)
-    assert decision.reason == "stopped early: m=3 at 1, cutoff 2"
-    assert not told.report(2, m=1.0)
-
-
 def test_who_comes_first_to_a_rung_always_continues():
     told = asha(max_t=81, reduction_factor=3, num_trials=1)
     for step, m in [(1, -5.0), (3, -50.0), (9, -500.0)]:
@@ -156,14 +148,6 @@ def test_a_last_result_counts_at_the_rung_it_reached():
     assert told.report(1, training_iteration=3, m=0.0)
 
 
-def test_another_time_attribute_may_be_counted():
-    told = asha(max_t=100, reduction_factor=4, time_attr="epoch", num_trials=1)
-    assert not told.report(0, m=1.0)
-    assert all(not rung[1] for rung in told.scheduler.state()[0])
-    told.report(0, m=1.0, epoch=20)
-    assert [rung[0] for rung in told.scheduler.state()[0] if rung[1]] == [16]
-
-
 def test_brackets_are_drawn_by_seed_and_trial_number_alone():
     def drawn(seed, order):
         told = asha(max_t=100, reduction_factor=4, brackets=3, seed=seed)
@@ -174,19 +158,6 @@ def test_brackets_are_drawn_by_seed_and_trial_number_alone():
 
     assert drawn(1, range(40)) == drawn(1, reversed(range(40)))
     assert drawn(1, range(40)) != drawn(2, range(40))
-
-
-def test_brackets_are_weighted_by_the_exponent_of_their_rungs():
-    told = asha(max_t=100, reduction_factor=4, brackets=3, seed=5)
-    for number in range(600):
-        told.add(number)
-        told.report(number, training_iteration=64, m=1.0)
-    sizes = [len(bracket[0][1]) for bracket in told.scheduler.state()]
-    weights = [math.exp(4), math.exp(3), math.exp(2)]
-    expected = [600 * weight / sum(weights) for weight in weights]
-    assert sum(sizes) == 600
-    for size, mean in zip(sizes, expected, strict=True):
-        assert abs(size - mean) < 5 * math.sqrt(mean)
 
 
 def test_brackets_that_could_hold_no_rung_are_left_out():
@@ -396,12 +367,6 @@ def test_only_a_trial_that_cannot_wait_to_be_promoted_is_news(type_, checkpoint,
     assert ["cannot wait to be promoted" in notice for notice in told.scheduler.notices] == [True] * is_noted
 
 
-def test_an_infinite_score_is_shown_as_it_is():
-    told = promoting(num_trials=1)
-    (pause,) = told.report(0, training_iteration=1, m=math.inf)
-    assert "m=inf at 1 is not among" in pause.reason
-
-
 def test_who_was_promoted_runs_before_new_trials_and_the_highest_first():
     told = promoting(reduction_factor=2)
     for number, m in [(0, 0.0), (1, 0.1), (2, 0.2), (3, 0.3)]:
@@ -442,33 +407,6 @@ def test_who_is_paused_for_another_reason_goes_on_and_a_persons_pause_is_left_al
         told.add(number)
         told.put(number, status=Status.PAUSED, **changes)
     assert told.scheduler.on_idle(told.trials) == [ResumeTrial(tid(0))]
-
-
-def test_every_bracket_promotes_by_itself():
-    told = promoting(brackets=2, max_t=9)
-    for number in range(30):
-        reach(told, number, 1, -number)
-    assert [sorted(rung[0] for rung in bracket) for bracket in told.scheduler.state()] == [[1, 3, 9], [3, 9]]
-    low = told.scheduler.state()[0][-1]
-    assert 0 < len(low[1]) < 30
-    assert {type(d) for answer in told.answers for d in answer} == {PauseTrial, ResumeTrial}
-
-
-def test_seconds_may_be_counted_and_the_highest_rung_reached_is_the_one():
-    told = promoting(time_attr="time_total_s", num_trials=1)
-    told.report(0, m=1.0, time_total_s=0.5)
-    told.report(0, m=1.0, time_total_s=3.7)
-    assert {rung[0]: list(rung[1]) for rung in told.scheduler.state()[0]} == {9: [], 3: [tid(0)], 1: []}
-
-
-def test_the_log_line_of_promotion_says_how_many_went_on():
-    told = promoting()
-    for number in range(3):
-        reach(told, number, 1, number)
-    assert told.scheduler.debug_string() == (
-        "Using AsyncHyperBand: num_stopped=0\n"
-        "Bracket: Iter 9.000: 0 of 0 promoted | Iter 3.000: 0 of 0 promoted | Iter 1.000: 1 of 3 promoted"
-    )
 
 
 @settings(max_examples=60)

@@ -292,13 +292,6 @@ def test_a_request_that_is_no_step_is_brought_to_one():
     assert site.ask(0) == cpus(5)
 
 
-def test_without_machines_or_trials_nothing_is_given():
-    site = Site([], cpus(1), 2)
-    assert site.ask(0) == cpus(1)
-    site.view.base_resources = None
-    assert site.ask(0) is None
-
-
 # --- the best one gets it all ----------------------------------------------------------------------------------------
 
 
@@ -453,13 +446,6 @@ def test_a_view_shows_machines_and_trials():
     view.remove(site.trials[tid(1)])
     view.remove(site.trials[tid(1)])
     assert view.live_ids == [tid(0), tid(2)]
-
-
-def test_trials_are_told_apart_by_number_and_not_by_text():
-    view = TrialsView()
-    for number in (100_000, 99_999, 2):
-        view.add(Trial(tid(number), {}, cpus(1)))
-    assert view.live_ids == [tid(2), tid(99_999), tid(100_000)]
 
 
 # --- on any machines -------------------------------------------------------------------------------------------------

@@ -23,10 +23,6 @@ def told_of(num_trials, **arguments):
     return Told(scheduler, num_trials)
 
 
-def test_it_is_a_hyperband_scheduler_as_in_tune():
-    assert issubclass(HyperBandForBOHB, HyperBandScheduler)
-
-
 def test_the_largest_bracket_is_filled_first():
     told = told_of(9 + 5 + 3 + 1)
     assert [num_taken for _, _, num_taken, _ in told.scheduler.state()] == [9, 5, 3, 1]
@@ -34,12 +30,6 @@ def test_the_largest_bracket_is_filled_first():
     for trial in told.trials.values():
         small_first.on_trial_add(trial)
     assert [num_taken for _, _, num_taken, _ in small_first.state()] == [3, 5, 9, 1]
-
-
-def test_a_trial_is_paused_though_its_bracket_is_not_full():
-    told = told_of(2)
-    why = "waits for its bracket at training_iteration=1"
-    assert [told.reach(number, 1, number) for number in range(2)] == [[PauseTrial(tid(n), why)] for n in range(2)]
 
 
 def test_the_first_bracket_is_halved_when_the_last_of_it_is_there():
@@ -129,14 +119,6 @@ def test_a_band_spends_what_the_table_says_largest_bracket_first(cpus):
     assert steps[best] == 9
 
 
-def test_with_one_slot_all_results_of_a_budget_come_before_the_next_budget():
-    search = BOHBSearch({"x": uniform(0, 1)}, metric="m", mode="max", seed=1, max_t=9)
-    _, order = run(HyperBandForBOHB(max_t=9), search, 17)
-    assert [step for _, step in order[:9]] == [1] * 9
-    assert [step for number, step in order if number < 9] == [1] * 9 + [2, 3] * 3 + [4, 5, 6, 7, 8, 9]
-    assert max(i for i, (number, _) in enumerate(order) if number < 9) == 20  # only then the second bracket begins
-
-
 def test_bohb_learns_from_the_short_trials_before_it_suggests_more():
     search = BOHBSearch({"x": uniform(0, 1)}, metric="m", mode="max", seed=1, max_t=9)
     sweep, _ = run(HyperBandForBOHB(max_t=9), search, 68)
@@ -151,13 +133,3 @@ def test_a_limit_below_the_bracket_does_not_stall_the_sweep():
     sweep, _ = run(HyperBandForBOHB(max_t=9), search, 12, cpus=8)
     assert len(sweep.trials) == 12
     assert max(steps_of(sweep)) == 9
-
-
-def test_trials_that_never_save_fail_or_end_early_hold_up_nobody():
-    configs = [{"x": (7 * i) % 17} for i in range(17)]
-    sweep, _ = run(HyperBandForBOHB(max_t=9), given_configs(configs), 17, cpus=3, saves=False)
-    assert max(steps_of(sweep)) == 9
-    sweep, _ = run(HyperBandForBOHB(max_t=9), given_configs(configs), 17, cpus=3, length=2)
-    assert max(steps_of(sweep)) == 2
-    sweep, _ = run(HyperBandForBOHB(max_t=9), given_configs(configs), 17, cpus=3, fails={0, 7, 14})
-    assert [i for i, step in enumerate(steps_of(sweep)) if step == 0] == [0, 1, 2]

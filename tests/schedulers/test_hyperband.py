@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from itertools import pairwise
 
 import pytest
 from conformance.schedulers import Told, tid
-from hypothesis import given
-from hypothesis import strategies as st
 from sweep_run import in_virtual_time, new_sweep
 
 from sweep.core.messages import CloneTrial, PauseTrial, ResumeTrial, StopTrial
@@ -82,15 +79,6 @@ def test_the_brackets_are_these(max_t, factor, expected):
     assert bracket_milestones(max_t, factor) == expected
 
 
-@given(st.floats(1, 5000), st.floats(1.2, 10))
-def test_in_every_bracket_fewer_and_fewer_trials_run_longer_and_longer(max_t, factor):
-    for levels in bracket_milestones(max_t, factor):
-        for (n, r), (fewer, later) in pairwise(levels):
-            assert fewer <= n
-            assert r < later <= max_t
-        assert levels[-1][0] >= 1
-
-
 def test_trials_wait_for_each_other_and_the_best_go_on():
     told = second_bracket()
     why = "waits for its bracket at training_iteration=3"
@@ -111,22 +99,6 @@ def test_trials_wait_for_each_other_and_the_best_go_on():
     restart(told, 4)
     assert [type(d) for d in told.reach(4, 9)] == [StopTrial]
     assert told.scheduler.state() == []
-
-
-def test_the_last_to_come_may_be_stopped_itself():
-    told = second_bracket(arrived=(3, 4, 5, 6))
-    decisions = told.reach(7, 3, 0.0)
-    assert [d.trial_id for d in decisions if isinstance(d, StopTrial)] == [tid(4), tid(3), tid(7)]
-    assert [d.trial_id for d in decisions if isinstance(d, ResumeTrial)] == [tid(6), tid(5)]
-
-
-def test_a_small_loss_is_the_best():
-    told = hyperband("min", max_t=9, num_trials=8)
-    for number in (3, 4, 5, 6):
-        told.reach(number, 3, number)
-    decisions = told.reach(7, 3, 7.0)
-    assert [d.trial_id for d in decisions if isinstance(d, ResumeTrial)] == [tid(3), tid(4)]
-    assert decisions[0].reason == "stopped early: m=5 at 3 is not among the best 2"
 
 
 def test_nan_is_the_worst():
@@ -165,12 +137,6 @@ def test_a_trial_that_fails_before_its_first_milestone_gives_its_place_to_anothe
     assert [(n, len(members)) for _, _, n, members in told.scheduler.state()] == [(3, 3), (5, 4)]
     told.add(9)
     assert [(n, len(members)) for _, _, n, members in told.scheduler.state()] == [(3, 3), (5, 4), (1, 1)]
-
-
-def test_after_a_band_another_one_begins():
-    told = hyperband(max_t=9, num_trials=3 + 5 + 9 + 1)
-    assert [n for _, _, n, _ in told.scheduler.state()] == [3, 5, 9, 1]
-    assert told.scheduler.debug_string().splitlines()[0] == "Using HyperBand: num_stopped=0 total_brackets=4"
 
 
 def test_a_trial_that_cannot_be_paused_is_judged_by_what_it_had_at_the_milestone():
@@ -332,30 +298,9 @@ def test_a_full_band_spends_what_the_table_says(cpus):
         assert reached == {r: n - after for (n, r), after in zip(levels, following, strict=True)}
 
 
-def test_eighty_one_trials_end_though_their_last_bracket_is_never_full():
-    steps = simulated(81, 8)
-    # 5, 8, 15 and 34 trials fill four brackets; of the 19 in the fifth the best 9 go on from 3, then 3, then 1
-    assert Counter(steps[62:]) == {3: 10, 9: 6, 27: 2, 81: 1}
-    assert sum(steps) == 5 * 81 + (5 * 27 + 3 * 81) + (10 * 9 + 3 * 27 + 2 * 81) + (
-        22 * 3 + 8 * 9 + 2 * 27 + 2 * 81
-    ) + (10 * 3 + 6 * 9 + 2 * 27 + 81)
-
-
 def test_the_best_of_each_bracket_gets_to_the_end():
     steps = simulated(17, 4, max_t=9)
     values = [(37 * i) % 101 for i in range(17)]
     for first, last, num_best in [(3, 8, 2), (8, 17, 1)]:
         best = sorted(range(first, last), key=lambda i: -values[i])[:num_best]
         assert [i for i in range(first, last) if steps[i] == 9] == sorted(best)
-
-
-def test_trials_that_never_save_all_end():
-    steps = simulated(17, 4, max_t=9, length=9, saves=False)
-    assert max(steps) == 9
-
-
-def test_trials_that_end_by_themselves_or_fail_do_not_hold_up_the_others():
-    assert max(simulated(17, 4, max_t=9, length=5)) == 5
-    steps = simulated(17, 4, max_t=9, fails={(37 * i) % 101 for i in (3, 9, 10, 11)})
-    assert [i for i, step in enumerate(steps) if step == 0] == [3, 9, 10, 11]
-    assert max(steps) == 9

@@ -43,12 +43,6 @@ def test_trials_that_others_dominate_are_stopped():
     assert told.scheduler.num_stopped == 2
 
 
-def test_each_objective_has_its_own_mode():
-    told = moasha(mode=("min", "max"), reduction_factor=4)
-    assert stopped(told, [(1, 1), (2, 0), (0, 2)]) == [1]
-    assert "a=2, b=0 at 1" in told.answers[1][0].reason
-
-
 def test_the_first_to_come_goes_on():
     told = moasha(rungs=[1, 3])
     assert stopped(told, [(-5, -5)]) == []
@@ -77,12 +71,6 @@ def test_nan_in_any_objective_stops_and_counts(place):
     assert "no number" not in told.answers[0][0].reason
 
 
-def test_what_is_no_number_is_like_nan():
-    told = moasha(num_trials=1)
-    (decision,) = told.report(0, a="high", b="low")
-    assert decision.reason == "stopped early: no number at 1 is not among the best 1/2 of 1"
-
-
 def test_a_result_without_one_of_the_objectives_decides_nothing():
     told = moasha(num_trials=1)
     for values in ({"a": 1}, {"b": 1}, {}, {"a": 1, "b": 2, "training_iteration": math.nan}):
@@ -106,12 +94,6 @@ def test_a_last_result_counts_at_the_rung_it_reached():
     told.add(1)
     told.end(1)
     assert stopped(told, [(1, 1)], training_iteration=2) == [2]
-
-
-def test_without_stop_last_trials_a_trial_may_pass_max_t():
-    told = moasha(max_t=4, stop_last_trials=False, num_trials=1)
-    for step in range(1, 9):
-        assert not told.report(0, a=1, b=1, training_iteration=step)
 
 
 def test_brackets_are_drawn_by_seed_and_trial_number():
@@ -159,12 +141,6 @@ def test_modes_may_be_given_here_and_objectives_to_the_run():
 def test_fewer_than_two_objectives_are_refused(metric):
     with pytest.raises(ConfigError, match="two objectives or more"):
         MOASHAScheduler().set_search_properties(metric, None)
-
-
-def test_the_log_line_says_how_many_got_to_each_rung():
-    told = moasha(rungs=[1, 4], reduction_factor=4)
-    stopped(told, [(1, 1), (0, 0)])
-    assert told.scheduler.debug_string() == "Using MOASHA: num_stopped=1\nBracket: Iter 4.000: 0 | Iter 1.000: 2"
 
 
 # --- the order of fronts ----------------------------------------------------------------------------------------------
@@ -224,12 +200,6 @@ def test_newcomers_are_judged_as_if_all_were_sorted_anew(number, values, eta):
         assert order.state() == naive_fronts(points)
 
     check()
-
-
-def test_a_point_that_comes_again_is_last_of_its_kind():
-    order = ParetoOrder(4)
-    assert [order.judge((1.0, 1.0)) is None for _ in range(8)] == [True] + [False] * 7
-    assert order.state() == [[(1.0, 1.0)] * 8]
 
 
 def test_infinities_are_in_order_too():

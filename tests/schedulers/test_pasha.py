@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sweep_run import given_configs
 
 from sweep.core.messages import PauseTrial, ResumeTrial, StopTrial
-from sweep.core.trial import Cause, CheckpointRef, Status
+from sweep.core.trial import CheckpointRef, Status
 from sweep.engines.simulator import Point
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.pasha import PASHAScheduler, crossing
@@ -59,32 +59,6 @@ def test_the_next_rung_opens_when_the_rankings_differ(mode, sign):
     assert opened(told) == 4
 
 
-def test_the_trial_that_opens_a_rung_may_go_on_itself():
-    told = pasha(rungs=[1, 2, 4])
-    reach(told, 0, 1, 0.9)
-    reach(told, 1, 1, 0.5)
-    reach(told, 0, 2, 0.1)
-    assert reach(told, 1, 2, 0.8) == []
-    assert opened(told) == 4
-
-
-def test_a_trial_that_gets_to_max_t_is_stopped():
-    told = pasha(rungs=[1, 2])
-    reach(told, 0, 1, 0.9)
-    assert told.report(0, training_iteration=2, m=1.0) == [
-        StopTrial(tid(0), "reached max_t: training_iteration=2", Cause.REACHED)
-    ]
-
-
-def test_max_t_may_lie_above_the_last_rung():
-    told = pasha(rungs=None, max_t=3, grace_period=1)  # rungs 1 and 2
-    assert opened(told) == 2
-    for number, (first, second) in enumerate([(0.1, 0.9), (0.2, 0.1)]):
-        reach(told, number, 1, first)
-        reach(told, number, 2, second)
-    assert opened(told) == 3
-
-
 CURVES = {
     0: [0.50, 0.60, 0.70, 0.80],
     1: [0.52, 0.58, 0.72, 0.78],  # crosses the first one again and again: 0.02 is noise
@@ -110,13 +84,6 @@ def test_a_ranking_that_differs_by_noise_opens_nothing():
     assert opened(told) == 8
     assert told.scheduler.epsilon == pytest.approx(0.02)  # until the new rung tells otherwise
     assert told.scheduler.state()[2] == 0
-
-
-def test_without_that_noise_the_same_ranking_opens_a_rung():
-    told = pasha(rungs=[2, 4, 8])
-    run_curve(told, 0, CURVES[0])
-    run_curve(told, 2, CURVES[2])
-    assert opened(told) == 8
 
 
 @pytest.mark.parametrize(("percentile", "expected"), [(0, 0.1), (50, 0.3), (75, 0.35), (90, 0.38), (100, 0.4)])
@@ -145,11 +112,6 @@ def test_crossings_are_those_of_the_definition(given_curves):
         assert crossing(curve, other, 5) == (abs(end) if is_crossing and math.isfinite(end) else None)
 
 
-def test_what_comes_after_the_rung_is_no_part_of_a_crossing():
-    curves = {1: 0.5, 2: 0.5, 3: 0.75, 4: 2.0}, {1: 1.0, 2: 0.0, 3: 1.0, 4: 0.0}
-    assert crossing(*curves, 3) == 0.25
-
-
 def test_nan_ranks_last_and_is_never_promoted():
     told = pasha(rungs=[1, 2, 4])
     for number in range(3):
@@ -160,14 +122,6 @@ def test_nan_ranks_last_and_is_never_promoted():
     reach(told, 4, 2, 0.1)
     assert opened(told) == 2  # worse below, and NaN at the top: no contradiction
     assert told.scheduler.epsilon == 0
-
-
-def test_infinities_that_agree_are_no_contradiction():
-    told = pasha(rungs=[1, 2, 4])
-    for number, m in enumerate([math.inf, math.inf, -math.inf]):
-        reach(told, number, 1, m)
-        reach(told, number, 2, m)
-    assert opened(told) == 2
 
 
 def test_reports_that_lie_far_apart_are_tolerated():
@@ -188,13 +142,6 @@ def test_a_trial_that_never_saved_is_told_of_and_stopped_at_the_next_rung():
     assert "never saved" in told.scheduler.notices[0]
     assert [type(d) for d in told.report(0, training_iteration=2, m=1.0)] == [StopTrial]
     assert told.scheduler.num_stopped == 1
-
-
-def test_promoted_trials_are_chosen_first():
-    told = pasha(rungs=[1, 2, 4])
-    reach(told, 0, 1, 0.1)
-    new = told.add(1)
-    assert told.scheduler.choose([new, told.trials[tid(0)]]).id == tid(0)
 
 
 def test_when_nothing_runs_all_that_wait_are_stopped_in_the_end():
@@ -254,12 +201,3 @@ def test_where_they_are_not_it_is_asha():
 
     arguments = {"max_t": 27, "reduction_factor": 3}
     assert cost(PASHAScheduler(**arguments), crossing)[1] == 27
-
-
-def test_the_log_line_says_how_far_trials_may_run():
-    told = pasha(rungs=[1, 2, 4])
-    reach(told, 0, 1, 0.1)
-    assert told.scheduler.debug_string() == (
-        "Using PASHA: num_stopped=0 current_max_t=2 epsilon=0\n"
-        "Bracket: Iter 4.000: 0 of 0 promoted | Iter 2.000: 0 of 0 promoted | Iter 1.000: 0 of 1 promoted"
-    )

@@ -55,12 +55,6 @@ def test_the_best_save_the_worst_continue_from_them_and_the_others_go_on():
     assert told.scheduler.debug_string() == "PopulationBasedTraining: 1 checkpoints, 1 perturbs"
 
 
-def test_of_a_loss_the_small_ones_are_the_best():
-    told = population(2, mode="min")
-    two_steps(told, 0, 1.0)
-    assert two_steps(told, 1, 3.0) == [CloneTrial(tid(1), tid(0), {"x": 0.0})]
-
-
 def test_a_clone_counts_its_interval_from_where_its_source_did():
     told = population(2)
     two_steps(told, 0, 9.0)
@@ -87,14 +81,6 @@ def test_nan_is_the_worst_and_never_a_source():
     assert two_steps(told, 1, math.nan) == ()
     (clone,) = two_steps(told, 0, math.nan)
     assert (clone.trial_id, clone.source_id) == (tid(0), tid(2))
-
-
-def test_a_population_of_nans_clones_nobody():
-    told = population(2)
-    two_steps(told, 0, math.nan)
-    two_steps(told, 1, math.nan)
-    assert two_steps(told, 0, math.nan) == ()
-    assert told.scheduler.num_perturbations == 0
 
 
 def test_trials_that_ended_are_no_part_of_the_population():
@@ -136,12 +122,6 @@ def test_the_source_is_drawn_by_seed_trial_and_point_alone():
     drawn = [sources(seed) for seed in range(12)]
     assert drawn == [sources(seed) for seed in range(12)]
     assert {source for some in drawn for source in some} == {tid(number) for number in range(4, 8)}
-
-
-def test_custom_explore_fn_alone_is_enough():
-    told = population(2, hyperparam_mutations=None, custom_explore_fn=lambda config: {"x": config["x"] - 1})
-    two_steps(told, 0, 9.0)
-    assert two_steps(told, 1, 1.0) == [CloneTrial(tid(1), tid(0), {"x": -1.0})]
 
 
 def test_a_result_without_the_metric_is_an_error_that_says_what_to_do():
@@ -202,16 +182,6 @@ def test_it_goes_on_if(why):
     else:
         told.put(0, pending=PauseTrial(tid(0)))
     assert two_steps(told, 0, 1.0) == ()
-
-
-def test_whoever_waits_is_noticed_also_when_others_have_ended():
-    told = population(70, quantile_fraction=0)
-    told.end(0)
-    told.end(68)
-    told.put(69, status=Status.PENDING)
-    assert [two_steps(told, number, 1.0) != () for number in (1, 2)] in ([True, False], [False, True], [True, True])
-    told.end(69)
-    assert [two_steps(told, number, 1.0) for number in (1, 2)] == [(), ()]
 
 
 def test_a_trial_that_ended_and_came_back_has_its_score_and_is_the_youngest():

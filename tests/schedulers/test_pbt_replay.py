@@ -157,17 +157,6 @@ def test_a_change_before_the_first_step_is_where_it_begins(tmp_path):
     assert reports[:5] == [(1, 2), (2, 2), (3, 2), (4, 2), (5, 3)]
 
 
-def test_a_change_to_the_same_config_restarts_nothing(tmp_path):
-    trial, _, _ = replayed(written(tmp_path, [line("1_x=9", "0_x=1", 2, {"x": 1}, {"x": 1}), CHAIN[1]]))
-    assert trial.attempt == 2
-
-
-def test_a_policy_that_diverges_into_nan_ends_nevertheless(tmp_path):
-    lines = [line("1_x=9", "0_x=1", 2, {"x": 1, "y": math.nan}, {"x": 2, "y": math.nan})]
-    trial, _, _ = replayed(written(tmp_path, lines))
-    assert trial.attempt == 2
-
-
 def test_the_policy_is_laid_over_the_given_config(tmp_path):
     lines = [
         line("1", "0", 2, {"x": 1, "net": {"w": 1, "1": "a"}, "t": [1, 2]}, {"x": 2, "net": {"w": 2, "1": "a"}}),
@@ -251,20 +240,6 @@ def test_a_result_without_an_iteration_decides_nothing(tmp_path, iteration):
     told = told_of(written(tmp_path, CHAIN))
     told.report(0)
     assert told.report(0, training_iteration=iteration) == ()
-
-
-def test_it_needs_to_be_told_nothing_again(tmp_path):
-    path = written(tmp_path, CHAIN)
-    told = told_of(path)
-    told.report(0)
-    again = PopulationBasedTrainingReplay(path)
-    again.on_trial_add(told.trials[TRIAL])
-    assert again.is_stateless
-    assert again.state() == told.scheduler.state()
-    told.scheduler = again
-    put(told, checkpoint=saved_at(2))
-    assert told.report(0) == [CloneTrial(TRIAL, TRIAL, {"x": 2})]
-    assert again.debug_string() == "PopulationBasedTrainingReplay: 2 changes up to iteration 4"
 
 
 def test_what_the_policy_changes_is_known_and_searchers_that_learn_are_refused(tmp_path):

@@ -203,15 +203,6 @@ def test_a_trial_that_never_saved_is_asked_once_and_again_when_it_has():
     assert site.report(0, m=1) == [change]
 
 
-def test_a_class_that_saves_when_told_is_changed_without_any_checkpoint_before():
-    site = Site()
-    site.put(0, checkpoint=None)
-    assert site.report(0, m=1)
-    site.put(0, attempt=2, resources=cpus(4))  # it was saved and started again; its save was lost
-    assert not site.report(0, m=1)
-    assert site.scheduler.notices == []
-
-
 def test_a_trial_that_has_ended_and_is_run_again_may_be_asked_again():
     site = Site()
     site.put(0, checkpoint=None)
@@ -262,13 +253,6 @@ def test_machines_that_go_take_requests_back_that_fit_on_none():
     assert site.scheduler.on_nodes_changed((Node("n", 2),)) == []  # that was told already
     site.put(0, attempt=2)
     assert not site.report(0, m=1)  # one each is all there is
-
-
-def test_machines_that_come_are_shared_out():
-    site = Site(nodes=(Node("n", 2),))
-    assert not site.report(0, m=1)
-    site.scheduler.on_nodes_changed((Node("n", 6),))
-    assert site.report(0, m=1) == [ResizeTrial(tid(0), cpus(3))]
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
@@ -443,12 +427,6 @@ def test_the_best_trial_has_all_that_is_free():
     ]
 
 
-def test_more_trials_than_fit_get_nothing_more_until_the_last_run():
-    found, _ = starts([2] * 10 + [8, 8], ResourceChangingScheduler(), nodes=(Node("n", 4),))
-    assert {amount for now, _, amount in found if now < 6.0} == {1.0}
-    assert [amount for _, _, amount in found if amount > 1] == [2.0, 2.0]
-
-
 def test_trials_without_checkpoints_run_to_their_end_untouched():
     def unsaved(config, done):
         for _ in range(config["n"]):
@@ -459,15 +437,6 @@ def test_trials_without_checkpoints_run_to_their_end_untouched():
     assert found == [(0.0, 0, 1.0), (0.0, 1, 1.0)]
     assert [trial.attempt for trial in decided.trials.values()] == [1, 1]
     assert len(scheduler.notices) == 1
-
-
-def test_rare_checkpoints_are_waited_for():
-    def rarely(config, done):
-        for step in range(done + 1, config["n"] + 1):
-            yield Point(1.0, {"m": 1}, has_checkpoint=step % 4 == 0)
-
-    found, _ = starts([2, 12], ResourceChangingScheduler(), nodes=(Node("n", 4),), curve=rarely)
-    assert found == [(0.0, 0, 1.0), (0.0, 1, 1.0), (4.0, 1, 4.0)]
 
 
 class Shrinking(Simulator):

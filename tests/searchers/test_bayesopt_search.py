@@ -215,15 +215,6 @@ def test_the_model_begins_after_the_random_steps_and_does_not_wait_for_their_res
     assert len(library.made) == 1
 
 
-def test_each_suggestion_has_a_seed_of_its_own(library):
-    for arguments in ({}, {"random_state": 8}):
-        search = ready({"x": uniform(0, 1)}, random_search_steps=1, **arguments)
-        for trial in "abc":
-            search.suggest(trial)
-            search.on_trial_complete(trial, {"loss": 1.0})
-    assert len({one.seed for one in library.made}) == 4
-
-
 def test_the_trials_of_an_analysis_are_learned_from(library):
     trials = [SimpleNamespace(config={"x": x}, last_result={"loss": x}) for x in (0.25, 0.5)]
     search = BayesOptSearch(analysis=SimpleNamespace(trials=trials), random_search_steps=0)
@@ -311,12 +302,6 @@ def test_a_restart_at_any_point_changes_nothing(library):
     assert len(library.made) > 100
 
 
-def test_a_record_without_states_is_read_from_its_configs(library):
-    search, again = ready(SPACE), ready(SPACE)
-    again.retell("a", search.suggest("a"), None)
-    assert again.suggestion_state("a") == search.suggestion_state("a")
-
-
 def test_a_saved_search_goes_on(library, tmp_path):
     search = ready(SPACE, random_search_steps=2)
     for n in range(4):
@@ -355,13 +340,6 @@ def test_the_example_of_the_limiter_finds_the_minimum():
 def test_a_restart_changes_nothing_with_the_library(kind):
     pytest.importorskip("bayes_opt")
     check_restarts(7, utility_kwargs={"kind": kind})
-
-
-@pytest.mark.slow
-def test_converted_bounds_are_a_space():
-    pytest.importorskip("bayes_opt")
-    bounds = BayesOptSearch.convert_search_space({"net": {"x": uniform(0, 20)}, "y": uniform(-1, 1)})
-    assert BayesOptSearch(bounds, metric="loss", mode="min").suggest("a").keys() == {"net", "y"}
 
 
 def test_a_space_is_converted_to_bounds():

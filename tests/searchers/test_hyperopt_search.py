@@ -255,14 +255,6 @@ def test_the_model_does_not_begin_with_nothing(library):
     assert library.asked[0]["n_startup_jobs"] == 1
 
 
-def test_each_suggestion_has_a_seed_of_its_own(library):
-    search, other = ready({"x": uniform(0, 1)}), ready({"x": uniform(0, 1)}, random_state_seed=8)
-    for trial in "abc":
-        search.suggest(trial)
-        other.suggest(trial)
-    assert len({asked["seed"] for asked in library.asked}) == 6
-
-
 def test_points_from_elsewhere_are_learned_from(library):
     search = ready({"x": uniform(0, 1), "k": choice(["a", "b"]), "c": 3})
     search.add_evaluated_point({"x": 0.5, "k": "b", "c": 3}, 0.25)
@@ -272,11 +264,6 @@ def test_points_from_elsewhere_are_learned_from(library):
     assert document["misc"]["vals"] == {"k": [1], "x": [0.5]}
     with pytest.raises(SpaceError, match="leaves out 'k'"):
         search.observe({"x": 0.5}, {"loss": 1.0})
-
-
-def test_a_search_without_parameters_suggests_its_constants(library):
-    assert ready({"epochs": 3}).suggest("t") == {"epochs": 3}
-    assert library.asked == []
 
 
 def test_a_record_without_states_is_read_from_its_configs(library):

@@ -11,7 +11,6 @@ from searchers import (
     BasicVariantGenerator,
     BOHBSearch,
     ConcurrencyLimiter,
-    OptunaSearch,
     RandomSearch,
     SearchError,
     grid_search,
@@ -27,11 +26,6 @@ def test_no_more_than_the_limit_are_open():
     limiter.on_trial_complete("a", {"loss": 1})
     assert limiter.searcher.heard == [("end", "a", {"loss": 1}, False)]
     assert limiter.suggest("c") == {"id": "c"}
-
-
-def test_an_open_trial_is_answered_again_when_all_places_are_taken():
-    limiter = ConcurrencyLimiter(RandomSearch({"x": 1}), 1)
-    assert limiter.suggest("a") == limiter.suggest("a") == {"x": 1}
 
 
 def test_answers_without_a_config_take_no_place():
@@ -143,11 +137,6 @@ def test_a_batch_of_one_is_passed_on_at_once_and_others_wait_for_all_that_are_op
     limiter.on_trial_complete("a", {"loss": 1})
     assert [entry[1] for entry in limiter.searcher.heard] == ["a"]
     assert limiter.suggest("b") == {"id": "b"}
-
-
-def test_it_is_adaptive_when_its_searcher_is():
-    assert ConcurrencyLimiter(OptunaSearch(), 2).is_adaptive
-    assert not ConcurrencyLimiter(RandomSearch(), 2).is_adaptive
 
 
 def test_the_searcher_takes_the_run_and_counts_the_trials():

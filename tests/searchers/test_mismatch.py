@@ -38,12 +38,6 @@ def test_constants_are_what_holds_no_domain():
     }
 
 
-def test_constants_are_copies():
-    space = {"a": {"b": [1]}, "x": uniform(0, 1)}
-    constants_of(space)["a"]["b"].append(2)
-    assert space["a"]["b"] == [1]
-
-
 @pytest.mark.parametrize(
     "config",
     [

@@ -92,14 +92,6 @@ def test_the_best_of_the_study_is_feasible(sampler):
     assert best.value >= 1 > min(trial.value for trial in search.study.trials)
 
 
-def test_tpe_learns_where_it_is_feasible():
-    search = searched(OptunaSearch(SPACE, "loss", "min", constraints="lack", seed=1), 36)
-    free = searched(OptunaSearch(SPACE, "loss", "min", seed=1), 36)
-    late = [sum(trial.params.values()) for trial in search.study.trials[16:]]
-    assert sum(value >= 1 for value in late) >= 10
-    assert sum(sum(trial.params.values()) >= 1 for trial in free.study.trials[16:]) <= 3
-
-
 def test_a_gaussian_process_hears_of_constraints():
     search = OptunaSearch(SPACE, "loss", "min", sampler="gp", constraints={"lack": 0.0}, seed=1)
     for x, y in ((0.1, 0.1), (0.9, 0.9), (0.5, 0.6), (0.7, 0.2), (0.3, 0.9), (0.2, 0.2), (0.6, 0.6), (0.8, 0.1)):
@@ -110,13 +102,6 @@ def test_a_gaussian_process_hears_of_constraints():
     assert constraints[:2] == [[0.8], [1 - 0.9 - 0.9]]
     assert constraints[8:10] == [[math.inf], [math.inf]]
     assert [trial.state for trial in search.study.trials[8:10]] == [TrialState.PRUNED] * 2
-
-
-def test_the_pareto_set_holds_feasible_trials_only():
-    search = OptunaSearch(SPACE, ["loss", "gap"], ["min", "max"], constraints=lambda r: [r["lack"]], seed=1)
-    searched(search, 30, lambda config: result_of(config) | {"gap": abs(config["x"] - config["y"])})
-    assert search.study.best_trials
-    assert all(sum(trial.params.values()) >= 1 for trial in search.study.best_trials)
 
 
 @pytest.mark.parametrize(

@@ -171,16 +171,6 @@ def test_a_gaussian_process_gives_the_numbers_of_a_plain_study():
     assert ours(search, small_loss, 30) == expected
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(("space", "loss"), [(plain_mixed, mixed_loss), (conditional, conditional_loss)])
-def test_a_gaussian_process_over_a_large_space_gives_the_numbers_of_a_plain_study(space, loss):
-    make = SAMPLERS["gp"]
-    expected = plain(lambda draw: make(seed_of(0, draw), seed_of(0, 0), False), space, loss, 30)
-    own = MIXED if space is plain_mixed else lambda trial: conditional(trial) and None
-    assert ours(OptunaSearch(own, "loss", "min", sampler="gp", seed=0), loss, 30) == expected
-
-
 @pytest.mark.parametrize(
     ("name", "num_trials"),
     [("tpe", 30), ("cmaes", 30), ("qmc", 30), ("nsgaii", 60), ("nsgaiii", 60), ("random", 30)],
@@ -244,26 +234,6 @@ def test_several_at_a_time_give_the_numbers_of_a_plain_study(space, asked, is_li
         found.append(search.suggest(f"t{draw}"))
         waiting.append((trial, found[-1]))
     assert found == expected
-
-
-def test_one_sampler_that_is_seeded_anew_gives_the_same_as_a_new_one():
-    """The samplers that are built anew lose nothing: what the old one knew follows from the study."""
-    kept = TPESampler(seed=0, multivariate=True, constant_liar=True)
-
-    def seeded(draw):
-        kept._rng.rng.seed(seed_of(1, draw))
-        kept._random_sampler._rng.rng.seed(seed_of(1, draw))
-        return kept
-
-    expected = plain(seeded, plain_mixed, mixed_loss, 30)
-    assert ours(OptunaSearch(MIXED, "loss", "min", seed=1), mixed_loss, 30) == expected
-
-
-def test_a_class_is_seeded_as_a_name_is():
-    by_class = OptunaSearch(MIXED, "loss", "min", sampler=RandomSampler, seed=4)
-    assert ours(by_class, mixed_loss, 10) == ours(
-        OptunaSearch(MIXED, "loss", "min", sampler="random", seed=4), mixed_loss, 10
-    )
 
 
 def test_a_function_of_a_seed_gives_the_numbers_of_a_plain_study():

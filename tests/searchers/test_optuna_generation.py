@@ -59,8 +59,3 @@ def test_a_point_is_refused_while_it_would_be_thrown_away() -> None:
         assert search.suggest("9") is NOT_NOW
         search.on_trial_complete(trial_id, {"loss": 1.0})
     assert isinstance(search.suggest("9"), dict)
-
-
-@pytest.mark.parametrize(("dimensions", "size"), [(0, 0), (1, 4), (2, 6), (3, 7), (10, 10), (40, 15)])
-def test_the_size_of_a_generation(dimensions: int, size: int) -> None:
-    assert generation_size(dimensions) == size

@@ -246,12 +246,6 @@ def test_it_learns():
     assert abs(sum(config["x"] for config in configs[30:]) / 10 - 1) < 3
 
 
-def test_the_mode_says_what_is_better():
-    search = ready({"x": uniform(0, 1)}, mode="max")
-    suggestions(search, 5, lambda config: config["x"])
-    assert search.study.best_value == max(trial.value for trial in search.study.trials)
-
-
 @pytest.mark.parametrize("sampler", ["tpe", "nsgaii", "nsgaiii", "random", "qmc"])
 def test_several_objectives(sampler):
     search = ready({"x": uniform(0, 1)}, metric=["loss", "speed"], mode=["min", "max"], sampler=sampler)
@@ -277,12 +271,6 @@ def test_points_of_others_are_learned_from():
         search.observe({"model": "none"}, {"loss": 1})
     with pytest.raises(SpaceError, match="sets drop to 3"):
         search.observe({"model": "none", "drop": 3.0}, {"loss": 1})
-
-
-def test_points_of_others_do_not_change_the_numbering():
-    search, other = (ready({"x": uniform(0, 1)}, sampler="random", seed=1) for _ in range(2))
-    search.observe({"x": 0.5}, {"loss": 1})
-    assert search.suggest("a") == other.suggest("a")
 
 
 # --- points to evaluate ----------------------------------------------------------------------------------------------
@@ -362,11 +350,6 @@ def assert_exact_after_a_restart(make, num_trials, num_entries):
 @pytest.mark.parametrize(("sampler", "num_trials"), [("tpe", 60), ("cmaes", 60), ("qmc", 60), ("nsgaii", 160)])
 def test_a_restart_half_way_through_a_long_search_changes_nothing(sampler, num_trials):
     assert_exact_after_a_restart(lambda: ready(dict(FLAT), sampler=sampler, seed=3), num_trials, num_trials * 3 // 2)
-
-
-def test_a_restart_of_a_gaussian_process_changes_nothing():
-    space = {"lr": loguniform(1e-4, 1e-1), "model": {"width": qrandint(8, 64, 8)}, "momentum": uniform(0, 0.9)}
-    assert_exact_after_a_restart(lambda: ready(space, sampler="gp", seed=3), 15, 20)
 
 
 @pytest.mark.parametrize("num_entries", [3, 20, 41])
@@ -482,13 +465,6 @@ def test_a_sampler_object_is_used_as_it_is():
     assert len(set(values)) == 3
     search.retell("again", {"x": 0.5}, {"params": {"x": 0.5}})
     assert search.suggest("again") == {"x": 0.5}
-
-
-def test_the_sobol_sequence_covers_every_eighth():
-    search = ready({"x": uniform(0, 1), "y": uniform(0, 1)}, sampler="qmc", seed=5)
-    suggestions(search, 1)
-    values = [search.suggest(f"u{n}")["x"] for n in range(8)]
-    assert {int(value * 8) for value in values} == set(range(8))
 
 
 def test_it_is_quiet(capfd):

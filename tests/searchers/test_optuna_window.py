@@ -80,14 +80,6 @@ def test_a_restart_beyond_the_window_changes_nothing():
         assert [config for _, config, _ in asked(50, 76, whole[:num_told])[1]] == [config for _, config, _ in whole]
 
 
-def test_points_of_others_count():
-    search = OptunaSearch(SPACE, "loss", "min", seed=5, window=50)
-    for number in range(60):
-        search.observe({"kind": "a", "lr": 0.01, "x": number / 60}, {"loss": number})
-    search.suggest("t")
-    assert numbers(50, search.study) == [*range(25), *range(35, 61)]
-
-
 @pytest.mark.parametrize(
     ("outcomes", "shown"),
     [
@@ -102,10 +94,6 @@ def test_points_of_others_count():
 )
 def test_what_the_window_shows(outcomes, shown):
     assert numbers(5, study_of(outcomes)) == shown
-
-
-def test_a_maximum_is_the_other_way_round():
-    assert numbers(5, study_of([3, 1, 2, 0, 9, 9, 9], ["maximize"])) == [0, 2, 4, 5, 6]
 
 
 def test_with_several_objectives_the_front_is_shown():

@@ -77,13 +77,3 @@ def test_fronts_that_one_sees_by_eye(points, modes, front):
 def test_wrong_modes_and_points_are_refused(points, modes, error, message):
     with pytest.raises(error, match=message):
         pareto_front(points, modes)
-
-
-def test_ten_thousand_points_of_two_and_three_objectives_are_sorted_not_compared():
-    around = [(math.cos(n / 7000), math.sin(n / 7000)) for n in range(10_000)]
-    assert len(pareto_front(around, ["max", "max"])) == 10_000
-    dense = [(n % 97 / 97, n % 89 / 89, n % 83 / 83) for n in range(10_000)]
-    front = pareto_front(dense, ["min", "min", "min"])
-    assert 0 in front
-    points = [dense[number] for number in front]
-    assert not any(other != one and all(map(float.__le__, other, one)) for one in points for other in points)

@@ -5,29 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from searchers import EXHAUSTED, RandomSearch, SearchError, SpaceError, choice, grid_search, sample_from, uniform
+from searchers import EXHAUSTED, RandomSearch, SearchError, choice, grid_search, sample_from, uniform
 
 
 def suggestions(searcher, number):
     return [searcher.suggest(f"t{n}") for n in range(number)]
-
-
-def test_it_is_asked_ahead():
-    assert RandomSearch.is_adaptive is False
-
-
-def test_it_works_without_a_run():
-    search = RandomSearch({"x": uniform(0, 1)}, metric="loss", mode="min")
-    config = search.suggest("a")
-    search.on_trial_complete("a", {"loss": config["x"]})
-    assert 0 <= search.suggest("b")["x"] < 1
-
-
-def test_completions_change_no_suggestion():
-    told, untold = RandomSearch({"x": uniform(0, 1)}, seed=1), RandomSearch({"x": uniform(0, 1)}, seed=1)
-    for n in range(10):
-        assert told.suggest(f"t{n}") == untold.suggest(f"t{n}")
-        told.on_trial_complete(f"t{n}", {"loss": n})
 
 
 def test_its_own_seed_comes_before_that_of_the_run():
@@ -54,12 +36,6 @@ def test_points_come_first_and_are_completed_at_random():
     assert first["x"] == 0.5
     assert 0 <= first["y"] < 1
     assert second["x"] != 0.5
-
-
-def test_an_empty_space_is_sampled_as_often_as_one_likes():
-    search = RandomSearch()
-    search.set_search_properties(None, None, {}, num_samples=2)
-    assert suggestions(search, 3) == [{}, {}, EXHAUSTED]
 
 
 def test_constants_of_the_run_join_the_space_of_the_searcher():
@@ -110,8 +86,3 @@ def test_a_trial_that_ended_is_forgotten():
 def test_wrong_arguments_are_refused(make, message):
     with pytest.raises(SearchError, match=message):
         make()
-
-
-def test_a_grid_of_one_value_is_refused_too():
-    with pytest.raises(SpaceError, match="cannot cross a grid"):
-        RandomSearch({"a": grid_search([1])})

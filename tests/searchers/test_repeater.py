@@ -12,7 +12,6 @@ from searchers import (
     BasicVariantGenerator,
     BOHBSearch,
     ConcurrencyLimiter,
-    OptunaSearch,
     RandomSearch,
     Repeater,
     Searcher,
@@ -100,15 +99,6 @@ def test_a_group_without_a_number_is_nan_and_one_that_failed_has_failed():
     assert second == ("c", None, True)
 
 
-def test_trials_that_end_before_the_group_is_full_are_waited_for():
-    repeater = Repeater(Counting(), repeat=2)
-    repeater.suggest("a")
-    repeater.on_trial_complete("a", {"loss": 1.0})
-    assert repeater.suggest("b")["n"] == 0
-    repeater.on_trial_complete("b", {"loss": 3.0})
-    assert repeater.searcher.heard == [("a", {"loss": 2.0}, False)]
-
-
 def test_a_searcher_that_cannot_answer_yet_begins_no_group():
     repeater = Repeater(Counting(), repeat=2)
     assert repeater.suggest("later") is NOT_NOW
@@ -169,11 +159,6 @@ def test_a_leftover_group_is_announced():
     with pytest.warns(UserWarning, match="num_samples=10 is no multiple of repeat=3"):
         repeater.set_search_properties("loss", "min", {"x": uniform(0, 1)}, num_samples=10)
     assert all(isinstance(repeater.suggest(f"t{n}"), dict) for n in range(10))
-
-
-def test_it_is_adaptive_when_its_searcher_is():
-    assert Repeater(OptunaSearch()).is_adaptive
-    assert not Repeater(RandomSearch()).is_adaptive
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searchers import choice, grid_search, randint, sample_from, uniform, variants
+from searchers import choice, grid_search, randint, sample_from, uniform
 from searchers.errors import SpaceError
 from searchers.space import Categorical
 from searchers.variants import (
@@ -22,7 +22,6 @@ from searchers.variants import (
     has_domains,
     matches,
     merge,
-    num_points,
     path_name,
     refuse_grids,
     resolve,
@@ -297,11 +296,6 @@ def test_a_point_that_names_the_outer_grid_leaves_nothing_of_the_inner_one():
     assert all_configs(space, points=[{"a": {"b": 3}}]) == [{"a": {"b": 3}, "z": "x"}, {"a": {"b": 3}, "z": "y"}]
 
 
-def test_points_are_counted_without_being_built():
-    assert num_points({"a": grid_search([1, 2]), "b": [grid_search([1, 2, 3])], "c": uniform(0, 1)}) == 6
-    assert num_points({}) == 1
-
-
 # --- points to evaluate ----------------------------------------------------------------------------------------------
 
 
@@ -355,18 +349,6 @@ def test_a_name_that_leads_nowhere_is_refused_by_that_name(name):
 def test_a_name_with_a_slash_that_the_space_has_is_that_name():
     space = {"a/b": uniform(0, 1), "a": {"b": uniform(0, 1)}, 7: uniform(0, 1)}
     assert filled(space, {"a/b": 0.5, 7: 0.25}) == {**space, "a/b": 0.5, 7: 0.25}
-
-
-def test_a_name_of_digits_below_a_group_is_a_name_and_below_a_list_an_index():
-    assert filled({"n": {"0": uniform(0, 1)}}, {"n/0": 0.5}) == {"n": {"0": 0.5}}
-    assert filled({"l": [uniform(0, 1)]}, {"l/0": 0.5}) == {"l": [0.5]}
-
-
-def test_filling_does_not_touch_the_space():
-    space = {"n": {"x": uniform(0, 1)}, "l": [uniform(0, 1)]}
-    filled(space, {"n": {"x": 0.5}, "l/0": 0.5})
-    assert has_domains(space["n"])
-    assert has_domains(space["l"])
 
 
 @pytest.mark.parametrize(
@@ -444,10 +426,6 @@ def test_merging_prefers_the_upper_and_copies_both():
     assert below["b"] == [1]
 
 
-def test_walking_sorts_mixed_keys():
-    assert [path for path, _ in walk({"b": 1, 2: {"x": 1}, "a": [5, 6]})] == [(2, "x"), ("a", 0), ("a", 1), ("b",)]
-
-
 def test_all_domains_are_found_those_of_options_too():
     space = {"m": choice([1, {"lr": uniform(0, 1)}]), "f": sample_from(lambda: 1), "x": [uniform(0, 1)]}
     assert [path for path, _ in fixed_domains(space)] == [("m",), ("m", 1, "lr"), ("x", 0)]
@@ -486,11 +464,3 @@ def test_every_config_of_every_space_is_decided_and_the_grid_is_covered_once(spa
     assert not any(map(has_domains, configs))
     assert configs == [Variants(space).config(n, seed) for n in range(number)]
     assert all(matches(space, config) for config in configs)
-
-
-def test_a_plain_value_is_told_without_a_look_at_what_it_could_be(monkeypatch):
-    looked = []
-    monkeypatch.setattr(variants, "grid_values", lambda node: looked.append(node))
-    space = {f"key{number}": number for number in range(100)}
-    assert len(list(variants.walk(space))) == 100
-    assert looked == [space]
