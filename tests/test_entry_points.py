@@ -177,37 +177,12 @@ def test_an_experiment_tells_others_only_how_much_and_how_long() -> None:
 
 
 def test_all_parameters_of_tunes_run_are_known_or_explained() -> None:
-    tunes = [
-        "run_or_experiment",
-        "name",
-        "metric",
-        "mode",
-        "stop",
-        "time_budget_s",
-        "config",
-        "resources_per_trial",
-        "num_samples",
-        "storage_path",
-        "storage_filesystem",
-        "search_alg",
-        "scheduler",
-        "checkpoint_config",
-        "verbose",
-        "progress_reporter",
-        "log_to_file",
-        "trial_name_creator",
-        "trial_dirname_creator",
-        "sync_config",
-        "max_failures",
-        "fail_fast",
-        "restore",
-        "resume",
-        "resume_config",
-        "reuse_actors",
-        "raise_on_failed_trial",
-        "callbacks",
-        "max_concurrent_trials",
-    ]
+    tunes = """
+        run_or_experiment name metric mode stop time_budget_s config resources_per_trial num_samples storage_path
+        storage_filesystem search_alg scheduler checkpoint_config verbose progress_reporter log_to_file
+        trial_name_creator trial_dirname_creator sync_config max_failures fail_fast restore resume resume_config
+        reuse_actors raise_on_failed_trial callbacks max_concurrent_trials
+    """.split()
     assert set(tunes) <= set(inspect.signature(sweep.run).parameters)
     for former in ("export_formats", "loggers", "queue_trials", "trial_executor", "server_port"):
         with pytest.raises(ConfigError, match=rf"run has no parameter '{former}'\. [A-Z]"):
@@ -281,12 +256,6 @@ def test_local_dir_is_the_former_name_of_storage_path(tmp_path: Path, start: Cal
         start(tmp_path / "here")
     assert [one.filename for one in warned] == [__file__]
     assert ExperimentAnalysis(tmp_path / "here" / "e").trials[0].status == "TERMINATED"
-
-
-def test_a_config_keeps_local_dir_as_its_storage_path() -> None:
-    with pytest.warns(DeprecationWarning, match="storage_path='~/x'"):
-        config = RunConfig(local_dir="~/x")
-    assert (config, config.local_dir) == (RunConfig(storage_path="~/x"), None)
 
 
 def test_a_config_object_with_to_dict_is_a_space(tmp_path: Path) -> None:
@@ -459,11 +428,6 @@ def test_restore_starts_every_trial_from_one_checkpoint(tmp_path: Path) -> None:
     for engine in ("inline", "local"):
         analysis = sweep.run(go_on, config=config, restore=tmp_path / "first", **options(tmp_path, engine=engine))
         assert [trial.last_result["value"] for trial in analysis.trials] == [42, 43]
-
-
-def test_a_checkpoint_to_start_from_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"restore is .*nothing.*; expected the directory of a checkpoint"):
-        sweep.run(half, restore=tmp_path / "nothing", **options(tmp_path))
 
 
 def test_trials_run_where_the_caller_is_unless_asked_otherwise(tmp_path: Path) -> None:
