@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from searchers.keywords import F
@@ -84,19 +84,16 @@ def run(run_or_experiment: Any, **arguments: Any) -> ExperimentAnalysis:
     """
     __tracebackhide__ = True
     if isinstance(run_or_experiment, (list, tuple)):
-        run_or_experiment = _only_one(run_or_experiment)
+        if len(run_or_experiment) != 1:
+            raise ConfigError(
+                f"run was given a list of {len(run_or_experiment)} experiments; expected one. Use "
+                "sweep.run_experiments([...]), which runs them one after another, or search over the trainable: "
+                "config={'which': sweep.grid_search([...])}."
+            )
+        run_or_experiment = run_or_experiment[0]
     if hasattr(run_or_experiment, "__sweep_run__"):  # an Experiment: it says what is run, and how
         run_or_experiment, arguments = run_or_experiment.__sweep_run__(changed(arguments))
     try:
         return execute(run_or_experiment, arguments)
     except (TrialsFailed, SweepInterrupted) as error:  # how it came here says nothing of them
         raise error.with_traceback(None) from error.__cause__
-
-
-def _only_one(given: Sequence[Any]) -> Any:
-    if len(given) == 1:
-        return given[0]
-    raise ConfigError(
-        f"run was given a list of {len(given)} experiments; expected one. Use sweep.run_experiments([...]), which runs "
-        "them one after another, or search over the trainable: config={'which': sweep.grid_search([...])}."
-    )

@@ -193,6 +193,10 @@ class Options(TuneOptions, RunOptions):
     import_path: str | None = None
 
 
+PARAMETERS = {item.name: item.default for item in fields(Options)}
+"""The parameters of `run` and their defaults."""
+
+
 @dataclass(frozen=True)
 class RunSpec(Options):
     """Everything that can be asked of a run, checked.
@@ -322,12 +326,11 @@ class RunSpec(Options):
 
 def changed(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of a run that say more than their defaults; objects of the user's own are not compared."""
-    defaults = {item.name: item.default for item in fields(RunSpec)}
 
     def is_default(value: Any, default: Any) -> bool:
         return value is default or (isinstance(value, (bool, int, float, str, tuple)) and value == default)
 
-    return {name: value for name, value in arguments.items() if not is_default(value, defaults.get(name))}
+    return {name: value for name, value in arguments.items() if not is_default(value, PARAMETERS.get(name))}
 
 
 def same_fields(kind: Any, *sources: Any) -> dict[str, Any]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.config import ResumeConfig, RunConfig, TuneConfig, fields_of
 from sweep.errors import ConfigError, ExperimentError, SweepError, SweepInterrupted, refuse_unknown
 from sweep.launch.execute import execute
-from sweep.launch.spec import HAS_NO_RESUME
+from sweep.launch.spec import HAS_NO_RESUME, PARAMETERS
 from sweep.record.layout import split_uri
 from sweep.record.saved_spec import TUNER_PKL, read_saved_spec, space_keys, with_environment
 
@@ -58,8 +57,8 @@ class Tuner:
         config = run_config or (own if isinstance(own, RunConfig) else RunConfig())
         self._trainable = trainable
         self._arguments = {
-            **_of_tune_config(tune_config or TuneConfig()),
-            **_of_run_config(config),
+            **_of(tune_config or TuneConfig()),
+            **_of(config),
             "config": param_space,
             "resources_per_trial": resources_per_trial,
         }
@@ -107,6 +106,7 @@ class Tuner:
                 environment variables of the trials, whose values are not stored, are not in the environment.
         """
         from sweep.record.reader import ExperimentReader
+        from sweep.results.analysis import ResultGrid, own_analysis
 
         if resume_errored and restart_errored:
             raise ConfigError("resume_errored and restart_errored were both given; failed trials can do only one.")
@@ -118,10 +118,11 @@ class Tuner:
             _check_keys(param_space, reader.meta)
             arguments["config"] = param_space
             lost = [name for name in lost if name != "config"]
-        changes = (_of_tune_config(tune_config) if tune_config else {}) | (
-            _of_run_config(run_config) if run_config else {}
-        )
-        changes = {name: value for name, value in changes.items() if value != _DEFAULTS.get(name)}
+        defaults = _of(TuneConfig()) | _of(RunConfig())
+        given = {
+            name: value for one in (tune_config, run_config) if one is not None for name, value in _of(one).items()
+        }
+        changes = {name: value for name, value in given.items() if value != defaults[name]}
         lost = [name for name in lost if name not in changes]
         if lost:
             hints = {"config": "param_space", "search_alg": "tune_config", "scheduler": "tune_config"}
@@ -141,7 +142,7 @@ class Tuner:
             suffix = ""
         tuner._arguments["resume"] = f"AUTO{suffix}"
         tuner._trainable = trainable
-        tuner._results = _results_at(root)
+        tuner._results = ResultGrid(own_analysis(root))
         return tuner
 
     def fit(self) -> ResultGrid:
@@ -183,26 +184,17 @@ def fit_alone(trainer: DataParallelTrainer) -> Result:
     from sweep.results.views import TrainingResult
     from sweep.train.fit import TuneReportCallback
 
-    arguments = _of_run_config(trainer.run_config)
+    arguments = _of(trainer.run_config)
     del arguments["env"]  # the trainer's own, as a trainable
     arguments["raise_on_failed_trial"] = True
     callbacks = [one for one in trainer.run_config.callbacks or () if not isinstance(one, TuneReportCallback)]
     return TrainingResult.of(ResultGrid(execute(trainer, {**arguments, "callbacks": callbacks}))[0])
 
 
-def _of_tune_config(config: TuneConfig) -> dict[str, Any]:
-    """Return the parameters of `run` that it stands for: its fields have their names."""
-    return {item.name: getattr(config, item.name) for item in fields(config)}
-
-
-def _of_run_config(config: RunConfig) -> dict[str, Any]:
-    other = ("local_dir", "runtime_env", "worker_runtime_env")
-    return {item.name: getattr(config, item.name) for item in fields(config) if item.name not in other} | {
-        "env": config.env_vars,
-    }
-
-
-_DEFAULTS = _of_tune_config(TuneConfig()) | _of_run_config(RunConfig())
+def _of(config: TuneConfig | RunConfig) -> dict[str, Any]:
+    """Return the parameters of `run` that a config stands for: its fields have their names, but for the environment."""
+    given = {name: value for name, value in vars(config).items() if name in PARAMETERS}
+    return given | ({"env": config.env_vars} if isinstance(config, RunConfig) else {})
 
 
 def _directory_of(path: str | os.PathLike[str], filesystem: Any) -> Path:
@@ -224,12 +216,6 @@ def _place_of(path: str | os.PathLike[str], filesystem: Any) -> dict[str, Any]:
             text = os.path.dirname(text)
     parent, name = split_uri(text)
     return {"storage_path": parent, "name": name, "storage_filesystem": filesystem}
-
-
-def _results_at(root: Any) -> ResultGrid:
-    from sweep.results.analysis import ResultGrid, own_analysis
-
-    return ResultGrid(own_analysis(root))
 
 
 def _check_name(trainable: Any, recorded: Mapping[str, Any], root: Any) -> None:

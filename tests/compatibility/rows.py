@@ -11,32 +11,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "tune-rows.md"
 
-# How many rows of each section are core (in most scripts) and common (in many): all of these are listed.
-CORE_AND_COMMON = {
-    "1": (24, 36),
-    "2": (11, 17),
-    "3": (1, 5),
-    "4": (10, 16),
-    "5": (2, 6),
-    "6": (1, 6),
-    "7": (6, 7),
-    "8": (7, 8),
-    "9": (3, 3),
-    "10": (3, 4),
-    "11": (2, 5),
-    "12": (1, 4),
-    "13": (14, 9),
-    "14": (0, 1),
-    "15": (2, 3),
-    "16": (5, 10),
-    "17": (1, 9),
-    "18": (0, 1),
-    "19": (1, 6),
-    "trap": (0, 0),
-    "pain": (0, 0),
-}
-MARKS = ("core", "common", "rare", "trap", "complaint")
-
 
 @dataclass(frozen=True)
 class Row:
@@ -55,11 +29,6 @@ class Row:
     tests: tuple[str, ...]
     different: str
     refused: str
-
-    @property
-    def section(self) -> str:
-        """The number of the section it belongs to, `13` for `13.3-best_trial`."""
-        return self.id.partition("-")[0].partition(".")[0]
 
     @property
     def state(self) -> str:
