@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from searchers.space import Domain
+from searchers.variants import has_domains
 from sweep.accelerators import inventory
 from sweep.accelerators.gpu_types import check_type
 from sweep.accelerators.tpu import CHIP_COUNTS, parse_generation, plan_slices
@@ -17,29 +19,11 @@ __all__ = ["VISIBILITIES", "gpu_type", "is_open", "problems_of"]
 
 VISIBILITIES = ("share", "isolate")
 _DEVICES = (("GPU", "use_gpu"), ("TPU", "use_tpu"))
-# What people write for the names that mean something, in small letters.
-_SPELLINGS = {
-    "cpu": "CPU",
-    "cpus": "CPU",
-    "num_cpus": "CPU",
-    "gpu": "GPU",
-    "gpus": "GPU",
-    "num_gpus": "GPU",
-    "tpu": "TPU",
-    "tpus": "TPU",
-    "num_tpus": "TPU",
-    "memory": "memory",
-    "mem": "memory",
-}
 
 
 def is_open(value: Any) -> bool:
     """Whether a value holds something that a search decides."""
-    if isinstance(value, Domain):
-        return True
-    if isinstance(value, Mapping):
-        return set(value) == {"grid_search"} or any(is_open(inner) for inner in value.values())
-    return isinstance(value, (list, tuple)) and any(is_open(inner) for inner in value)
+    return has_domains({"": value})
 
 
 def problems_of(given: Mapping[str, Any]) -> Iterator[str]:
@@ -104,7 +88,7 @@ def _amount_problems(field: str, resources: Any) -> Iterator[str]:
         if not isinstance(name, str):
             yield f"{field} has the name {name!r}; expected a text such as 'CPU'."
             continue
-        right = _SPELLINGS.get(name.lower(), name)
+        right = _spelling(name)
         if right != name:
             yield f"unknown resource {name!r} in {field}; did you mean {right!r}?"
         elif name.lower().startswith("accelerator_type"):
@@ -113,6 +97,13 @@ def _amount_problems(field: str, resources: Any) -> Iterator[str]:
             yield f"{field} has 'custom_resources'; expected amounts. Write its names beside CPU and GPU."
         elif not is_open(value):
             yield from _amount_problem(field, name, value)
+
+
+def _spelling(name: str) -> str:
+    """Return the name of a resource that means something as it is spelled here: `CPU` for `num_cpus`."""
+    if known := re.fullmatch(r"(?:num_)?(cpu|gpu|tpu)s?", name.lower()):
+        return known[1].upper()
+    return "memory" if name.lower() in ("mem", "memory") else name
 
 
 def _amount_problem(field: str, name: str, value: Any) -> Iterator[str]:

@@ -21,12 +21,13 @@ from sweep.core.group import START_ERROR
 from sweep.core.resources import Resources
 from sweep.errors import ConfigError, ResourceError, SweepError, TrainableError, UserCodeError, nearest, refuse_unknown
 from sweep.train.scaling import ScalingConfig
+from sweep.worker.adapters import former_values
 from sweep.worker.group_environment import GroupSpec
 from sweep.worker.parameters import call_problem, name_of, refuse_asynchronous, unwrap
 from sweep.worker.rank import RankSession
 from sweep.worker.session import current
 from sweep.worker.shipping import ship
-from sweep.worker.trainable import PreparedTrainable
+from sweep.worker.trainable import PreparedTrainable, former_arguments
 from sweep.worker.wire import Rank
 
 if TYPE_CHECKING:
@@ -343,7 +344,10 @@ def run_rank(
     if isinstance(session, RankSession):
         session.join()
     own = config if is_flat else config.get("train_loop_config") or {}
-    value = loop(merge(fresh(loop_config), own), **objects) if takes_config else loop(**objects)
+    if takes_config:
+        value = loop(merge(fresh(loop_config), own), **objects, **former_values(session, loop, objects))
+    else:
+        value = loop(**objects)
     if inspect.isgenerator(value):
         return _then_finish(value, backend)
     backend.finish()
@@ -365,7 +369,7 @@ def _takes_config(loop: Any, *, has_config: bool) -> bool:
     if not callable(inner) or inspect.isclass(inner):
         raise TrainableError(f"train_loop_per_worker is {loop!r}; expected a function of a config, or of nothing.")
     refuse_asynchronous("train loop", inner)
-    if not call_problem(inner, {}, **dict.fromkeys(objects)):
+    if not call_problem(inner, {}, **dict.fromkeys({*objects, *former_arguments(inner, objects)})):
         return True
     if not has_config and not call_problem(inner, **dict.fromkeys(objects)):
         return False

@@ -6,6 +6,7 @@ import inspect
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, SupportsFloat
 
 from sweep.core.resources import Resources
@@ -24,7 +25,7 @@ def run_function(
     Raises:
         StopRequested: the trial was asked to stop. UserCodeError: it returned something that is no report.
     """
-    value = function(config, **objects, **_former(session, function, objects))
+    value = function(config, **objects, **former_values(session, function, objects))
     if inspect.isgenerator(value):
         try:
             for item in value:
@@ -36,7 +37,7 @@ def run_function(
     session.store_pending()
 
 
-def _former(session: Session, function: Callable[..., Any], objects: Mapping[str, Any]) -> dict[str, Any]:
+def former_values(session: Session, function: Callable[..., Any], objects: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a function in a form that Tune once had is given besides its config."""
     given: dict[str, Any] = {}
     wanted = former_arguments(function, objects)
@@ -95,22 +96,21 @@ def run_class(
             load_from(instance, checkpoint.path)
             instance.iteration = session.job.base_count
         if cls.save_checkpoint is not Trainable.save_checkpoint:
-            saved = instance
-
-            def save(directory: str) -> None:
-                save_into(saved, directory)
-
-            session.saver = save
+            session.saver = partial(save_into, instance)
         while not _step(session, instance):
             pass
     except StopRequested:
-        if instance is not None and kept.is_wanted and _can_keep(cls):
+        if instance is not None and kept.is_wanted and cls.reset_config is not Trainable.reset_config:
             kept.instance = instance
         raise
     except BaseException:
+        failed, instance = instance, None
         session.saver = None
-        _clean_up_after_failure(instance)
-        instance = None
+        if failed is not None:
+            try:
+                failed.cleanup()
+            except Exception:  # the border to user code: that this fails, too, must not hide why the trial failed
+                traceback.print_exc()
         raise
     finally:
         session.saver = None
@@ -145,16 +145,6 @@ def _is_true(value: Any) -> bool:
         return False
 
 
-def _clean_up_after_failure(instance: Trainable | None) -> None:
-    """Let a failed object release what it holds; that this fails, too, must not hide why the trial failed."""
-    if instance is None:
-        return
-    try:
-        instance.cleanup()
-    except Exception:  # the border to user code
-        traceback.print_exc()
-
-
 def _make(cls: type[Trainable], config: dict[str, Any], objects: Mapping[str, Any]) -> Trainable:
     """Make the object of a trial; its `setup` runs once, within `Trainable.__init__` as when it is made by hand."""
     instance = cls.__new__(cls, config)  # type: ignore[call-arg]
@@ -163,10 +153,6 @@ def _make(cls: type[Trainable], config: dict[str, Any], objects: Mapping[str, An
     if not instance._sweep_is_made:  # a subclass's __init__ that forgot super().__init__()
         Trainable.__init__(instance, config)
     return instance
-
-
-def _can_keep(cls: type[Trainable]) -> bool:
-    return cls.reset_config is not Trainable.reset_config
 
 
 def _reset(kept: ReusedInstance, cls: type[Trainable], config: dict[str, Any]) -> Trainable | None:

@@ -59,16 +59,6 @@ class GroupSpec:
 
 
 @dataclass(frozen=True)
-class RankPlan:
-    """One rank: its numbers, its environment, how many threads numeric libraries get, and the node that it is on."""
-
-    rank: Rank
-    variables: Mapping[str, str | None]
-    num_threads: int
-    node: str = ""
-
-
-@dataclass(frozen=True)
 class _Member:
     """A bundle that became a rank."""
 
@@ -129,7 +119,7 @@ def plan_ranks(
     attempt: int,
     ports: Sequence[int] | Mapping[str, Sequence[int]] = (),
     interface: str = _LOOPBACK,
-) -> tuple[RankPlan, ...]:
+) -> tuple[RankJob, ...]:
     """Return what each rank is and what it sees, in the order of the ranks.
 
     Ranks of one TPU slice are contiguous. Those of one node are contiguous and ordered by their first GPU, so that
@@ -192,7 +182,7 @@ def plan_ranks(
             **_rank_variables(rank, 0 if is_isolated else rank.local_rank),
             **own,
         }
-        plans.append(RankPlan(rank, variables, threads, member.node))
+        plans.append(RankJob(rank, variables, threads, member.node))
     return tuple(plans)
 
 
@@ -210,7 +200,7 @@ def _by_rank(ports: Sequence[int] | Mapping[str, Sequence[int]], members: Sequen
 
 def group_job(
     job: Job,
-    plans: Sequence[RankPlan],
+    plans: Sequence[RankJob],
     spec: GroupSpec,
     *,
     is_spawned: bool = False,
@@ -222,10 +212,9 @@ def group_job(
     Args:
         node: the one of several machines on which they are started; empty: all nodes are this machine.
     """
-    here = [plan for plan in plans if node in ("", plan.node)]
     return GroupJob(
         job=job,
-        ranks=tuple(RankJob(plan.rank, dict(plan.variables), plan.num_threads) for plan in here),
+        ranks=tuple(plan for plan in plans if node in ("", plan.node)),
         is_listening=spec.port_kind == "listening",
         is_spawned=is_spawned,
         log_limit_bytes=log_limit_bytes,

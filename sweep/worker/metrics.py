@@ -234,7 +234,10 @@ def _key_text(key: Any, taken: Iterable[str]) -> tuple[str, str]:
     """Return a key as text, and what became of it, for people; empty when it was a text that can be stored."""
     kind = type(key)  # not isinstance(), which asks the key itself for its class
     is_text = issubclass(kind, str)
-    text = str.__str__(key) if is_text else shown_int(key) if issubclass(kind, int) else _print(key, f"<{_kind(key)}>")
+    try:
+        text = str.__str__(key if is_text else shown_int(key) if issubclass(kind, int) else str(key))
+    except Exception:  # the user's own __str__
+        text = f"<{_kind(key)}>"
     name = _cut(text, _MAX_KEY_BYTES)
     if is_text and name == text and name not in taken:
         return name, ""
@@ -245,12 +248,12 @@ def _key_text(key: Any, taken: Iterable[str]) -> tuple[str, str]:
     return free, f"a key of type {kind.__name__}, stored as {free!r}"
 
 
-def _print(value: Any, otherwise: str = "") -> str:
-    """Return how a value prints; of one that cannot print, `otherwise`, or its type."""
+def _print(value: Any) -> str:
+    """Return how a value prints; of one that cannot print, its type."""
     try:
         return str.__str__(str(value))
     except Exception as error:  # the user's own __str__ or __repr__
-        return otherwise or f"<{_kind(value)}, whose __str__ raised {type(error).__name__}>"
+        return f"<{_kind(value)}, whose __str__ raised {type(error).__name__}>"
 
 
 def _kind(value: Any) -> str:

@@ -10,21 +10,15 @@
 
 from __future__ import annotations
 
-import array
 import errno
-import fcntl
 import random
 import socket
-import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from sweep.errors import ConfigError
 
 _HOST = "127.0.0.1"
-_SIOCGIFCONF = 0x8912
-_MOST_INTERFACES = 4096
-_ENTRY = struct.Struct("16s4x4s16x")  # struct ifreq: name, sockaddr_in
 _BACKLOG = 1024
 _LOWEST = 16_384
 _TRIES = 1000
@@ -68,16 +62,10 @@ def interface_of(address: str) -> str:
     """Return the network interface of this machine that bears an IPv4 address; empty: none does."""
     if address.startswith("127."):
         return "lo"
-    buffer = array.array("B", bytes(_MOST_INTERFACES * _ENTRY.size))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_one:
-        start, length = buffer.buffer_info()
-        told = fcntl.ioctl(any_one.fileno(), _SIOCGIFCONF, struct.pack("iL", length, start))
-    (used,) = struct.unpack_from("i", told)
-    for name, found in _ENTRY.iter_unpack(buffer.tobytes()[:used]):
-        if socket.inet_ntoa(found) == address:
-            plain: str = name.rstrip(b"\0").decode().partition(":")[0]  # a second address may have a label
-            return plain
-    return ""
+    import psutil
+
+    found = (name for name, has in psutil.net_if_addrs().items() if any(one.address == address for one in has))
+    return next(found, "").partition(":")[0]  # a second address may have a label
 
 
 def _bound(address: str, *, is_listening: bool) -> Port:

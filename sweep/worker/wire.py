@@ -130,11 +130,12 @@ class Job(NamedTuple):
 
 
 class RankJob(NamedTuple):
-    """What a rank's job has in place of what the group's says; `variables` are added to those."""
+    """What a rank's job has in place of what the group's says, and its node; `variables` are added to the group's."""
 
     rank: Rank
     variables: dict[str, str | None]
     num_threads: int
+    node: str = ""
 
 
 class GroupJob(NamedTuple):

@@ -570,7 +570,7 @@ def with_directory(config, checkpoint_dir):
     report(config=config, directory=checkpoint_dir)
 
 
-def with_optional_directory(config, data=None, checkpoint_dir="the default"):
+def with_optional_directory(config, data=None, checkpoint_dir=None):
     report(config=config, directory=checkpoint_dir, data=data)
 
 

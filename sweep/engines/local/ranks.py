@@ -112,7 +112,7 @@ class Ranks:
         self._token = job.token
         trial_dir = os.path.join(job.directory, job.home or job.trial_id)
         try:
-            for rank, variables, threads in group.ranks:
+            for rank, variables, threads, _ in group.ranks:
                 listener = self._ports[0] if group.is_listening and rank.rank == 0 else -1
                 self._start_rank(
                     job._replace(
