@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sweep.record.schema import APPLICATION_ID, SCHEMA, VERSION
-from sweep.record.seals import seal_all
+from sweep.record.checksums import seal_all
+from sweep.record.db import APPLICATION_ID, SCHEMA, VERSION
 from sweep.results.analysis import ExperimentAnalysis
 
 Row = tuple[str, str, str, str]  # what, measured, promised, beside it

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sweep.record.schema import APPLICATION_ID, SCHEMA, VERSION
-from sweep.record.seals import seal_all
+from sweep.record.checksums import seal_all
+from sweep.record.db import APPLICATION_ID, SCHEMA, VERSION
 from sweep.results.analysis import SCOPES, ExperimentAnalysis
 
 TRIALS, REPORTS = 10_000, 100

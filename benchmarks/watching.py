@@ -19,7 +19,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from sweep.record.access import open_for_reading
+from sweep.record.db import open_for_reading
 
 SWEEP = """
 import sys, sweep

@@ -88,8 +88,10 @@ class MadeExperiment:
 
     def trial(self, config: dict[str, Any], *, at: float = 0.0, resources: Any = None, reason: str = "") -> str:
         trial_id = f"abcde_{self.num_trials:05d}"
-        seq = self.event("Suggested", trial_id, {"config": json.loads(encode(config))}, at=at)
-        state = {"place": seq, "status": "PENDING", "resources": resources or {"bundles": [{"cpu": 1}]}}
+        plain = json.loads(encode(config))
+        seq = self.event("Suggested", trial_id, {"config": plain}, at=at)
+        resources = resources or {"bundles": [{"cpu": 1}]}
+        state = {"place": seq, "config": plain, "status": "PENDING", "resources": resources}
         self.trials[trial_id] = state | ({"reason": reason} if reason else {})
         return trial_id
 
@@ -100,10 +102,10 @@ class MadeExperiment:
                 value = json.loads(value)
             if value is None:
                 self.trials[trial_id].pop(name, None)
-            elif name == "config":
-                self.change(self.trials[trial_id]["place"], config=value)
             else:
                 self.trials[trial_id][name] = value
+            if name == "config":
+                self.change(self.trials[trial_id]["place"], config=value)
 
     def start(self, trial_id: str, *, at: float = 1.0, attempt: int = 1, placement: Any = None) -> None:
         self.event("Started", trial_id, 4242, at, attempt=attempt)
@@ -160,8 +162,8 @@ class MadeExperiment:
         texts = [(seq, owner, _text(event)) for seq, (owner, event) in enumerate(self.events, start=1)]
         self.db.executemany("INSERT INTO event VALUES (?, ?, ?, 0)", texts)
         for trial_id, state in self.trials.items():
-            rest = {name: value for name, value in state.items() if name not in ("place", "status")}
-            row = number_of(trial_id), trial_id, state["status"], state["place"], encode(rest)
+            rest = {name: value for name, value in state.items() if name not in ("config", "place", "status")}
+            row = number_of(trial_id), trial_id, state["status"], json.dumps(state["config"]), encode(rest)
             self.db.execute("INSERT INTO trial VALUES (?, ?, ?, ?, ?, 0)", row)
         seal(self.db)
         self.db.execute("COMMIT")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from sweep.record.checksums import Totals, crc_of, linked, total
 from sweep.record.layout import MARK
-from sweep.record.seals import Tally, crc_of, linked, total
 
 
 def seal(db: sqlite3.Connection) -> None:
@@ -24,7 +24,7 @@ def seal(db: sqlite3.Connection) -> None:
         chain = linked(last, owner, data, chain)
         rows.append((chain, last))
     db.executemany("UPDATE event SET crc = ? WHERE seq = ?", rows)
-    Tally(last, chain, total(crcs)).write(db)
+    Totals(last, chain, total(crcs)).write(db)
 
 
 @contextmanager

@@ -141,7 +141,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.record.files",
         "sweep.record.layout",
         "sweep.record.space",
-        "sweep.record.schema",
         "sweep.record.encoding",
         "sweep.record.facts",
         "sweep.checkpoints",

@@ -17,9 +17,9 @@ from power import HAS_STRACE, Disk, calls, trace
 import sweep
 from sweep.checkpoints.manifest import verify
 from sweep.launch.description import COMPLETE
-from sweep.record.access import open_for_reading
+from sweep.record.checksums import high_water_mark
+from sweep.record.db import open_for_reading
 from sweep.record.layout import MARK
-from sweep.record.mark import mark_of
 from sweep.record.stored import StoredCheckpoints, references
 
 pytestmark = pytest.mark.skipif(not HAS_STRACE, reason="strace is not installed")
@@ -109,7 +109,7 @@ def check_checkpoints(experiment: Path) -> int:
 
 def boot_anew(database: Path) -> None:
     """Make its mark one of the boot before, as it is after a power cut."""
-    mark = mark_of(database)
+    mark = high_water_mark(database)
     if mark is not None:
         database.with_suffix(MARK).write_bytes(mark._replace(boot="before").encode())
 
@@ -181,6 +181,6 @@ def check(experiment: Path, marks: list[str], whole: Rows) -> tuple[int, int, in
     assert found["event"] == whole["event"][:last]
     assert found["result"] == [row for row in whole["result"] if int(str(row[0])) <= last]
     assert last >= flushed
-    mark = mark_of(experiment / "sweep.db")
+    mark = high_water_mark(experiment / "sweep.db")
     assert mark is None or mark.flushed <= last
     return last, flushed, check_checkpoints(experiment) if last else 0

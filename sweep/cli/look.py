@@ -27,10 +27,10 @@ from sweep.display.progress import Progress
 from sweep.errors import ConfigError
 from sweep.page.build import write_page
 from sweep.page.subject import Subject
+from sweep.record.db import last_event
 from sweep.record.facts import read_facts
 from sweep.record.reader import ExperimentReader
 from sweep.record.resume import read_trials
-from sweep.record.schema import last_event
 
 
 @click.command(short_help="Write a sweep, or several compared, as one page.")

@@ -201,7 +201,6 @@ class Launch:
             # last of all: the record is closed by then
             stack.callback(finish_sending, sender, lambda: guard.problem or journal.problem)
         stack.callback(journal.close)
-        journal.adopt(loaded.trials)
         journal.set_meta(meta)
         with refusing_full_disk(self.layout):
             engine = engine_of(

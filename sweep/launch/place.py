@@ -11,9 +11,9 @@ from pathlib import Path
 
 from sweep.errors import ConfigError, ExperimentError
 from sweep.launch.spec import HAS_NO_RESUME, RunSpec
-from sweep.record.driver import find_driver
 from sweep.record.guard import make_directory
 from sweep.record.layout import ExperimentLayout, check_name, tidy_name
+from sweep.record.lock import find_driver
 from sweep.storage.fetch import has_experiment, pull
 from sweep.storage.location import Storage, parse_storage
 from sweep.worker.trainable import PreparedTrainable

@@ -15,7 +15,7 @@ from sweep.core.results import TrialResult, date_str
 from sweep.core.trial import Cause, CheckpointRef, Trial
 from sweep.logs.files import Files
 from sweep.logs.text import csv_columns, csv_line, csv_row, json_line, params_text, to_json, widened_csv
-from sweep.record.access import Reading, open_for_following
+from sweep.record.db import Reading, open_for_following
 from sweep.record.facts import read_facts
 from sweep.record.layout import ERROR_FILE
 from sweep.record.space import lacks_space

@@ -233,14 +233,6 @@ def event_of(
     return found
 
 
-def config_of(data: Mapping[str, Any], trial_id: str) -> Any:
-    """Return the config that an event gave to a trial, as JSON: as it was suggested, or as it was started with it."""
-    if "config" in data:
-        return data["config"]
-    starts = (row for row in data.get("commands", ()) if row[0] == "Start" and row[1] == trial_id)
-    return next((row[4] for row in starts if len(row) > 4), None)
-
-
 # --- commands --------------------------------------------------------------------------------------------------------
 
 

@@ -16,8 +16,8 @@ from sweep.core.messages import Event, Exit, Exited, ExitKind, PlanChanged, Repo
 from sweep.core.plan import Plan
 from sweep.core.results import TrialResult
 from sweep.core.trial import CheckpointRef
-from sweep.record.access import open_for_reading, understood
 from sweep.record.codec import event_of, metrics_of
+from sweep.record.db import open_for_reading, understood
 from sweep.record.encoding import untag
 
 END = 2**63 - 1  # no event has this number

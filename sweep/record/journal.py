@@ -7,21 +7,18 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from sweep.core.messages import Changes, Command, Event, Reported, Start, Suggested
+from sweep.core.messages import Changes, Command, Event, Reported
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.errors import CheckpointError, ExperimentError, RecordError
-from sweep.record.access import connect_for_reading
+from sweep.record.checksums import MarkWriter, Totals, check_high_water_mark, crc_of, high_water_mark, linked, total
 from sweep.record.codec import command_rows, encode_event, pack_trial
+from sweep.record.db import APPLICATION_ID, SCHEMA, VERSION, check_version, connect_for_reading
 from sweep.record.encoding import decode, encode
 from sweep.record.files import sync_directory, write_atomically
-from sweep.record.mark import MarkFile, check_mark, mark_of
-from sweep.record.schema import APPLICATION_ID, SCHEMA, VERSION, check_version
-from sweep.record.seals import Tally, crc_of, linked, total
 
 _RETRY_S = 1.0
 _DISK_GRACE_S = 600.0
@@ -62,7 +59,7 @@ def create(database: Path) -> None:
     """
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
         made.executescript(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; {SCHEMA}")
-        Tally().write(made)
+        Totals().write(made)
         whole = bytearray(made.serialize())
     whole[18:20] = b"\x02\x02"  # by SQLite's file format: it has a write-ahead log, which needs no rewriting to begin
     for end in ("-wal", "-shm"):  # of a record that somebody deleted: SQLite would take them for this one's
@@ -75,19 +72,18 @@ def create(database: Path) -> None:
 Row = tuple[Any, ...]
 
 
-@dataclass
-class Batch:
+class Batch(NamedTuple):
     """The rows that a commit writes, and what the record says of itself then."""
 
-    tally: Tally
-    events: list[Row] = field(default_factory=list)
-    trials: list[Row] = field(default_factory=list)
+    totals: Totals
+    events: list[Row]
+    trials: list[Row]
 
     def write(self, db: sqlite3.Connection) -> None:
         """Write it; within a transaction."""
         db.executemany("INSERT INTO event (seq, trial_id, data, crc) VALUES (?, ?, ?, ?)", self.events)
         db.executemany("INSERT OR REPLACE INTO trial VALUES (?, ?, ?, ?, ?, ?)", self.trials)
-        self.tally.write(db)
+        self.totals.write(db)
 
 
 class Batches:
@@ -95,39 +91,22 @@ class Batches:
 
     Args:
         db: the record; with its tables.
-        name_of: returns the name that the user gives to a trial, or an empty text; None: nobody gives any.
+        name_of: returns the name that the user gives to a trial, or an empty text; asked once per trial.
 
     Attributes:
-        tally: as it is recorded.
+        totals: as they are recorded.
     """
 
-    def __init__(self, db: sqlite3.Connection, name_of: Callable[[Trial], str] | None) -> None:
+    def __init__(self, db: sqlite3.Connection, name_of: Callable[[Trial], str]) -> None:
         self._name_of = name_of
-        self.tally = Tally(*(db.execute("SELECT last, chain, checksum FROM tally").fetchone() or ()))
+        self.totals = Totals(*(db.execute("SELECT last, chain, checksum FROM totals").fetchone() or ()))
         self._crcs: dict[int, int] = {}  # by the number of a trial: of its row
-        self._places: dict[str, tuple[int | None, Any]] = {}  # by trial: the event that has its config, and that config
-        self._configs: dict[str, Mapping[str, Any]] = {}  # as `command_rows` keeps them
         self._names: dict[str, str] = {}
-        for number, trial_id, config, state, crc in db.execute(
-            "SELECT number, trial_id, config, state, crc FROM trial"
-        ):
-            self._crcs[number], self._places[trial_id] = crc, (config, None)
-            if '"name"' in state:
-                self._names[trial_id] = decode(state).get("name", "")
-
-    @property
-    def seq(self) -> int:
-        """Number of the last event."""
-        return self.tally.last
-
-    def adopt(self, trials: Iterable[Trial]) -> None:
-        """Take note of the trials that the record had: their configs need not be stored again."""
-        for trial in trials:
-            seq, _ = self._places.get(trial.id, (None, None))
-            if seq is not None:
-                self._places[trial.id] = seq, trial.config
-                if not trial.is_ended:
-                    self._configs[trial.id] = trial.config
+        self._configs: dict[str, Mapping[str, Any]] = {}  # as `command_rows` keeps them
+        self._texts: dict[str, tuple[Mapping[str, Any], str]] = {}  # by trial: its config, and that as JSON
+        for number, trial_id, state, crc in db.execute("SELECT number, trial_id, state, crc FROM trial"):
+            self._crcs[number] = crc
+            self._names[trial_id] = decode(state).get("name", "") if '"name"' in state else ""
 
     def make(
         self,
@@ -142,47 +121,38 @@ class Batches:
         Args:
             now: seconds of driving. wall: UTC epoch seconds.
         """
-        seq, chain, checksum = self.tally
+        seq, chain, checksum = self.totals
         rows: list[Row] = []
         results = {result[0]: result[-1] for result in changes.results}
         for event, caused in zip(events, commands, strict=True):
             seq += 1
-            said = command_rows(event, caused, self._configs)
-            self._note_configs(seq, event, caused, said or ())
             metrics = results.get(seq) if type(event) is Reported else None
             trial_id = getattr(event, "trial_id", None)
-            data = encode_event(event, now, wall, said, metrics)
+            data = encode_event(event, now, wall, command_rows(event, caused, self._configs), metrics)
             chain = linked(seq, trial_id, data, chain)
             rows.append((seq, trial_id, data, chain))
         trials = [self._row(trial) for trial in changes.trials.values()]
         gone = (self._crcs.get(row[0], 0) for row in trials)
-        return Batch(Tally(seq, chain, total((row[-1] for row in trials), gone, checksum)), rows, trials)
-
-    def _note_configs(self, seq: int, event: Event, commands: Sequence[Command], rows: Sequence[Sequence[Any]]) -> None:
-        """Take note of the configs that an event gives to trials."""
-        if type(event) is Suggested:
-            self._places[event.trial_id] = seq, event.config
-        given = {row[1] for row in rows if row[0] == "Start" and len(row) > 4 and row[4] is not None}
-        for command in commands if given else ():
-            if type(command) is Start and command.trial.id in given:
-                self._places[command.trial.id] = seq, command.trial.config
+        return Batch(Totals(seq, chain, total((row[-1] for row in trials), gone, checksum)), rows, trials)
 
     def _row(self, trial: Trial) -> Row:
-        """Return the row of a trial."""
-        number, state = trial.number, pack_trial(trial)
-        place, config = self._places.get(trial.id, (None, None))
-        if config is not trial.config:  # another trial's, with which it is not started yet
-            place, state["config"] = None, dict(trial.config)
-        if number not in self._crcs and self._name_of is not None:
+        state = pack_trial(trial)
+        if trial.id not in self._names:
             self._names[trial.id] = self._name_of(trial)
-        if name := self._names.get(trial.id):
+        if name := self._names[trial.id]:
             state["name"] = name
-        row = number, trial.id, trial.status.value, place, encode(state)
+        config, text = self._texts.get(trial.id, (None, ""))
+        if config is not trial.config:
+            text = encode(dict(trial.config))
+            self._texts[trial.id] = trial.config, text
+        if trial.is_ended:
+            del self._texts[trial.id]
+        row = trial.number, trial.id, trial.status.value, text, encode(state)
         return *row, crc_of(row)
 
     def written(self, batch: Batch) -> None:
         """Take note that a batch is in the record."""
-        self.tally = batch.tally
+        self.totals = batch.totals
         self._crcs |= {row[0]: row[-1] for row in batch.trials}
 
 
@@ -231,10 +201,10 @@ class Journal:
         self._notice = notice or (lambda text: None)
         self._is_interrupted = is_interrupted
         self._check = check
-        mark = mark_of(database)
+        mark = high_water_mark(database)
         is_new = not database.exists()
         if is_new:
-            check_mark(mark, 0, database)
+            check_high_water_mark(mark, 0, database)
         try:
             if is_new:
                 create(database)
@@ -246,9 +216,9 @@ class Journal:
             self._db.execute(f"PRAGMA synchronous={SYNCHRONOUS[durability]}")
             self._db.execute("PRAGMA wal_autocheckpoint=0")  # errors of its flushes would not be heard
             self._db.execute("PRAGMA trusted_schema=OFF")
-            self._batches = Batches(self._db, name_of)
-            check_mark(mark, self.seq, database)
-            self._mark = MarkFile(database)
+            self._batches = Batches(self._db, name_of or (lambda trial: ""))
+            check_high_water_mark(mark, self.seq, database)
+            self._mark = MarkWriter(database)
             self._is_flushed_at_once = durability == "full"
             sync_directory(str(database.parent))  # the names of the record and of its log
             self._log = os.open(f"{database}-wal", os.O_RDONLY | os.O_CLOEXEC)
@@ -258,18 +228,14 @@ class Journal:
             ) from error
         self._flushing = threading.Lock()
         self._num_committed, self._num_flushed = 1, 0  # transactions: all before this run, and those of it
-        self._num_folded = 0  # transactions that are in the database
+        self._num_checkpointed = 0  # transactions that are in the database
         self._attended_at = time.monotonic()
         self._doomed: list[str] = []  # checkpoints that are deleted after the next flush
 
     @property
     def seq(self) -> int:
         """Number of the last event that is committed."""
-        return self._batches.seq
-
-    def adopt(self, trials: Iterable[Trial]) -> None:
-        """Take note of the trials that the record had: their configs need not be stored again."""
-        self._batches.adopt(trials)
+        return self._batches.totals.last
 
     def meta(self) -> dict[str, Any]:
         """Return everything that is recorded about the experiment as such."""
@@ -287,10 +253,10 @@ class Journal:
                 before = [crc for (crc,) in db.execute("SELECT crc FROM meta")]
                 db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", [(*row, crc_of(row)) for row in rows])
                 after = [crc for (crc,) in db.execute("SELECT crc FROM meta")]
-                tally = self._batches.tally
-                tally = tally._replace(checksum=total(after, before, tally.checksum))
-                tally.write(db)
-            self._batches.tally = tally
+                totals = self._batches.totals
+                totals = totals._replace(checksum=total(after, before, totals.checksum))
+                totals.write(db)
+            self._batches.totals = totals
         except sqlite3.Error as error:
             raise RecordError(
                 f"{self.database} cannot be written: {error}. Everything before is intact; free some space and resume."
@@ -387,8 +353,8 @@ class Journal:
                         "nothing recorded is lost."
                     )
                 self._await_retry(error)
-                self._fold()  # a log that is begun anew needs no more room
-        seq = batch.tally.last
+                self._checkpoint_log()  # a log that is begun anew needs no more room
+        seq = batch.totals.last
         self._mark.write(seq, seq if self._is_flushed_at_once else None)
         if began is not None:
             self._notice(f"{self.database} can be written again: the sweep goes on.")
@@ -426,9 +392,9 @@ class Journal:
         if left_s > 0:
             return left_s
         self._check(True)
-        if self._num_committed - self._num_folded > _MANY:
+        if self._num_committed - self._num_checkpointed > _MANY:
             self.flush()
-            self._fold()
+            self._checkpoint_log()
         if self._num_flushed < self._num_committed or self._doomed:
             self.flush()
             self._delete_doomed()
@@ -465,7 +431,7 @@ class Journal:
             except (OSError, CheckpointError) as error:  # what is left of it is found when the sweep is resumed
                 self._notice(f"{path} is not deleted: {error}")
 
-    def _fold(self) -> None:
+    def _checkpoint_log(self) -> None:
         """Copy what is in the log into the database, as far as readers and the room on the disk allow.
 
         Raises:
@@ -473,12 +439,12 @@ class Journal:
         """
         try:
             self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            self._num_folded = self._num_committed
+            self._num_checkpointed = self._num_committed
         except sqlite3.OperationalError as error:
             self._note_failed_flush(error)
 
     def close(self) -> None:
-        """Flush, do what waited for that, fold the write-ahead log into the one file, and close.
+        """Flush, do what waited for that, put the write-ahead log into the one file, and close.
 
         Raises:
             RecordError: a flush failed only now.
@@ -489,7 +455,7 @@ class Journal:
             self._delete_doomed()
         keep: sqlite3.Connection | None = None
         try:
-            if self.problem:  # SQLite would fold the log when the last connection is closed, though pages may be lost
+            if self.problem:  # closing the last connection would checkpoint the log, of which pages may be lost
                 with contextlib.suppress(sqlite3.Error, ExperimentError):
                     keep = connect_for_reading(self.database)
                     keep.execute("SELECT 1 FROM meta").fetchone()

@@ -20,14 +20,13 @@ from sweep.core.ranking import Objectives, objectives_of
 from sweep.core.results import AUTO_FILLED, TrialResult, flatten
 from sweep.core.trial import CheckpointRef, Status, shown_status
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
-from sweep.record.access import understood
-from sweep.record.driver import Driver, find_driver
+from sweep.record.checksums import check_state, checked_events
+from sweep.record.db import last_event, last_seq, understood
 from sweep.record.encoding import decode
 from sweep.record.facts import Report, last_exit, last_plan, read_facts, read_reports
 from sweep.record.layout import ExperimentLayout
+from sweep.record.lock import Driver, find_driver
 from sweep.record.rows import Snapshot, TrialRow, trainable_name
-from sweep.record.schema import last_event, last_seq
-from sweep.record.seals import check_state, checked_events
 from sweep.storage.fetch import has_checkpoint, open_all_for_reading, open_storage_for_reading
 from sweep.storage.location import parse_storage
 from sweep.storage.shared import open_record
@@ -116,7 +115,7 @@ class ExperimentReader:
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """What is recorded of the experiment as a whole; keys as in `sweep.record.schema`."""
+        """What is recorded of the experiment as a whole; keys as in `sweep.record.db`."""
         return self.snapshot().meta
 
     @property
@@ -146,7 +145,7 @@ class ExperimentReader:
             meta = {key: decode(value) for key, value in connection.execute("SELECT key, value FROM meta")}
             rows = connection.execute("SELECT trial_id, number, status, config, state FROM trial ORDER BY number")
             found = [(*row, json.loads(text)) for *row, text in rows]
-            seqs = (seq for *_, config, state in found for seq in (config, state.get("last_result")))
+            seqs = (state.get("last_result") for *_, state in found)
             events = checked_events(connection, database, filter(None, seqs))
             shown = {status.value: shown_status(status) for status in Status}
             trials = tuple(
@@ -155,7 +154,7 @@ class ExperimentReader:
                     number,
                     shown.get(status, status),
                     state,
-                    json.dumps({"config": state.get("config")}) if config is None else events[config][1],
+                    config,
                     events[state["last_result"]][1] if "last_result" in state else None,
                     self.trust or self.is_own,
                     meta,

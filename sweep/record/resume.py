@@ -32,13 +32,12 @@ from sweep.core.retention import Kept, without
 from sweep.core.stoppers import reached
 from sweep.core.trial import CheckpointRef, Status, Trial, evolve
 from sweep.core.values import as_float
-from sweep.record.access import open_for_reading, understood
-from sweep.record.codec import config_of, metrics_of, unpack_trial
+from sweep.record.checksums import check_state, check_structure, checked_events
+from sweep.record.codec import metrics_of, unpack_trial
+from sweep.record.db import last_event, open_for_reading, understood
 from sweep.record.encoding import decode, untag
 from sweep.record.facts import END, Report, last_plan, read_facts, read_reports
 from sweep.record.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
-from sweep.record.schema import last_event
-from sweep.record.seals import check_state, check_structure, checked_events
 from sweep.record.stored import StoredCheckpoints, saved_before, strangers_of, trial_of
 
 if TYPE_CHECKING:
@@ -120,15 +119,14 @@ def read_trials(db: sqlite3.Connection, database: Path, *, trust: bool) -> Itera
     """Give the trials of a record as the core has them, ordered by number; see `load`."""
     rows = db.execute("SELECT trial_id, status, config, state FROM trial ORDER BY number").fetchall()
     states = [(*row, json.loads(text)) for *row, text in rows]
-    seqs = (seq for *_, place, state in states for seq in (place, state.get("last_result"), state.get("best_result")))
+    seqs = (state.get(name) for *_, state in states for name in ("last_result", "best_result"))
     events = checked_events(db, database, filter(None, seqs))
-    for trial_id, status, place, state in states:
-        config = state.pop("config", None) if place is None else config_of(json.loads(events[place][1]), trial_id)
+    for trial_id, status, config, state in states:
         fields = unpack_trial(untag(state, trust=trust))
         for name in ("last_result", "best_result"):
             if (seq := fields.get(name)) is not None:
                 fields[name] = TrialResult(metrics_of(json.loads(events[seq][1]), trial_id) or {}, seq)
-        trial = Trial(checked_trial_id(trial_id), untag(config, trust=trust), status=Status(status), **fields)
+        trial = Trial(checked_trial_id(trial_id), decode(config, trust=trust), status=Status(status), **fields)
         pending = trial.pending.checkpoint if isinstance(trial.pending, CloneTrial) else None
         for ref in (trial.checkpoint, trial.started_from, pending):
             if ref is not None:

@@ -6,16 +6,31 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from sweep.core.naming import experiment_tag
 from sweep.core.resources import Placement, Resources
 from sweep.core.trial import CheckpointRef, Escalation, shown_state
-from sweep.record.codec import config_of, metrics_of, request_of, unpack_trial
-from sweep.record.encoding import untag
+from sweep.record.codec import metrics_of, request_of, unpack_trial
+from sweep.record.encoding import decode
 from sweep.record.facts import Report
 
+T = TypeVar("T")
 _ENDED = ("TERMINATED", "ERROR")
+
+
+class _Recorded(Generic[T]):
+    """A field of `recorded` under a name of its own, or a default where it is not recorded."""
+
+    def __init__(self, default: T, key: str = "") -> None:
+        self._default, self._key = default, key
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._key = self._key or name
+
+    def __get__(self, row: TrialRow, owner: type) -> T:
+        found: T = row.recorded.get(self._key, self._default)
+        return found
 
 
 @dataclass(frozen=True)
@@ -25,6 +40,7 @@ class TrialRow:
     Attributes:
         status: as users see it: PENDING, RUNNING, PAUSED, TERMINATED or ERROR.
         recorded: what else is recorded of it, as `sweep.record.codec.pack_trial` has it.
+        config_text: the decided config as JSON.
         is_trusted: whether `fresh_config` and `fresh_metrics` load what was stored as a pickle.
         meta: of the experiment, shared by all its rows.
     """
@@ -33,74 +49,27 @@ class TrialRow:
     number: int
     status: str
     recorded: Mapping[str, Any] = field(repr=False)
-    config_event: str = field(repr=False)
+    config_text: str = field(repr=False)
     last_event: str | None = field(default=None, repr=False)
     is_trusted: bool = field(default=False, repr=False, compare=False)
     meta: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
-    @property
-    def reason(self) -> str:
-        """Why it waits, or why it ended."""
-        return str(self.recorded.get("reason", ""))
-
-    @property
-    def cause(self) -> str:
-        """The same for the program, one of `sweep.core.trial.Cause`."""
-        return str(self.recorded.get("cause", ""))
-
-    @property
-    def attempt(self) -> int:
-        """Starts so far."""
-        return int(self.recorded.get("attempt", 0))
-
-    @property
-    def failures(self) -> int:
-        """Faults of its own."""
-        return int(self.recorded.get("failures", 0))
-
-    @property
-    def losses(self) -> int:
-        """Faults of the infrastructure."""
-        return int(self.recorded.get("losses", 0))
-
-    @property
-    def node_losses(self) -> int:
-        """How often in a row its node was gone."""
-        return int(self.recorded.get("node_losses", 0))
-
-    @property
-    def count(self) -> int:
-        """Reports so far."""
-        return int(self.recorded.get("count", 0))
-
-    @property
-    def failure(self) -> str:
-        """Which kind of failure its last attempt was, one of `sweep.core.failures.CLASSES`; empty: none."""
-        return str(self.recorded.get("failure", ""))
-
-    @property
-    def name(self) -> str:
-        """What `trial_name_creator` called it; empty: nothing."""
-        return str(self.recorded.get("name", ""))
-
-    @property
-    def last_seq(self) -> int | None:
-        """Number of its last result; None before the first."""
-        return self.recorded.get("last_result")
-
-    @property
-    def best_seq(self) -> int | None:
-        """Number of its best result; None before the first."""
-        return self.recorded.get("best_result")
+    reason = _Recorded("")  # why it waits, or why it ended
+    cause = _Recorded("")  # the same for the program, one of `sweep.core.trial.Cause`
+    attempt = _Recorded(0)  # starts so far
+    failures = _Recorded(0)  # faults of its own
+    losses = _Recorded(0)  # faults of the infrastructure
+    node_losses = _Recorded(0)  # how often in a row its node was gone
+    count = _Recorded(0)  # reports so far
+    failure = _Recorded("")  # which kind its last attempt was, one of `sweep.core.failures.CLASSES`; empty: none
+    name = _Recorded("")  # what `trial_name_creator` called it; empty: nothing
+    last_seq = _Recorded[int | None](None, "last_result")  # number of its last result; None before the first
+    best_seq = _Recorded[int | None](None, "best_result")
 
     @property
     def id(self) -> str:
         """The same as `trial_id`, as live trials have it."""
         return self.trial_id
-
-    @cached_property
-    def _config(self) -> Any:
-        return config_of(json.loads(self.config_event), self.trial_id)
 
     @cached_property
     def last_report(self) -> Report | None:
@@ -109,15 +78,10 @@ class TrialRow:
             None if self.last_event is None else Report(self.last_seq or 0, self.trial_id, json.loads(self.last_event))
         )
 
-    @property
-    def config_text(self) -> str:
-        """The decided config as JSON text."""
-        return json.dumps(self._config, separators=(",", ":"), ensure_ascii=False)
-
     @cached_property
     def config(self) -> dict[str, Any]:
         """The decided config, shared by all callers: for reading only. What was stored as a pickle is not loaded."""
-        return _a_dict(untag(self._config))
+        return _a_dict(decode(self.config_text))
 
     @cached_property
     def last_metrics(self) -> dict[str, Any] | None:
@@ -131,7 +95,7 @@ class TrialRow:
         What was stored as a pickle is loaded when the reader trusts the experiment; otherwise, and where its code is
         gone, something stands for it that prints like the value.
         """
-        return _a_dict(self._fresh(lambda trust: untag(self._config, trust=trust)))
+        return _a_dict(self._fresh(lambda trust: decode(self.config_text, trust=trust)))
 
     def fresh_metrics(self) -> dict[str, Any] | None:
         """Return `last_metrics` as an object of its own, pickles treated as by `fresh_config`."""

@@ -8,9 +8,8 @@ import sqlite3
 from pathlib import Path
 from typing import NamedTuple
 
-from sweep.record.access import open_for_reading
-from sweep.record.schema import last_seq
-from sweep.record.seals import check_structure
+from sweep.record.checksums import check_structure
+from sweep.record.db import last_seq, open_for_reading
 
 
 class Stamp(NamedTuple):

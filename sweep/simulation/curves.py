@@ -19,7 +19,7 @@ from sweep.core.results import TRIAL_INDEX, flatten, unflatten
 from sweep.core.trial import Cause, Trial
 from sweep.engines.simulator import Point
 from sweep.errors import ConfigError, ExperimentError, UserCodeError, refuse_unknown
-from sweep.record.access import understood
+from sweep.record.db import understood
 from sweep.record.facts import read_facts
 from sweep.record.layout import ExperimentLayout
 from sweep.record.reader import ExperimentReader

@@ -316,6 +316,7 @@ class _Replayer:
         packer = Packer(first.nodes, first.away)
         self.sweep = Sweep(plan, self.policies.scheduler, packer, trials, kept=kept, seq=fact.seq - 1)
         self.late.clear()
+        self.record.configs.clear()  # as its driver began
         self.found.num_runs += 1
 
     def _after(self, fact: Fact) -> Iterator[Fact]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from sweep.checkpoints.store import fetch
 from sweep.errors import CheckpointError, ExperimentError, NoExperimentError, nearest
-from sweep.record.access import open_for_reading
+from sweep.record.db import open_for_reading
 from sweep.record.layout import CHECKPOINT_PATTERN, DATABASE, MIRROR_STATE, ExperimentLayout, split_uri
 from sweep.record.lock import DriverLock
 from sweep.record.snapshot import compare

@@ -16,7 +16,7 @@ from sweep.checkpoints.manifest import MANIFEST, METADATA
 from sweep.checkpoints.store import AT_ONCE, pin, send, unsend
 from sweep.core.trial import HELD
 from sweep.errors import CheckpointError, ExperimentError, SweepError
-from sweep.record.access import open_for_reading
+from sweep.record.db import open_for_reading
 from sweep.record.layout import DATABASE, OUTGOING, RECORD_MARK, ExperimentLayout, leads_outside
 from sweep.record.snapshot import Stamp, copy_record, stamp_of_record
 from sweep.record.stored import StoredCheckpoints, references, statuses, trial_of

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from sweep.checkpoints.store import discard_in
 from sweep.errors import CheckpointError, ExperimentError
-from sweep.record.access import Reading, open_for_reading
+from sweep.record.db import Reading, open_for_reading
 from sweep.record.layout import CACHE_VARIABLE, DATABASE, MIRROR_STATE, OUTGOING, RECORD_MARK, cache_root, tidy_name
 from sweep.record.snapshot import close_log, compare, copy_record, has_trials
 from sweep.storage.disks import Disk, disk_of, is_shared

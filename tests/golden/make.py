@@ -59,7 +59,7 @@ def _run(name: str, place: str) -> None:
 
 
 def _neutral(root: Path, place: str) -> None:
-    """Fold the write-ahead log into the record, and replace what names this machine, in it and in the text files."""
+    """Put the write-ahead log into the record, and replace what names this machine, in it and in the text files."""
     words = {os.path.realpath(place): PLACE, place: PLACE, str(HERE.parents[1]): PLACE, sys.prefix: PLACE}
     words |= {sys.base_prefix: PLACE, socket.gethostname(): "golden"}
     # only whole words: the name of a machine may be a part of another word

@@ -19,12 +19,11 @@ from click.testing import CliRunner
 import sweep
 from sweep.cli.main import sweep as command
 from sweep.errors import ExperimentError
-from sweep.record import mark as mark_module
-from sweep.record import seals
-from sweep.record.mark import Mark, mark_of
+from sweep.record import checksums
+from sweep.record.checksums import HighWaterMark, high_water_mark
+from sweep.record.db import APPLICATION_ID
 from sweep.record.reader import ExperimentReader
 from sweep.record.resume import load
-from sweep.record.schema import APPLICATION_ID
 from sweep.record.snapshot import copy_record
 
 PAGE = 4096
@@ -169,12 +168,12 @@ def check(root: Path, into: Path, seeds: Iterator[int] | range, reader: str) -> 
     for name in FILES:  # the truth, at the same place
         if (root / name).exists():
             shutil.copyfile(root / name, into / name)
-    seals._checked.clear()
+    checksums._checked.clear()
     truth = READERS[reader](into)
     refused = same = 0
     for seed in seeds:
         how = damage(root, into, seed)
-        seals._checked.clear()
+        checksums._checked.clear()
         try:
             said = READERS[reader](into)
         except ExperimentError as error:
@@ -263,7 +262,7 @@ def check_mixed(copies: list[Path], into: Path, draw: random.Random, num_pages: 
                 continue
             database.write_bytes(whole[:begin] + data[begin:end] + whole[end:])
             for reader, read in READERS.items():
-                seals._checked.clear()
+                checksums._checked.clear()
                 try:
                     said = read(into)
                 except ExperimentError:
@@ -338,15 +337,15 @@ def test_after_another_boot_what_was_not_flushed_may_be_missing(
 ) -> None:
     root = tmp_path / "killed"
     shutil.copytree(killed, root)
-    known = mark_of(root / "sweep.db")
+    known = high_water_mark(root / "sweep.db")
     assert known is not None
     last = ExperimentReader(root).snapshot().seq
-    (root / "sweep.mark").write_bytes(Mark(last + 5, last, known.boot).encode())
+    (root / "sweep.mark").write_bytes(HighWaterMark(last + 5, last, known.boot).encode())
     with pytest.raises(ExperimentError, match=f"ends with event {last}, and event {last + 5} was recorded"):
         ExperimentReader(root)
-    monkeypatch.setattr(mark_module, "boot", lambda: "another")
+    monkeypatch.setattr(checksums, "boot", lambda: "another")
     assert ExperimentReader(root).snapshot().seq == last
-    (root / "sweep.mark").write_bytes(Mark(last + 5, last + 1, known.boot).encode())
+    (root / "sweep.mark").write_bytes(HighWaterMark(last + 5, last + 1, known.boot).encode())
     with pytest.raises(ExperimentError, match=f"and event {last + 1} was recorded"):
         ExperimentReader(root)
 

@@ -8,7 +8,7 @@ import pytest
 
 import sweep
 from sweep.core.messages import Exited, Reported, Started, Suggested
-from sweep.record.access import open_for_reading
+from sweep.record.db import open_for_reading
 from sweep.record.encoding import Opaque
 from sweep.record.facts import read_facts
 

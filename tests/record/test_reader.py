@@ -17,8 +17,7 @@ from made_experiment import MadeExperiment
 
 from sweep.core.plan import Plan
 from sweep.errors import ExperimentError
-from sweep.record.driver import Driver, find_driver
-from sweep.record.lock import DriverLock
+from sweep.record.lock import Driver, DriverLock, find_driver
 from sweep.record.reader import ExperimentReader, find_experiment
 from sweep.results.analysis import ExperimentAnalysis
 

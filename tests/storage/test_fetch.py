@@ -18,7 +18,7 @@ from sealed import seal
 
 from sweep.checkpoints.store import MANIFEST, Checkpoint, persist, verify
 from sweep.errors import CheckpointError, ConfigError, ExperimentError
-from sweep.record.access import open_for_reading
+from sweep.record.db import open_for_reading
 from sweep.record.layout import ExperimentLayout, copy_root, split_uri, storage_root
 from sweep.record.lock import DriverLock
 from sweep.record.reader import ExperimentReader

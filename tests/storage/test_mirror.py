@@ -16,8 +16,8 @@ from sweep.checkpoints import store as checkpoints
 from sweep.checkpoints.store import MANIFEST, Checkpoint, persist, send, verify
 from sweep.core.messages import Reported
 from sweep.errors import RecordError
-from sweep.record.access import open_for_reading
 from sweep.record.codec import encode_event
+from sweep.record.db import open_for_reading
 from sweep.record.reader import ExperimentReader
 from sweep.record.snapshot import copy_record
 from sweep.record.stored import references

@@ -22,7 +22,7 @@ from sealed import changed
 
 from sweep.checkpoints.store import MANIFEST, persist, verify
 from sweep.errors import ExperimentError
-from sweep.record.access import open_for_reading
+from sweep.record.db import open_for_reading
 from sweep.record.reader import ExperimentReader
 from sweep.record.stored import StoredCheckpoints, references
 from sweep.storage import filesystems

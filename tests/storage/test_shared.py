@@ -23,12 +23,11 @@ from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial, evolve
 from sweep.errors import ExperimentError, RecordError
-from sweep.record.access import open_for_reading
 from sweep.record.codec import encode_event
-from sweep.record.driver import find_driver
+from sweep.record.db import open_for_reading
 from sweep.record.journal import Journal
 from sweep.record.layout import ExperimentLayout
-from sweep.record.lock import DriverLock
+from sweep.record.lock import DriverLock, find_driver
 from sweep.record.reader import ExperimentReader
 from sweep.record.resume import load
 from sweep.record.stored import references

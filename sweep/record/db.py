@@ -1,0 +1,369 @@
+"""`sweep.db`: its tables, which records this version reads, and the way to one for whoever reads.
+
+Events are the truth: append-only, numbered 1, 2, 3 ... without a gap, one row per fact, with the commands that it
+caused. `trial` has the latest state of each trial: what readers want and what a resume loads. JSON texts are those of
+`sweep.record.codec`; `crc` is a checksum: see `sweep.record.checksums`.
+
+    meta    key -> JSON: name, prefix, created, version, python, trainable {name, kind}, import_path (`file.py:function`
+            where it can be found again), metric, mode (metrics, modes: of several objectives), space (for people),
+            domains (the space, by `searchers.space.to_json`), searcher, scheduler, constraints (metric -> the most that
+            it may be), num_samples, num_repeats, num_trials, resources_per_trial, seed, storage_path, resume_command,
+            are_log_files_complete, log_to_file, space_keys, variables (flattened config paths that vary; null:
+            unknown), command, machine {host, system, cpu}, versions (of imports)
+    event   trial_id: null where it concerns no single trial
+    trial   config: as JSON; state: what else is known of it
+    totals  one row: number and checksum of the last event, and a checksum over all rows of `meta` and `trial`
+
+Whoever opens the file with SQLite reads what happened as `events`, reports with all that was filled in as `result`, and
+trials with their configs as `trials`.
+
+Whoever reads writes nothing. Of a database with a write-ahead log SQLite wants to make `-wal` and `-shm`, or to mend
+them, also for reading only. What is there decides how it is opened instead:
+
+    -journal                      an older version is making it: in the usual way
+    -wal and -shm                 its driver is alive, or was killed: with locks, by a `-shm` that is only read
+    neither, or an empty -wal     its driver has ended in order: the file alone, without locks
+    -wal without -shm             copied without it: a copy in a temporary directory, where SQLite mends what it likes
+
+A file that is read without locks may be changed meanwhile, by a driver that continues the sweep: see `was_changed`.
+Nothing here opens the file past SQLite where a driver may be in this very process: closing it would drop its locks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from functools import cache
+from pathlib import Path
+from urllib.parse import quote
+
+from sweep.errors import ExperimentError, NoExperimentError
+from sweep.record.checksums import check_high_water_mark, check_history, damaged, high_water_mark
+
+APPLICATION_ID = 0x53575031  # "SWP1"
+VERSION = 1
+_FORMER = """SELECT 1 FROM sqlite_master
+    WHERE name IN ('report', 'tally') OR sql LIKE 'CREATE TABLE event%kind TEXT NOT NULL%'"""
+
+SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE event (
+    seq INTEGER PRIMARY KEY,
+    trial_id TEXT,
+    data TEXT NOT NULL,
+    crc INTEGER NOT NULL
+);
+CREATE TABLE trial (
+    number INTEGER PRIMARY KEY,
+    trial_id TEXT NOT NULL,
+    status TEXT NOT NULL,
+    config TEXT NOT NULL,
+    state TEXT NOT NULL,
+    crc INTEGER NOT NULL
+);
+CREATE TABLE totals (
+    id INTEGER PRIMARY KEY,
+    last INTEGER NOT NULL,
+    chain INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    crc INTEGER NOT NULL
+);
+CREATE VIEW events AS
+    SELECT seq, trial_id, json_extract(data, '$.kind') AS kind, json_extract(data, '$.at') AS at,
+        json_extract(data, '$.wall') AS wall, json_extract(data, '$.attempt') AS attempt,
+        json_extract(data, '$.commands') AS commands, data
+    FROM event;
+CREATE VIEW result AS
+    SELECT seq, trial_id, attempt, at, wall, json_extract(data, '$.checkpoint') AS checkpoint,
+        CASE WHEN json_type(data, '$.filled') IS NULL THEN json_extract(data, '$.metrics')
+        ELSE json_patch(json_extract(data, '$.metrics'), json_object(
+            'timestamp', coalesce(json_extract(data, '$.filled[0]'), CAST(wall AS INTEGER)),
+            'time_this_iter_s', json_extract(data, '$.filled[1]'),
+            'pid', json_extract(data, '$.filled[2]'),
+            'hostname', json_extract(data, '$.filled[3]'),
+            'node_ip', json_extract(data, '$.filled[8]'),
+            'training_iteration', json_extract(data, '$.filled[4]'),
+            'time_total_s', json_extract(data, '$.filled[5]'),
+            'trial_id', trial_id,
+            'time_since_restore', coalesce(json_extract(data, '$.filled[6]'), json_extract(data, '$.filled[5]')),
+            'iterations_since_restore', coalesce(json_extract(data, '$.filled[7]'), json_extract(data, '$.seq')),
+            'done', json('false')
+        )) END AS metrics
+    FROM events WHERE kind = 'Reported' AND json_type(data, '$.metrics') IS NOT NULL;
+CREATE VIEW trials AS
+    SELECT t.number, t.trial_id, t.status, coalesce(json_extract(t.state, '$.reason'), '') AS reason,
+        t.config,
+        json_extract(t.state, '$.resources') AS resources,
+        coalesce(json_extract(t.state, '$.attempt'), 0) AS attempt,
+        coalesce(json_extract(t.state, '$.failures'), 0) AS failures,
+        coalesce(json_extract(t.state, '$.count'), 0) AS count,
+        json_extract(t.state, '$.checkpoint[0]') AS checkpoint,
+        json_extract(t.state, '$.last_result') AS last_result,
+        json_extract(t.state, '$.best_result') AS best_result
+    FROM trial t;
+"""
+
+
+def last_seq(connection: sqlite3.Connection) -> int:
+    """Return the number of the last event; 0 before the first."""
+    (seq,) = connection.execute("SELECT max(seq) FROM event").fetchone()
+    return seq or 0
+
+
+def last_event(connection: sqlite3.Connection) -> tuple[int, float, float] | None:
+    """Return number, `at` and `wall` of the last event; None before the first."""
+    row = connection.execute("SELECT seq, data FROM event ORDER BY seq DESC LIMIT 1").fetchone()
+    if row is None:
+        return None
+    data = json.loads(row[1])
+    return row[0], data["at"], data["wall"]
+
+
+def check_version(connection: sqlite3.Connection, database: Path) -> None:
+    """Refuse a file that is no `sweep.db`, is damaged, or is of another version.
+
+    Raises:
+        ExperimentError: says so.
+    """
+    try:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        is_of_development = connection.execute(_FORMER).fetchone() is not None
+    except sqlite3.DatabaseError as error:
+        raise ExperimentError(
+            f"{database} cannot be read: {error}. Restore it from a copy; nothing was changed."
+        ) from error
+    if application != APPLICATION_ID:
+        raise ExperimentError(f"{database} is not a sweep.db (application id {application:#x}).")
+    if is_of_development:
+        raise ExperimentError(
+            f"{database} was written by a development version of sweep and cannot be read; run the sweep again, or "
+            "read it with the version that wrote it."
+        )
+    if version != VERSION:
+        raise ExperimentError(
+            f"{database} has format {version}; this version of sweep knows {VERSION}. Install a newer sweep-engine."
+        )
+
+
+def _objects(connection: sqlite3.Connection) -> Mapping[str, str]:
+    return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
+
+
+@cache
+def _expected() -> Mapping[str, str]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(SCHEMA)
+        return _objects(connection)
+
+
+def check_schema(connection: sqlite3.Connection, database: Path) -> None:
+    """Refuse a record whose tables are not as they were made: what they hold would be misread.
+
+    Raises:
+        ExperimentError: says so.
+    """
+    found = _objects(connection)
+    for name, sql in _expected().items():
+        if found.get(name) != sql:
+            raise damaged(database, f"what it says of its table or view `{name}` is not what was written")
+
+
+# --- connections ------------------------------------------------------------------------------------------------------
+
+
+_TRIES = 5
+_BUSY_MS = 5000
+
+Stamp = tuple[int, int, int, int]
+
+
+# What damaged data may lead to, in SQLite, JSON, or our own reading of it.
+_UNREADABLE = (sqlite3.Error, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
+
+
+class Reading(sqlite3.Connection):
+    """A connection that only reads."""
+
+    copy: tempfile.TemporaryDirectory[str] | None = None  # which it reads, and which goes when it is closed
+    _unlocked: Path | None = None
+    _stamp: Stamp | None = None
+
+    def close(self) -> None:
+        """Close it, and delete the copy that was made for it."""
+        super().close()
+        if self.copy is not None:
+            self.copy.cleanup()
+
+    def watch(self, database: Path) -> None:
+        """Note how a file stands that is read without locks."""
+        self._unlocked, self._stamp = database, _stamp(database)
+
+    def was_changed(self) -> bool:
+        """Whether somebody wrote what was read without locks: it may have been read half old and half new.
+
+        Where another file has taken its place, the old one was read as it was.
+        """
+        if self._unlocked is None or self._stamp is None:
+            return False
+        now = _stamp(self._unlocked)
+        is_there = now is not None and now[:2] == self._stamp[:2]
+        return is_there and now != self._stamp
+
+
+def connect_for_reading(database: Path) -> Reading:
+    """Return a connection to a `sweep.db` that writes nothing, also while its driver writes: it sees every commit.
+
+    Raises:
+        ExperimentError: it may not be read, or the copy that is needed cannot be made.
+    """
+    if not os.access(database, os.R_OK, effective_ids=True):
+        raise ExperimentError(
+            f"{database} may not be read by this user. Ask its owner for `chmod -R go+rX {database.parent}`, or a copy."
+        )
+    problem: Exception | None = None
+    for _ in range(_TRIES):
+        try:
+            return _connect(database)
+        except (sqlite3.OperationalError, FileNotFoundError) as error:
+            problem = error  # its driver has just begun or ended: what is beside it is looked at again
+    if isinstance(problem, sqlite3.OperationalError) and Path(f"{database}-wal").exists():
+        return _mended(database)
+    raise ExperimentError(f"{database} cannot be read: {problem}.") from problem
+
+
+def _connect(database: Path) -> Reading:
+    log, index = Path(f"{database}-wal"), Path(f"{database}-shm")
+    if Path(f"{database}-journal").exists():
+        return _open(database, "mode=ro")
+    if index.exists() and log.exists():
+        connection = _open(database, "mode=ro&readonly_shm=1")
+        try:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+            return connection
+        except sqlite3.DatabaseError as error:
+            if not isinstance(error, sqlite3.OperationalError):
+                return connection  # it is damaged: whoever asks it will say so
+            connection.close()
+            # A driver that has only just begun to write has left no mark that a reader could take: one has to be made.
+            if error.sqlite_errorname == "SQLITE_READONLY_CANTINIT" and os.access(index, os.W_OK, effective_ids=True):
+                return _open(database, "mode=ro")
+            raise
+    if not log.exists() or not log.stat().st_size:
+        connection = _open(database, "mode=ro&immutable=1")
+        connection.watch(database)
+        return connection
+    return _mended(database)
+
+
+def _open(database: Path, how: str) -> Reading:
+    name = f"file:{quote(str(database.absolute()))}?{how}"
+    connection: Reading = sqlite3.connect(name, uri=True, isolation_level=None, factory=Reading)
+    connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
+    return connection
+
+
+def _mended(database: Path) -> Reading:
+    """Return a connection to a copy of a database and its log, in which SQLite may mend what it likes.
+
+    Raises:
+        ExperimentError: there is no room for it.
+    """
+    log = Path(f"{database}-wal")
+    directory = tempfile.TemporaryDirectory(prefix="sweep-record-")
+    try:
+        for _ in range(_TRIES):
+            stamps = (_stamp(database), _stamp(log))
+            for source in (database, log):
+                shutil.copyfile(source, f"{directory.name}/{source.name}")
+            if stamps == (_stamp(database), _stamp(log)):
+                break
+        copy = Path(directory.name, database.name)
+        with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode=DELETE")  # puts the log into the file
+        reading = _open(copy, "mode=ro&immutable=1")
+    except BaseException as error:
+        directory.cleanup()
+        if not isinstance(error, (OSError, sqlite3.OperationalError)):
+            raise
+        raise ExperimentError(
+            f"{database} has a write-ahead log and no index of it ({database.name}-shm): to be read it is copied "
+            f"to {tempfile.gettempdir()}, which failed: {error}. Name a place with room for it by TMPDIR."
+        ) from error
+    reading.copy = directory
+    return reading
+
+
+def _stamp(path: Path) -> Stamp | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+# --- for readers ------------------------------------------------------------------------------------------------------
+
+
+def open_for_following(database: Path) -> Reading:
+    """Return a connection for whoever reads events as they are committed, each query in a transaction of its own: one
+    that stays open would keep the log from being begun anew.
+
+    Nothing is checked, for the driver has only just written it.
+
+    Raises:
+        ExperimentError: there is no record that can be read.
+    """
+    with understood(database):
+        connection = connect_for_reading(database)
+    check_version(connection, database)
+    return connection
+
+
+def open_for_reading(database: Path, *, with_events: bool = True) -> Reading:
+    """Return a connection to a `sweep.db` that writes nothing, not even beside it; also while its driver writes.
+
+    It is in a transaction: all that is read is of one state.
+
+    Args:
+        with_events: events will be read, so they are checked; each once in a process.
+
+    Raises:
+        ExperimentError: there is none, it is damaged, or a newer version of this package wrote it.
+    """
+    if not database.is_file():
+        raise NoExperimentError(
+            f"there is no experiment at {database.parent}: no {database.name} in it. See `sweep ls`."
+        )
+    mark = high_water_mark(database)  # before the record is read, which only grows
+    with understood(database):
+        connection = connect_for_reading(database)
+    try:
+        with understood(database):
+            connection.execute("BEGIN")
+            check_version(connection, database)
+            check_schema(connection, database)
+            check_high_water_mark(mark, last_seq(connection), database)
+            if with_events:
+                check_history(connection, database)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def understood(database: Path) -> Iterator[None]:
+    """Turn what goes wrong when a damaged record is read into an `ExperimentError`."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        said = "a text in it is no JSON" if isinstance(error, json.JSONDecodeError) else str(error) or repr(error)
+        raise ExperimentError(
+            f"{database} cannot be read: {said} ({type(error).__name__}). Restore it from a copy; nothing was changed."
+        ) from error
