@@ -42,32 +42,26 @@ def times_better(figure: Figure, ours: float, theirs: float) -> float | None:
 
 
 def reached(figure: Figure, ours: float, ratios: Mapping[str, float | None]) -> str:
-    """Return `stretch`, `yes`, `no`, or nothing where nothing is promised."""
-
-    def is_met(target: float) -> bool:
-        return ours <= target if figure.is_less_better else ours >= target
-
-    wanted = [] if figure.required is None else [is_met(figure.required)]
+    """Return `yes`, `no`, or nothing where nothing is promised."""
+    wanted = []
+    if figure.required is not None:
+        wanted.append(ours <= figure.required if figure.is_less_better else ours >= figure.required)
     if figure.required_ratio is not None:
         tool, least = figure.required_ratio
         ratio = ratios.get(tool)
         wanted += [] if ratio is None else [ratio >= least]
     if not all(wanted):
         return "no"
-    if figure.stretch is not None and is_met(figure.stretch):
-        return "stretch"
     return "yes" if wanted else ""
 
 
 def target(figure: Figure) -> str:
-    """Return what is promised and what is hoped for."""
+    """Return what is promised."""
     parts = []
     if figure.required is not None:
         parts.append(number(figure.required, figure.unit))
     if figure.required_ratio is not None:
         parts.append(f"{figure.required_ratio[1]:.0f}x {TOOLS[figure.required_ratio[0]][0]}")
-    if figure.stretch is not None:
-        parts.append(f"stretch {number(figure.stretch, figure.unit)}")
     return ", ".join(parts)
 
 
