@@ -34,12 +34,8 @@ class _ShowsChanges:
     """A repr of only the fields that differ from their defaults."""
 
     def __repr__(self) -> str:
-        shown = []
-        for item in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, item.name)
-            default = item.default_factory() if callable(item.default_factory) else item.default
-            if value != default:
-                shown.append(f"{item.name}={value!r}")
+        pairs = [(item, getattr(self, item.name)) for item in fields(self)]  # type: ignore[arg-type]
+        shown = [f"{item.name}={value!r}" for item, value in pairs if value != item.default]
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
@@ -56,12 +52,9 @@ def env_vars_of(runtime_env: Any, who: str) -> dict[str, str]:
         return {}
     if not isinstance(runtime_env, Mapping):
         raise ConfigError(f"{who}: runtime_env is {runtime_env!r:.100}; expected {{'env_vars': {{'NAME': 'value'}}}}.")
-    for key in runtime_env:
-        if key != "env_vars":
-            raise ConfigError(
-                f"{who}: runtime_env has an unknown key {key!r}. {nearest(str(key), ['env_vars'])} Files and packages "
-                "are those of the driver."
-            )
+    for key in runtime_env.keys() - {"env_vars"}:
+        hint = f"{nearest(str(key), ['env_vars'])} Files and packages are those of the driver."
+        raise ConfigError(f"{who}: runtime_env has an unknown key {key!r}. {hint}")
     variables = {} if runtime_env.get("env_vars") is None else runtime_env["env_vars"]
     if not isinstance(variables, Mapping):
         raise ConfigError(f"{who}: env_vars is {variables!r:.100}; expected a dict of texts: {{'NAME': 'value'}}.")

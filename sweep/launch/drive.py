@@ -37,13 +37,9 @@ class Store(Protocol):
 
 
 class Observers(Protocol):
-    """What is notified of everything after the fact.
+    """What is notified of everything after the fact."""
 
-    Attributes:
-        driver_is_in: what of the user's the loop has called and waits for, and since when; None: nothing.
-    """
-
-    driver_is_in: tuple[str, float] | None
+    driver_is_in: tuple[str, float] | None  # what of the user's the loop has called and waits for, and since when
 
     def notify(self, commands: Sequence[m.Notify]) -> None:
         """Hand over the calls of callbacks."""

@@ -47,11 +47,6 @@ def nodes_of(spec: RunSpec) -> tuple[Node, ...]:
     return inventory.available() if spec.nodes is None else inventory.checked_nodes(spec.nodes, "run")
 
 
-def away_of(spec: RunSpec) -> tuple[Node, ...]:
-    """Return the nodes that are not there now and may come, as far as the engine of a run knows any."""
-    return tuple(getattr(spec.engine, "away", ()))
-
-
 def engine_of(built: Built, place: Place, **more: Any) -> Engine:
     """Return the engine of a run, made now unless the run was given one.
 
@@ -74,8 +69,17 @@ def engine_of(built: Built, place: Place, **more: Any) -> Engine:
         "home": _home_of(built, place),
     }
     context = EngineContext(**{**same_fields(EngineContext, spec), **own, **more})
-    assert spec.engine is not None
-    return _factory(spec.engine)(context)
+    match spec.engine:
+        case "inline":
+            from sweep.engines.inline import InlineEngine
+
+            return InlineEngine(context)
+        case "local":
+            from sweep.engines.local.engine import LocalEngine
+
+            return LocalEngine(context)
+    assert callable(spec.engine)
+    return spec.engine(context)
 
 
 def _has_company(built: Built) -> bool:
@@ -98,17 +102,3 @@ def _home_of(built: Built, place: Place) -> Home | None:
         sync_artifacts=sync.sync_artifacts,
         sync_artifacts_on_checkpoint=sync.sync_artifacts and sync.sync_artifacts_on_checkpoint,
     )
-
-
-def _factory(engine: str | EngineFactory) -> EngineFactory:
-    match engine:
-        case "inline":
-            from sweep.engines.inline import InlineEngine
-
-            return InlineEngine
-        case "local":
-            from sweep.engines.local.engine import LocalEngine
-
-            return LocalEngine
-    assert callable(engine)
-    return engine

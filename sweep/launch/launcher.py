@@ -27,7 +27,7 @@ from sweep.errors import ExperimentError, MetricError, RecordError
 from sweep.launch.build import build, prepared, seed_of
 from sweep.launch.description import COMPLETE, meta_of_run, setup_info
 from sweep.launch.drive import drive
-from sweep.launch.engines import away_of, engine_of, nodes_of, with_engine
+from sweep.launch.engines import engine_of, nodes_of, with_engine
 from sweep.launch.interrupt import interruptible, woken_by_signals
 from sweep.launch.notices import Notices, resumption, surprises, unjudged
 from sweep.launch.observers import about_of, callbacks_of, finish_sending, sender_of, take_log_files
@@ -110,7 +110,7 @@ class Launch:
             self.trainable,
             nodes,
             seed=seed_of(spec.seed, self.loaded.meta),
-            away=away_of(spec),
+            away=tuple(getattr(spec.engine, "away", ())),
             open_requests={trial.resources for trial in goes_on if not trial.is_ended},
             prefix=checked_trial_id(self.loaded.prefix or uuid.uuid4().hex[:5]),
             lost=self.loaded.lost,
@@ -310,16 +310,14 @@ class Launch:
             refuse_unpicklable(completed)
             return completed
 
-        request_of, judge = self.built.request_of, self.built.judge
-        searcher = self.policies.searcher
         drive(
             sweep,
             engine,
-            searcher,
+            self.policies.searcher,
             dispatcher,
             journal,
-            request_of=request_of,
-            judge=judge,
+            request_of=self.built.request_of,
+            judge=self.built.judge,
             complete=complete,
             attend=journal.attend,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -58,21 +59,20 @@ def callbacks_from(environ: Mapping[str, str]) -> list[Callback]:
         ConfigError: a name is no path of a class, or its class is no callback (a ValueError).
     """
     variable = next((name for name in _VARIABLES if environ.get(name)), "")
-    return [_made(variable, path.strip()) for path in environ.get(variable, "").split(",") if path.strip()]
-
-
-def _made(variable: str, path: str) -> Callback:
-    module, _, name = path.rpartition(".")
-    try:
-        with importing():
-            found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"{variable} names {path!r}, which cannot be imported: {error}. Expected module.Class."
-        ) from error
-    if not isinstance(found, type) or not issubclass(found, Callback):
-        raise ConfigError(f"{variable} names {path!r}, which is {found!r:.100}; expected a subclass of sweep.Callback.")
-    return found()
+    made: list[Callback] = []
+    for path in filter(None, map(str.strip, environ.get(variable, "").split(","))):
+        module, _, name = path.rpartition(".")
+        try:
+            with importing():
+                kind = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            what = f"which cannot be imported: {error}. Expected module.Class."
+            raise ConfigError(f"{variable} names {path!r}, {what}") from error
+        if not isinstance(kind, type) or not issubclass(kind, Callback):
+            what = f"which is {kind!r:.100}; expected a subclass of sweep.Callback."
+            raise ConfigError(f"{variable} names {path!r}, {what}")
+        made.append(kind())
+    return made
 
 
 def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callback]:
@@ -154,12 +154,6 @@ class Namer:
     """Give each trial its name, and its directory a second one, by the user's functions; asked once per trial.
 
     Whatever goes wrong in them is said once and costs the name only, never the sweep.
-
-    Args:
-        root: directory of the experiment.
-        observed: turns a core trial into what the functions are called with.
-        name_creator, dirname_creator: the user's; None: none.
-        notice: called with one line that says what went wrong.
     """
 
     def __init__(
@@ -170,11 +164,8 @@ class Namer:
         dirname_creator: Callable[[Any], str] | None,
         notice: Callable[[str], None],
     ) -> None:
-        self._root = root
-        self._observed = observed
-        self._name_creator = name_creator
-        self._dirname_creator = dirname_creator
-        self._notice = notice
+        self._root, self._observed, self._notice = root, observed, notice
+        self._name_creator, self._dirname_creator = name_creator, dirname_creator
         self._names: dict[str, str] = {}
         self._said: set[str] = set()
 
@@ -236,43 +227,36 @@ Bundles = list[dict[str, float]]
 
 
 class Demand(Callback):
-    """Tells what the trials that run hold and those that wait ask for, whenever that has changed."""
+    """Tells what the trials that run hold and those that wait ask for, whenever that has changed.
+
+    Args:
+        request: asks for room for these bundles, all at a time, in Ray's names; called on another thread, because it
+            may take a while.
+    """
 
     def __init__(self, request: Callable[[Bundles], None]) -> None:
-        """Prepare.
-
-        Args:
-            request: asks for room for these bundles, all at a time, in Ray's names; called on another thread, because
-                it may take a while.
-        """
         self._request = request
         self._last: Bundles = []
-        self._looked: float | None = None
+        self._looked = -math.inf
         self._thread = ThreadPoolExecutor(1, "sweep-demand")
 
     def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
-        if self._looked is not None and now < self._looked + _EVERY_S:
+        if now < self._looked + _EVERY_S:
             return
         self._looked = now
-        wanted = demand_of(trials.values())
-        if wanted != self._last:
-            self._last = wanted
-            self._thread.submit(self._request, wanted)
+        held: Bundles = []
+        waiting: Bundles = []
+        for trial in trials.values():
+            if trial.status in HELD:
+                held += _bundles(trial.resources)
+            elif trial.status is Status.PENDING and len(waiting) < _MOST_BUNDLES:
+                waiting += _bundles(trial.resources)
+        if held + waiting != self._last:
+            self._last = held + waiting
+            self._thread.submit(self._request, self._last)
 
     def on_experiment_end(self, trials: Sequence[Any]) -> None:
         self._thread.shutdown(cancel_futures=True)
-
-
-def demand_of(trials: Any) -> Bundles:
-    """Return the bundles of the trials that run, and after them of those that wait for resources."""
-    held: Bundles = []
-    waiting: Bundles = []
-    for trial in trials:
-        if trial.status in HELD:
-            held += _bundles(trial.resources)
-        elif trial.status is Status.PENDING and len(waiting) < _MOST_BUNDLES:
-            waiting += _bundles(trial.resources)
-    return held + waiting
 
 
 def _bundles(resources: Resources) -> Bundles:
