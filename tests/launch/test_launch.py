@@ -354,14 +354,3 @@ def test_a_name_that_another_run_takes_in_the_same_moment_is_left_to_it(
     found = sweep.run(train, engine="inline", storage_path=tmp_path / "results", verbose=0)
     assert Path(found.experiment_path).name == f"{taken[0]}_2"
     assert not any((tmp_path / "results" / taken[0]).iterdir())
-
-
-def test_a_run_that_is_refused_leaves_no_directory(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="num_samples"):
-        sweep.run(lambda config: None, num_samples=-3, storage_path=tmp_path / "new" / "results", verbose=0)
-    with pytest.raises(ConfigError, match="num_sample"):
-        sweep.run(lambda config: None, num_sample=3, storage_path=tmp_path / "new" / "results", verbose=0)
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "file").touch()
-    with pytest.raises(ExperimentError, match="cannot be written"):
-        sweep.run(lambda config: None, storage_path=tmp_path / "file", verbose=0)

@@ -8,6 +8,7 @@ import inspect
 import json
 import pickle
 import pydoc
+import re
 import rlcompleter
 import subprocess
 import sys
@@ -23,7 +24,6 @@ from sweep.refusals import NOT_HERE
 
 # As the pages of Tune and Train, old and new, import: statement -> what the last name is.
 IMPORTS = {
-    # one module for all
     "from sweep import tune; it = tune.Tuner": "sweep.tune.running.Tuner",
     "import sweep; it = sweep.tune.run": "sweep.tune.running.run",
     "import sweep as ray; it = ray.tune.Tuner": "sweep.tune.running.Tuner",
@@ -33,7 +33,6 @@ IMPORTS = {
     "import sweep as ray; it = ray.init": "sweep.accelerators.inventory.init",
     "import sweep as ray; it = ray.available_resources": "sweep.accelerators.inventory.available_resources",
     "import sweep.cloudpickle as it": "cloudpickle",
-    "from sweep.cloudpickle import dumps as it": "cloudpickle.dumps",
     "from sweep import cloudpickle as it": "cloudpickle",
     "import sweep as ray; it = ray.cloudpickle.loads": "cloudpickle.loads",
     "import sweep as ray; it = ray.get_gpu_ids": "sweep.tune.session_functions.get_gpu_ids",
@@ -41,152 +40,124 @@ IMPORTS = {
     "import sweep.tune as tune; it = tune.TuneConfig": "sweep.core.config.TuneConfig",
     "from sweep.tune import *; it = Tuner": "sweep.tune.running.Tuner",
     "from sweep.tune import Analysis as it": "sweep.results.analysis.ExperimentAnalysis",
-    "from sweep.tune import CLIReporter as it": "sweep.display.reporters.CLIReporter",
-    "from sweep.tune import Checkpoint as it": "sweep.checkpoints.store.Checkpoint",
-    "from sweep.tune import PlacementGroupFactory as it": "sweep.core.resources.PlacementGroupFactory",
     "from sweep.tune import TuneContext as it": "sweep.worker.context.Context",
-    "from sweep.tune import Stopper as it": "sweep.core.stoppers.Stopper",
-    "from sweep.tune import Trainable as it": "sweep.worker.trainable.Trainable",
-    "from sweep.tune import grid_search as it": "searchers.space.grid_search",
-    "from sweep.tune.tune import run as it": "sweep.tune.running.run",
-    "from sweep.tune.tuner import Tuner as it": "sweep.tune.running.Tuner",
-    "from sweep.tune.tune_config import TuneConfig as it": "sweep.core.config.TuneConfig",
-    "from sweep.tune.result_grid import ResultGrid as it": "sweep.results.analysis.ResultGrid",
-    "from sweep.tune.analysis import ExperimentAnalysis as it": "sweep.results.analysis.ExperimentAnalysis",
-    "from sweep.tune.callback import Callback as it": "sweep.callbacks.base.Callback",
-    "from sweep.tune.context import get_context as it": "sweep.worker.session.get_context",
     "from sweep.tune.error import TuneError as it": "searchers.errors.SweepError",
-    "from sweep.tune.experiment import Experiment as it": "sweep.tune.experiments.Experiment",
     "from sweep.tune.experiment import Trial as it": "sweep.callbacks.observed.ObservedTrial",
     "from sweep.tune.experiment.trial import Trial as it": "sweep.callbacks.observed.ObservedTrial",
     "from sweep.tune.trial import Trial as it": "sweep.callbacks.observed.ObservedTrial",
-    "from sweep.tune.progress_reporter import CLIReporter as it": "sweep.display.reporters.CLIReporter",
-    "from sweep.tune.registry import register_trainable as it": "sweep.launch.registry.register_trainable",
-    "from sweep.tune.resources import Resources as it": "sweep.core.resources.Resources",
-    "from sweep.tune.session import report as it": "sweep.worker.session.report",
-    "from sweep.tune.syncer import SyncConfig as it": "sweep.core.config.SyncConfig",
-    "from sweep.tune.trainable import Trainable as it": "sweep.worker.trainable.Trainable",
-    "from sweep.tune.trainable.util import with_parameters as it": "sweep.worker.parameters.with_parameters",
-    "from sweep.tune.execution.placement_groups import PlacementGroupFactory as it": (
-        "sweep.core.resources.PlacementGroupFactory"
-    ),
-    "from sweep.tune.utils.placement_groups import PlacementGroupFactory as it": (
-        "sweep.core.resources.PlacementGroupFactory"
-    ),
-    "from sweep.tune.utils import wait_for_gpu as it": "sweep.worker.gpu_memory.wait_for_gpu",
-    "from sweep.tune.utils.util import wait_for_gpu as it": "sweep.worker.gpu_memory.wait_for_gpu",
-    "from sweep.tune.utils import flatten_dict as it": "sweep.tune.dicts.flatten_dict",
-    "from sweep.tune.utils import unflatten_list_dict as it": "sweep.tune.dicts.unflatten_list_dict",
-    "from sweep.tune.utils.util import unflatten_list_dict as it": "sweep.tune.dicts.unflatten_list_dict",
     "from sweep.train import WorkerGroupError as it": "sweep.errors.TrialsFailed",
     "from sweep.train.v2.api.exceptions import WorkerGroupError as it": "sweep.errors.TrialsFailed",
-    # schedulers
     "from sweep.tune.schedulers import ASHAScheduler as it": "sweep.schedulers.asha.AsyncHyperBandScheduler",
-    "from sweep.tune.schedulers import AsyncHyperBandScheduler as it": "sweep.schedulers.asha.AsyncHyperBandScheduler",
-    "from sweep.tune.schedulers import PopulationBasedTraining as it": "sweep.schedulers.pbt.PopulationBasedTraining",
     "from sweep.tune.schedulers import TrialScheduler as it": "sweep.schedulers.base.Scheduler",
-    "from sweep.tune.schedulers import create_scheduler as it": "sweep.schedulers.create_scheduler",
     "from sweep.tune.schedulers import *; it = HyperBandScheduler": "sweep.schedulers.hyperband.HyperBandScheduler",
     "from sweep.tune.schedulers.async_hyperband import ASHAScheduler as it": (
         "sweep.schedulers.asha.AsyncHyperBandScheduler"
     ),
-    "from sweep.tune.schedulers.hb_bohb import HyperBandForBOHB as it": "sweep.schedulers.hyperband.HyperBandForBOHB",
-    "from sweep.tune.schedulers.hyperband import HyperBandScheduler as it": (
-        "sweep.schedulers.hyperband.HyperBandScheduler"
-    ),
-    "from sweep.tune.schedulers.median_stopping_rule import MedianStoppingRule as it": (
-        "sweep.schedulers.median.MedianStoppingRule"
-    ),
-    "from sweep.tune.schedulers.pb2 import PB2 as it": "sweep.schedulers.pb2.PB2",
-    "from sweep.tune.schedulers.pbt import PopulationBasedTrainingReplay as it": (
-        "sweep.schedulers.pbt_replay.PopulationBasedTrainingReplay"
-    ),
-    "from sweep.tune.schedulers.resource_changing_scheduler import DistributeResources as it": (
-        "sweep.schedulers.distribute.DistributeResources"
-    ),
     "from sweep.tune.schedulers.trial_scheduler import TrialScheduler as it": "sweep.schedulers.base.Scheduler",
     "from sweep import tune; it = tune.schedulers.ASHAScheduler": "sweep.schedulers.asha.AsyncHyperBandScheduler",
     "from sweep import tune; it = tune.schedulers.pb2.PB2": "sweep.schedulers.pb2.PB2",
-    # searchers
-    "from sweep.tune.search import ConcurrencyLimiter as it": "searchers.wrapper.ConcurrencyLimiter",
-    "from sweep.tune.search.basic_variant import BasicVariantGenerator as it": "searchers.grid.BasicVariantGenerator",
-    "from sweep.tune.search.bayesopt import BayesOptSearch as it": "searchers.bayesopt_search.BayesOptSearch",
     "from sweep.tune.search.bohb import TuneBOHB as it": "searchers.bohb_search.BOHBSearch",
-    "from sweep.tune.search.concurrency_limiter import ConcurrencyLimiter as it": (
-        "searchers.wrapper.ConcurrencyLimiter"
-    ),
-    "from sweep.tune.search.hyperopt import HyperOptSearch as it": "searchers.hyperopt_search.HyperOptSearch",
-    "from sweep.tune.search.optuna import OptunaSearch as it": "searchers.optuna_search.OptunaSearch",
-    "from sweep.tune.search.optuna.optuna_search import OptunaSearch as it": "searchers.optuna_search.OptunaSearch",
     "import sweep.tune.search.optuna as o; it = o.OptunaSearch": "searchers.optuna_search.OptunaSearch",
-    "from sweep.tune.search.repeater import Repeater as it": "searchers.wrapper.Repeater",
-    "from sweep.tune.search.sample import Domain as it": "searchers.space.Domain",
-    "from sweep.tune.search.sample import loguniform as it": "searchers.space.loguniform",
-    "from sweep.tune.search.searcher import Searcher as it": "searchers.base.Searcher",
-    "from sweep.tune.search.variant_generator import format_vars as it": "sweep.core.naming.format_vars",
-    "from sweep.tune.sample import Categorical as it": "searchers.space.Categorical",
-    "from sweep.tune.suggest import ConcurrencyLimiter as it": "searchers.wrapper.ConcurrencyLimiter",
-    "from sweep.tune.suggest import Repeater as it": "searchers.wrapper.Repeater",
-    "from sweep.tune.suggest.bayesopt import BayesOptSearch as it": "searchers.bayesopt_search.BayesOptSearch",
     "from sweep.tune.suggest.bohb import TuneBOHB as it": "searchers.bohb_search.BOHBSearch",
-    "from sweep.tune.suggest.hyperopt import HyperOptSearch as it": "searchers.hyperopt_search.HyperOptSearch",
-    "from sweep.tune.suggest.optuna import OptunaSearch as it": "searchers.optuna_search.OptunaSearch",
-    "from sweep.tune.suggest.suggestion import Searcher as it": "searchers.base.Searcher",
     "from sweep import tune; it = tune.suggest.ConcurrencyLimiter": "searchers.wrapper.ConcurrencyLimiter",
     "from sweep import tune; it = tune.search.optuna.OptunaSearch": "searchers.optuna_search.OptunaSearch",
-    # stoppers, loggers
-    "from sweep.tune.stopper import MaximumIterationStopper as it": "sweep.core.stoppers.MaximumIterationStopper",
     "from sweep.tune.stopper import EarlyStopping as it": "sweep.core.stoppers.ExperimentPlateauStopper",
-    "from sweep.tune.stopper.trial_plateau import TrialPlateauStopper as it": "sweep.core.stoppers.TrialPlateauStopper",
-    "from sweep.tune.logger import LoggerCallback as it": "sweep.callbacks.loggers.LoggerCallback",
-    "from sweep.tune.logger import TBXLoggerCallback as it": "sweep.callbacks.loggers.TBXLoggerCallback",
-    "from sweep.tune.logger import pretty_print as it": "sweep.tune.dicts.pretty_print",
-    "from sweep.tune.logger.csv import CSVLoggerCallback as it": "sweep.callbacks.loggers.CSVLoggerCallback",
-    # integrations that need no other library
-    "from sweep.tune.integration.torch import DistributedTrainableCreator as it": (
-        "sweep.train.torch.DistributedTrainableCreator"
-    ),
-    "from sweep.tune.integration.tensorflow import DistributedTrainableCreator as it": (
-        "sweep.train.tensorflow.DistributedTrainableCreator"
-    ),
-    "from sweep.tune.integration.horovod import DistributedTrainableCreator as it": (
-        "sweep.integration.horovod.DistributedTrainableCreator"
-    ),
-    "from sweep.tune.integration.ray_train import TuneReportCallback as it": "sweep.train.fit.TuneReportCallback",
-    "from sweep.tune.integration.wandb import WandbLoggerCallback as it": "sweep.callbacks.wandb.WandbLoggerCallback",
-    "from sweep.tune.integration.mlflow import setup_mlflow as it": "sweep.callbacks.mlflow.setup_mlflow",
-    "from sweep.air.integrations.wandb import setup_wandb as it": "sweep.callbacks.wandb.setup_wandb",
-    "from sweep.air.integrations.mlflow import MLflowLoggerCallback as it": (
-        "sweep.callbacks.mlflow.MLflowLoggerCallback"
-    ),
-    # train and air
     "from sweep import train; it = train.ScalingConfig": "sweep.train.scaling.ScalingConfig",
     "from sweep import train; it = train.torch.TorchTrainer": "sweep.train.torch.TorchTrainer",
-    "from sweep.train import ScalingConfig as it": "sweep.train.scaling.ScalingConfig",
-    "from sweep.train import SyncConfig as it": "sweep.core.config.SyncConfig",
     "from sweep.train import TrainContext as it": "sweep.worker.context.Context",
     "from sweep.train.base_trainer import TrainingFailedError as it": "sweep.errors.TrialsFailed",
     "from sweep.train.context import TrainContext as it": "sweep.worker.context.Context",
-    "from sweep.train.data_parallel_trainer import DataParallelTrainer as it": (
-        "sweep.train.trainer.DataParallelTrainer"
-    ),
-    "from sweep.train.horovod import HorovodTrainer as it": "sweep.train.horovod.HorovodTrainer",
-    "from sweep.train.jax import JaxTrainer as it": "sweep.train.jax.JaxTrainer",
-    "from sweep.train.tensorflow import TensorflowTrainer as it": "sweep.train.tensorflow.TensorflowTrainer",
-    "from sweep.train.torch.torch_trainer import TorchTrainer as it": "sweep.train.torch.TorchTrainer",
-    "from sweep.train.torch import TorchConfig as it": "sweep.train.torch.TorchConfig",
-    "from sweep.train.v2.api.config import RunConfig as it": "sweep.core.config.RunConfig",
-    "from sweep.train.v2.api.data_parallel_trainer import DataParallelTrainer as it": (
-        "sweep.train.trainer.DataParallelTrainer"
-    ),
-    "from sweep.train.v2.jax import JaxTrainer as it": "sweep.train.jax.JaxTrainer",
-    "from sweep.train.v2.torch.torch_trainer import TorchTrainer as it": "sweep.train.torch.TorchTrainer",
     "from sweep.air import session; it = session.get_checkpoint": "sweep.worker.session.get_checkpoint",
-    "from sweep.air import RunConfig as it": "sweep.core.config.RunConfig",
-    "from sweep.air.checkpoint import Checkpoint as it": "sweep.checkpoints.store.Checkpoint",
-    "from sweep.air.config import ScalingConfig as it": "sweep.train.scaling.ScalingConfig",
-    "from sweep.air.result import Result as it": "sweep.results.views.Result",
 }
+# from MODULE import NAME: where the same NAME is.
+FROM = """
+    sweep.cloudpickle: dumps -> cloudpickle
+    sweep.tune: CLIReporter -> sweep.display.reporters
+    sweep.tune: Checkpoint -> sweep.checkpoints.store
+    sweep.tune: PlacementGroupFactory -> sweep.core.resources
+    sweep.tune: Stopper -> sweep.core.stoppers
+    sweep.tune: Trainable -> sweep.worker.trainable
+    sweep.tune: grid_search -> searchers.space
+    sweep.tune.tune: run -> sweep.tune.running
+    sweep.tune.tuner: Tuner -> sweep.tune.running
+    sweep.tune.tune_config: TuneConfig -> sweep.core.config
+    sweep.tune.result_grid: ResultGrid -> sweep.results.analysis
+    sweep.tune.analysis: ExperimentAnalysis -> sweep.results.analysis
+    sweep.tune.callback: Callback -> sweep.callbacks.base
+    sweep.tune.context: get_context -> sweep.worker.session
+    sweep.tune.experiment: Experiment -> sweep.tune.experiments
+    sweep.tune.progress_reporter: CLIReporter -> sweep.display.reporters
+    sweep.tune.registry: register_trainable -> sweep.launch.registry
+    sweep.tune.resources: Resources -> sweep.core.resources
+    sweep.tune.session: report -> sweep.worker.session
+    sweep.tune.syncer: SyncConfig -> sweep.core.config
+    sweep.tune.trainable: Trainable -> sweep.worker.trainable
+    sweep.tune.trainable.util: with_parameters -> sweep.worker.parameters
+    sweep.tune.execution.placement_groups: PlacementGroupFactory -> sweep.core.resources
+    sweep.tune.utils.placement_groups: PlacementGroupFactory -> sweep.core.resources
+    sweep.tune.utils: wait_for_gpu -> sweep.worker.gpu_memory
+    sweep.tune.utils.util: wait_for_gpu -> sweep.worker.gpu_memory
+    sweep.tune.utils: flatten_dict unflatten_list_dict -> sweep.tune.dicts
+    sweep.tune.utils.util: unflatten_list_dict -> sweep.tune.dicts
+    sweep.tune.schedulers: AsyncHyperBandScheduler -> sweep.schedulers.asha
+    sweep.tune.schedulers: PopulationBasedTraining -> sweep.schedulers.pbt
+    sweep.tune.schedulers: create_scheduler -> sweep.schedulers
+    sweep.tune.schedulers.hb_bohb: HyperBandForBOHB -> sweep.schedulers.hyperband
+    sweep.tune.schedulers.hyperband: HyperBandScheduler -> sweep.schedulers.hyperband
+    sweep.tune.schedulers.median_stopping_rule: MedianStoppingRule -> sweep.schedulers.median
+    sweep.tune.schedulers.pb2: PB2 -> sweep.schedulers.pb2
+    sweep.tune.schedulers.pbt: PopulationBasedTrainingReplay -> sweep.schedulers.pbt_replay
+    sweep.tune.schedulers.resource_changing_scheduler: DistributeResources -> sweep.schedulers.distribute
+    sweep.tune.search: ConcurrencyLimiter -> searchers.wrapper
+    sweep.tune.search.basic_variant: BasicVariantGenerator -> searchers.grid
+    sweep.tune.search.bayesopt: BayesOptSearch -> searchers.bayesopt_search
+    sweep.tune.search.concurrency_limiter: ConcurrencyLimiter -> searchers.wrapper
+    sweep.tune.search.hyperopt: HyperOptSearch -> searchers.hyperopt_search
+    sweep.tune.search.optuna: OptunaSearch -> searchers.optuna_search
+    sweep.tune.search.optuna.optuna_search: OptunaSearch -> searchers.optuna_search
+    sweep.tune.search.repeater: Repeater -> searchers.wrapper
+    sweep.tune.search.sample: Domain loguniform -> searchers.space
+    sweep.tune.search.searcher: Searcher -> searchers.base
+    sweep.tune.search.variant_generator: format_vars -> sweep.core.naming
+    sweep.tune.sample: Categorical -> searchers.space
+    sweep.tune.suggest: ConcurrencyLimiter Repeater -> searchers.wrapper
+    sweep.tune.suggest.bayesopt: BayesOptSearch -> searchers.bayesopt_search
+    sweep.tune.suggest.hyperopt: HyperOptSearch -> searchers.hyperopt_search
+    sweep.tune.suggest.optuna: OptunaSearch -> searchers.optuna_search
+    sweep.tune.suggest.suggestion: Searcher -> searchers.base
+    sweep.tune.stopper: MaximumIterationStopper -> sweep.core.stoppers
+    sweep.tune.stopper.trial_plateau: TrialPlateauStopper -> sweep.core.stoppers
+    sweep.tune.logger: LoggerCallback TBXLoggerCallback -> sweep.callbacks.loggers
+    sweep.tune.logger: pretty_print -> sweep.tune.dicts
+    sweep.tune.logger.csv: CSVLoggerCallback -> sweep.callbacks.loggers
+    sweep.tune.integration.torch: DistributedTrainableCreator -> sweep.train.torch
+    sweep.tune.integration.tensorflow: DistributedTrainableCreator -> sweep.train.tensorflow
+    sweep.tune.integration.horovod: DistributedTrainableCreator -> sweep.integration.horovod
+    sweep.tune.integration.ray_train: TuneReportCallback -> sweep.train.fit
+    sweep.tune.integration.wandb: WandbLoggerCallback -> sweep.callbacks.wandb
+    sweep.tune.integration.mlflow: setup_mlflow -> sweep.callbacks.mlflow
+    sweep.air.integrations.wandb: setup_wandb -> sweep.callbacks.wandb
+    sweep.air.integrations.mlflow: MLflowLoggerCallback -> sweep.callbacks.mlflow
+    sweep.train: ScalingConfig -> sweep.train.scaling
+    sweep.train: SyncConfig -> sweep.core.config
+    sweep.train.data_parallel_trainer: DataParallelTrainer -> sweep.train.trainer
+    sweep.train.horovod: HorovodTrainer -> sweep.train.horovod
+    sweep.train.jax: JaxTrainer -> sweep.train.jax
+    sweep.train.tensorflow: TensorflowTrainer -> sweep.train.tensorflow
+    sweep.train.torch.torch_trainer: TorchTrainer -> sweep.train.torch
+    sweep.train.torch: TorchConfig -> sweep.train.torch
+    sweep.train.v2.api.config: RunConfig -> sweep.core.config
+    sweep.train.v2.api.data_parallel_trainer: DataParallelTrainer -> sweep.train.trainer
+    sweep.train.v2.jax: JaxTrainer -> sweep.train.jax
+    sweep.train.v2.torch.torch_trainer: TorchTrainer -> sweep.train.torch
+    sweep.air: RunConfig -> sweep.core.config
+    sweep.air.checkpoint: Checkpoint -> sweep.checkpoints.store
+    sweep.air.config: ScalingConfig -> sweep.train.scaling
+    sweep.air.result: Result -> sweep.results.views
+"""
+for row in FROM.strip().splitlines():
+    path, names, home = re.split(": | -> ", row.strip())
+    IMPORTS |= {f"from {path} import {name} as it": f"{home}.{name}" for name in names.split()}
 
 
 @pytest.mark.parametrize(("statement", "home"), IMPORTS.items(), ids=list(IMPORTS))
