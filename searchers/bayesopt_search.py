@@ -152,7 +152,6 @@ class BayesOptSearch(HistorySearch):
         return EXHAUSTED
 
     def _best(self, number: int, attempt: int, history: Sequence[Tried]) -> Values:
-        """Return the point that the model likes best."""
         bayes_opt = load("bayes_opt", "bayesian-optimization", "BayesOptSearch")
         domains = self._domains()
         with quietly():

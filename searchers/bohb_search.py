@@ -53,7 +53,6 @@ class _Tuning:
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> Self:
-        """Return the constants with those in `given` replaced."""
         known = [field.name for field in fields(cls)]
         if given is not None and not isinstance(given, Mapping):
             checks.refuse("bohb_config", given, f"a dict with some of {', '.join(known)}")
@@ -85,7 +84,6 @@ class _Axis:
             self._range = Range(domain)
 
     def position(self, value: Any) -> float:
-        """Return where a value lies."""
         if self.num_options:
             return float(value)
         return self._range.position(value) if self._normal is None else self._normal.cdf(value)
@@ -150,7 +148,6 @@ class _Density:
                 self._log_scale -= np.log(width * math.sqrt(2 * math.pi) * mass)
 
     def log_at(self, places: Array) -> Array:
-        """Return the logarithm of the density at each row of `places`."""
         total: Array = np.tile(self._log_scale, (len(places), 1))
         for j, (width, options) in enumerate(zip(self.bandwidths, self._num_options, strict=True)):
             apart = places[:, j, None] - self.points[None, :, j]
@@ -417,7 +414,6 @@ class BOHBSearch(HistorySearch):
         return {name: axis.value(float(at)) for (name, axis), at in zip(self._axes.items(), best, strict=True)}
 
     def _model(self) -> _Model | None:
-        """Return the model of the largest budget that has enough points."""
         num_options = [axis.num_options for axis in self._axes.values()]
         for budget in sorted(self._points_at, reverse=True) if num_options else ():
             model = _model_of(self._points_at[budget], num_options, self._tuning, self._seed)

@@ -170,7 +170,6 @@ class _ExpressionSpace:
 
 
 def _nothing(config: Any) -> float:
-    """Stand for the objective, which Hyperopt never calls here."""
     return 0.0
 
 

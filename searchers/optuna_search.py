@@ -492,7 +492,6 @@ class OptunaSearch(SpaceSearcher):
         return self._restored is not None and any(old["trial_id"] == trial_id for old in self._restored["trials"])
 
     def _add(self, study: Study, config: Mapping[str, Any], **fields: Any) -> None:
-        """Add a point that was evaluated elsewhere."""
         space = self._known_space()
         params, filled = space.fix(config)
         suggest = partial(space.suggest, filled=filled)

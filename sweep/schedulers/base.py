@@ -75,15 +75,15 @@ class Scheduler(ABC):
             )
 
     def set_search_properties(self, metric: str | None, mode: str | None, *, seed: int = 0) -> None:
-        """Take metric, mode and seed from the run.
+        """Take metric, mode and seed from the run; what was given to the constructor may be repeated there.
 
         Raises:
-            ConfigError: metric or mode was given here and to the run.
+            ConfigError: another metric or mode was given here.
         """
         for name, given in (("metric", metric), ("mode", mode)):
             if given is None:
                 continue
-            if getattr(self, name) is not None:
+            if getattr(self, name) not in (None, given):
                 raise ConfigError(
                     f"{name} was given to {type(self).__name__} and to the run; give it in one place, best to the run."
                 )
@@ -142,7 +142,6 @@ class Scheduler(ABC):
         return type(self).__name__
 
     def _note(self, notice: str) -> None:
-        """Add a notice, unless it is there."""
         if notice not in self.notices:
             self.notices = [*self.notices, notice]
 
@@ -163,16 +162,12 @@ class MetricScheduler(Scheduler):
         self._seed = 0
 
     def set_search_properties(self, metric: str | None, mode: str | None, *, seed: int = 0) -> None:
-        """Take metric, mode and seed from the run; what was given to the constructor may be repeated there.
+        """Take metric, mode and seed as every scheduler does.
 
         Raises:
             ConfigError: another metric or mode was given here, or no metric at all.
         """
-        super().set_search_properties(
-            None if metric is not None and metric == self.metric else metric,
-            None if mode is not None and mode == self.mode else mode,
-            seed=seed,
-        )
+        super().set_search_properties(metric, mode, seed=seed)
         if self.metric is None:
             raise ConfigError(f"{type(self).__name__} needs a metric to judge by: pass metric= and mode= to the run.")
         self.mode = self.mode or "max"
@@ -193,5 +188,4 @@ class MetricScheduler(Scheduler):
         return f"{value if self.mode == 'max' else -value:.4g}" if math.isfinite(value) else "nan"
 
     def _shown(self, value: float) -> str:
-        """Return the metric with a score."""
         return f"{self.metric}={self._number(value)}"

@@ -52,7 +52,6 @@ class _Kernel:
     score_length: float
 
     def correlation(self, apart: _Apart) -> Array:
-        """Return the correlations of gains that are so far apart."""
         distances = apart.points / self.length**2
         if math.isfinite(self.score_length):
             distances += apart.scores / self.score_length**2

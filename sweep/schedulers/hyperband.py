@@ -95,7 +95,6 @@ class _Bracket:
         return 0 < len(self.members) == len(self.waiting)
 
     def join(self, trial_id: str) -> None:
-        """Give a trial a place."""
         self.members[trial_id] = _Member()
         self.num_taken += 1
         self.is_closed = self.is_closed or self.num_taken >= self.levels[0][0]
@@ -237,7 +236,6 @@ class HyperBandScheduler(MetricScheduler):
         return decisions + [decision for trial_id, decision in rest.items() if trial_id not in named]
 
     def _join(self, trial_id: str) -> _Bracket:
-        """Put a trial into the bracket that is being filled."""
         if self._filling.is_closed:
             self._filling = _Bracket(next(self._plans))
             self._brackets.append(self._filling)

@@ -98,7 +98,6 @@ class MOASHAScheduler(RungScheduler):
                     'metric=["error", "latency_s"], mode=["min", "min"]; for one objective use ASHAScheduler.'
                 )
             self._set(given, mode if mode is not None else self._given_mode)
-            return
         # a run that knows the first objective only repeats that one
         modes = None if mode is None else _modes(mode, len(given) or len(self.metrics))
         if given not in ((), self.metrics, self.metrics[:1]) or (modes and modes != self.modes[: len(modes)]):

@@ -82,10 +82,10 @@ def read_policy(text: str) -> list[PolicyLine]:
     """Return the lines of a policy file, oldest first; a last line that was cut off is left out.
 
     Raises:
-        ValueError: another line is no JSON list of six.
+        ValueError: another line is no JSON list of two tags, two iterations, the source's config and the new one.
     """
     lines = text.split("\n")
-    found = []
+    found: list[PolicyLine] = []
     for i, line in enumerate(lines):
         if not line.strip():
             continue
@@ -95,8 +95,15 @@ def read_policy(text: str) -> list[PolicyLine]:
             if i == len(lines) - 1:
                 break  # the driver died while it wrote
             raise
-        if not isinstance(values, list) or len(values) != 6:
-            raise ValueError(f"line {i + 1} of a policy file is {line!r:.100}; expected a JSON list of six values.")
+        if (
+            not isinstance(values, list)
+            or [type(one) for one in values] != [str, str, int, int, dict, dict]
+            or values[3] < 0
+        ):
+            raise ValueError(
+                f"line {i + 1} of a policy file is {line!r:.200}; expected a JSON list of six values: two tags, two "
+                "iterations, the source's config and the new one."
+            )
         found.append(tuple(values))
     return found
 
@@ -122,7 +129,6 @@ def change_points(lines: Sequence[PolicyLine]) -> tuple[dict[str, Any], list[tup
 
 
 def _original_tag(tag: str) -> str:
-    """Return the tag that a trial had when it was new."""
     return tag.partition(_PERTURBED)[0]
 
 

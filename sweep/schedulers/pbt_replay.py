@@ -132,7 +132,6 @@ class PopulationBasedTrainingReplay(Scheduler):
 
 
 def _read(policy_file: Any) -> list[Any]:
-    """Return the checked lines of a policy file."""
     if not isinstance(policy_file, (str, os.PathLike)) or not os.fspath(policy_file):
         checks.refuse("policy_file", policy_file, "the path of a pbt_policy_<trial>.txt")
     shown = repr(os.fspath(policy_file))
@@ -144,15 +143,6 @@ def _read(policy_file: Any) -> list[Any]:
         raise ConfigError(f"policy_file {shown} cannot be read ({error.strerror}); {advice}.") from error
     except ValueError as error:
         raise ConfigError(f"policy_file {shown} is no policy ({error}); {advice}.") from error
-    for i, line in enumerate(lines):
-        target, source, _, iteration, old_config, new_config = line
-        is_iteration = isinstance(iteration, int) and not isinstance(iteration, bool) and iteration >= 0
-        are_configs = isinstance(old_config, dict) and isinstance(new_config, dict)
-        if not (isinstance(target, str) and isinstance(source, str) and is_iteration and are_configs):
-            raise ConfigError(
-                f"entry {i + 1} of policy_file {shown} is {list(line)!r:.200}; expected two tags, two iterations, the "
-                "source's config and the new one."
-            )
     if not lines:
         raise ConfigError(f"policy_file {shown} holds no change of a config; {advice}.")
     return lines

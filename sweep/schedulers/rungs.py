@@ -248,38 +248,6 @@ class PromotionLadder:
         return "Bracket: " + " | ".join(parts)
 
 
-def _clear_out(ladders: Sequence[PromotionLadder], trials: Mapping[str, Trial]) -> list[Decision]:
-    """Decide when nothing runs: stop the half of the waiting trials that is furthest from a promotion.
-
-    The lowest rungs go first, there the worst scores: they cost the least to get again. Half, and not all: nothing may
-    run only because the paused trials have used up a limit on concurrent ones, and then the best of them should be
-    there when others come. One that is paused for another reason goes on.
-    """
-    decisions: list[Decision] = []
-    waiting: list[tuple[int, float, str, str]] = []
-    for trial in trials.values():
-        if trial.status is not Status.PAUSED or trial.is_by_person:
-            continue
-        for ladder in ladders:
-            if ladder.is_waiting(trial.id):
-                level = ladder.level(trial.id)
-                rung = ladder.rungs[level]
-                place = rung.place(trial.id)
-                why = (
-                    f"never promoted: place {place} of {len(rung.scores)} at {rung.milestone:g}, "
-                    f"where the best {rung.num_best} went on"
-                )
-                if level >= ladder.num_open:
-                    why = f"not needed beyond {rung.milestone:g}: the ranking did not change there"
-                waiting.append((level, -place / len(rung.scores), trial.id, why))
-                break
-        else:
-            decisions.append(ResumeTrial(trial.id))
-    waiting.sort()
-    furthest = waiting[: math.ceil(len(waiting) / 2)]
-    return decisions + [StopTrial(trial_id, why) for _, _, trial_id, why in furthest]
-
-
 Ladder = StoppingLadder | PromotionLadder
 
 
@@ -369,12 +337,36 @@ class RungScheduler(MetricScheduler):
         return max(startable, key=lambda trial: self._ladder(trial).level(trial.id))
 
     def on_idle(self, trials: Mapping[str, Trial]) -> Sequence[Decision]:
-        """Stop those that can never be promoted; one that is paused for another reason goes on."""
+        """Stop the half of the waiting trials that is furthest from a promotion; others that are paused go on.
+
+        The lowest rungs go first, there the worst scores: they cost the least to get again. Half, and not all: nothing
+        may run only because the paused trials have used up a limit on concurrent ones, and then the best of them should
+        be there when others come.
+        """
         if not self._promoting:
             return super().on_idle(trials)
-        decisions = _clear_out(self._promoting, trials)
-        self.num_stopped += sum(isinstance(decision, StopTrial) for decision in decisions)
-        return decisions
+        decisions: list[Decision] = []
+        waiting: list[tuple[int, float, str, str]] = []
+        for trial in trials.values():
+            if trial.status is not Status.PAUSED or trial.is_by_person:
+                continue
+            ladder = next((ladder for ladder in self._promoting if ladder.is_waiting(trial.id)), None)
+            if ladder is None:
+                decisions.append(ResumeTrial(trial.id))
+                continue
+            level = ladder.level(trial.id)
+            rung = ladder.rungs[level]
+            place = rung.place(trial.id)
+            why = (
+                f"never promoted: place {place} of {len(rung.scores)} at {rung.milestone:g}, "
+                f"where the best {rung.num_best} went on"
+            )
+            if level >= ladder.num_open:
+                why = f"not needed beyond {rung.milestone:g}: the ranking did not change there"
+            waiting.append((level, -place / len(rung.scores), trial.id, why))
+        furthest = sorted(waiting)[: math.ceil(len(waiting) / 2)]
+        self.num_stopped += len(furthest)
+        return decisions + [StopTrial(trial_id, why) for _, _, trial_id, why in furthest]
 
     @property
     def _promoting(self) -> list[PromotionLadder]:

@@ -262,12 +262,12 @@ def test_what_the_policy_changes_is_known_and_searchers_that_learn_are_refused(t
         ("learning\nrate\n", "is no policy (Expecting value"),
         ('{"x": 1}\n', "is no policy (line 1 of a policy file is"),
         ("[1, 2, 3]\n", "expected a JSON list of six values"),
-        ('["a", "b", 1, "two", {}, {}]\n', "entry 1 of policy_file"),
-        ('["a", "b", 1, -2, {}, {}]\n', "expected two tags, two iterations"),
-        ('["a", "b", 1, true, {}, {}]\n', "entry 1"),
-        ('["a", "b", 1, 2, [], {}]\n', "entry 1"),
-        ('["a", "b", 1, 2, {}, null]\n', "entry 1"),
-        ('[0, "b", 1, 2, {}, {}]\n', "entry 1"),
+        ('["a", "b", 1, "two", {}, {}]\n', "line 1 of a policy file"),
+        ('["a", "b", 1, -2, {}, {}]\n', "two tags, two iterations"),
+        ('["a", "b", 1, true, {}, {}]\n', "line 1 of"),
+        ('["a", "b", 1, 2, [], {}]\n', "line 1 of"),
+        ('["a", "b", 1, 2, {}, null]\n', "line 1 of"),
+        ('[0, "b", 1, 2, {}, {}]\n', "line 1 of"),
     ],
 )
 def test_a_file_that_is_no_policy_is_an_error_that_names_it(tmp_path, text, words):
