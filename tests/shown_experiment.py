@@ -8,12 +8,13 @@ from typing import Any
 
 from made_experiment import MadeExperiment
 
+from searchers.space import choice, loguniform, to_json
 from sweep.page.subject import Subject
 from sweep.record.reader import ExperimentReader
 
 SCRIPT = "<script>document.title = 'hit'</script>"
 TRACE = f'Traceback (most recent call last):\n  File "train.py", line 3\nValueError: {SCRIPT} \x1b[31m'
-SPACE = {"lr": "Float(1e-05, 0.1).LogUniform()", "act": "Categorical['relu', 'gelu'].Uniform()"}
+SPACE = {"lr": loguniform(1e-5, 0.1), "act": choice(["relu", "gelu"])}
 
 
 def begin(made: MadeExperiment, number: int, *, at: float, waited: float = 0.5, **config: Any) -> str:
@@ -34,7 +35,9 @@ def finish(made: MadeExperiment, trial: str, steps: int, *, at: float, loss: flo
 
 def shown_experiment(root: Path, name: str = "shown", **meta: Any) -> MadeExperiment:
     """Trials 0 to 9: finished, stopped early, failed (two alike), running, waiting; 0 is best."""
-    made = MadeExperiment(root, name, num_trials=10, space=SPACE, searcher="random", scheduler="asha", seed=7, **meta)
+    made = MadeExperiment(
+        root, name, num_trials=10, domains=to_json(SPACE), searcher="random", scheduler="asha", seed=7, **meta
+    )
     for number in range(4):
         trial = begin(made, number, at=float(number), tag=SCRIPT)
         finish(made, trial, 9, at=number + 1.0, loss=9.0 + number, reason="reached max_t: training_iteration=9")

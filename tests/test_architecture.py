@@ -134,7 +134,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "searchers.pareto",
         "searchers.space",
     ),
-    "sweep.page": ("sweep.core", "sweep.display.formats", "sweep.figures", "sweep.record", "sweep.results"),
+    "sweep.page": (
+        "sweep.core",
+        "sweep.display.formats",
+        "sweep.figures",
+        "sweep.record",
+        "sweep.results",
+        "searchers.space",
+    ),
     "sweep.callbacks": (
         "sweep.core",
         "sweep.record.importing",

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from searchers.space import Categorical, Float, Integer, LogUniform, from_json
 from sweep import checks
 from sweep.core.naming import evaluated_params
 from sweep.core.results import flatten
 from sweep.core.values import as_float, shown_range
 from sweep.errors import ConfigError, nearest
 from sweep.figures.style import brief, plain
+from sweep.record.encoding import Opaque
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow, variables_of
 
@@ -95,7 +96,7 @@ def parameters(
     Raises:
         ConfigError: a name that no trial has, or no name; all configs are empty.
     """
-    space = reader.meta.get("space")
+    kinds = _kinds_of(reader)
     flats = [flatten(row.config) for row in rows]
     if names is not None:
         names = [names] if isinstance(names, str) else names
@@ -105,11 +106,11 @@ def parameters(
         for name in names:
             if name not in known:
                 raise ConfigError(f"no trial has a parameter {name!r}. {nearest(str(name), known)}")
-        return [_parameter(space, name, [flat.get(name, _MISSING) for flat in flats]) for name in names], []
+        return [_parameter(kinds, name, [flat.get(name, _MISSING) for flat in flats]) for name in names], []
     wanted = varying_names(reader, rows)
     if not wanted:
         raise ConfigError(f"the trials of {reader.name} have empty configs, so there is no parameter to show.")
-    found = [_parameter(space, name, [flat.get(name, _MISSING) for flat in flats]) for name in wanted]
+    found = [_parameter(kinds, name, [flat.get(name, _MISSING) for flat in flats]) for name in wanted]
     varied = [one for one in found if not one.is_constant]
     notes = []
     if 0 < len(varied) < len(found):
@@ -123,16 +124,23 @@ def parameters(
 
 def parameter_of(reader: ExperimentReader, name: str, configs: Sequence[Mapping[str, Any]]) -> Parameter:
     """Return one parameter of some flattened configs."""
-    return _parameter(reader.meta.get("space"), name, [config.get(name, _MISSING) for config in configs])
+    return _parameter(_kinds_of(reader), name, [config.get(name, _MISSING) for config in configs])
 
 
 _MISSING = object()
 
 
-def _parameter(space: Any, name: str, values: Sequence[Any]) -> Parameter:
+def _kinds_of(reader: ExperimentReader) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, kind in _kinds(space_of(reader)):
+        found[name].add(kind)
+    return found
+
+
+def _parameter(kinds_of: Mapping[str, set[str]], name: str, values: Sequence[Any]) -> Parameter:
     present = [value for value in values if value is not _MISSING]
     kinds = set(map(type, present))
-    described = _described(space, name)
+    described = "".join(kinds_of.get(name, ())) if len(kinds_of.get(name, ())) == 1 else ""
     is_numeric = bool(present) and kinds <= {int, float}
     if is_numeric and not (described == "category" and len(set(present)) <= _MOST_CATEGORIES):
         numbers = [_finite(value) for value in values]
@@ -183,28 +191,26 @@ def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else brief(value)
 
 
-def _described(space: Any, name: str) -> str:
-    """Return how the recorded space, which is texts, describes a parameter: `log`, `linear`, `category`, or empty."""
-    if not isinstance(space, Mapping):
-        return ""
-    head, _, _ = name.partition("/")
-    text, leaf = space.get(name, space.get(head)), name.rpartition("/")[2]
-    if not isinstance(text, str):
-        return ""
-    if name != head and name not in space:  # nested: its dict is one text
-        parts = re.split(rf"['\"]{re.escape(leaf)}['\"]: ", text)[1:]
-        kinds = {_kind(part) for part in parts}
-        return kinds.pop() if len(kinds) == 1 else ""
-    return _kind(text)
+def space_of(reader: ExperimentReader) -> Mapping[str, Any]:
+    """Return the space of an experiment; its objects and functions are `Opaque`."""
+    space = from_json(reader.meta.get("domains") or ["dict"], Opaque, Opaque("sample_from(...)"))
+    return space if isinstance(space, Mapping) else {}
 
 
-def _kind(text: str) -> str:
-    if text.startswith(("Categorical", "{'grid_search'")):
-        return "category"
-    found = re.match(r"(?:Float|Integer)\([^()]*\)(.{0,40})", text)
-    if found is None:
-        return ""
-    return "log" if "LogUniform" in found[1].partition(", '")[0] else "linear"
+def _kinds(node: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Give name and kind of the parameters of a space, `log`, `linear` or `category`; several times where options of a
+    choice have it."""
+    if isinstance(node, (Float, Integer)):
+        yield name, "log" if isinstance(node.base_and_q()[0], LogUniform) else "linear"
+    elif isinstance(node, Categorical) or (isinstance(node, Mapping) and [*node] == ["grid_search"]):
+        yield name, "category"
+        options = node.categories if isinstance(node, Categorical) else node["grid_search"]
+        for option in options if isinstance(options, Iterable) else ():
+            if isinstance(option, Mapping):
+                yield from _kinds(option, name)
+    elif isinstance(node, Mapping):
+        for key, one in node.items():
+            yield from _kinds(one, f"{name}/{key}" if name else str(key))
 
 
 def ticks_of_log(low: float, high: float) -> tuple[list[float], list[str]]:

@@ -160,9 +160,8 @@ class Plots:
         rung say those at another (Spearman): low ones mean that trials were stopped too early.
 
         Args:
-            at: steps to compare, whether trials were stopped there or not; None: those that the reasons of stopped
-                trials name.
-            time_attr: the number in the reports that counts steps; None: the one that the reasons go by.
+            at: steps to compare, whether trials were stopped there or not; None: those at which trials were stopped.
+            time_attr: the number in the reports that counts steps; None: the one that the scheduler goes by.
         """
         return self._draw("rungs", self._field(metric, None), at, time_attr)
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep import checks
-from sweep.core.results import AUTO_FILLED
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, MetricError
 from sweep.figures.curves import Curve, curves_of
 from sweep.figures.style import FATES, axis_of_values, finish, graph_objects, plain, rounded, some
-from sweep.figures.trials import Field, Lines, by_fate, spread, step_of_stop
+from sweep.figures.trials import Field, Lines, by_fate, spread
 from sweep.record.rows import TrialRow
 
 if TYPE_CHECKING:
@@ -24,40 +22,23 @@ if TYPE_CHECKING:
 _MOST = 2000  # trials whose reports are read
 _MOST_LINES = 300
 _MOST_RUNGS = 8
-_COUNTERS = ("training_iteration", "time_total_s", "timesteps_total")  # of the keys that are filled in
 _LEAST_PAIRS = 3  # trials at both rungs, for a rank correlation
 _COMPARED = "Ranks are compared among trials that came to both rungs: the better ones, where others were stopped."
 
 
-def counted_by(rows: Sequence[TrialRow]) -> str:
-    """Return the key of the reports that counts the steps in the reasons of stopped trials: what most of them had last
-    reported as that step; `training_iteration` where none did."""
-    found: Counter[str] = Counter()
-    for row in rows:
-        step = step_of_stop(row)
-        for name, value in (row.last_metrics or {}).items() if step is not None else ():
-            number = as_float(value) if name in _COUNTERS or name not in AUTO_FILLED else None
-            if number is not None and math.isclose(number, step or 0, rel_tol=1e-4):
-                found[name] += 1
-    order = (*_COUNTERS, *found)
-    return max(order, key=lambda name: found[name])  # the first of equals
-
-
-def found_rungs(rows: Sequence[TrialRow], time_attr: str = "training_iteration") -> list[float]:
-    """Return the steps at which trials were judged, by the reasons of those that were stopped, and the last step of the
-    others; where they are many, steps that double. Empty: no trial was stopped early."""
-    stops = sorted({stop for row in rows if (stop := step_of_stop(row)) is not None})
+def found_rungs(rows: Sequence[TrialRow], time_attr: str) -> list[float]:
+    """Return the steps at which trials were stopped early, and the last step of the others; where they are many, steps
+    that double. Empty: no trial was stopped early."""
+    steps = [(row, as_float((row.last_metrics or {}).get(time_attr))) for row in rows]
+    known = [(row, step) for row, step in steps if step is not None and math.isfinite(step)]
+    stops = sorted({step for row, step in known if row.was_stopped_early})
     if not stops:
         return []
-    ends = (as_float((row.last_metrics or {}).get(time_attr)) for row in rows if not row.was_stopped_early)
-    last = max((end for end in ends if end is not None and math.isfinite(end)), default=stops[-1])
+    last = max((step for row, step in known if not row.was_stopped_early), default=stops[-1])
     if len(stops) >= _MOST_RUNGS:
         low = max(stops[0], last / 2 ** (_MOST_RUNGS - 2))
-        stops, step = [], low
-        while step < last and len(stops) < _MOST_RUNGS - 1:
-            stops.append(step if step < 1 else float(math.floor(step)))
-            step *= 2
-        stops = sorted(set(stops))
+        doubled = [step for i in range(_MOST_RUNGS - 1) if (step := low * 2**i) < last] or [low]
+        stops = sorted({step if step < 1 else float(math.floor(step)) for step in doubled})
     return [*stops, last] if last > stops[-1] else stops
 
 
@@ -65,7 +46,7 @@ def draw_rungs(field: Field, at: Sequence[float] | None, time_attr: str | None) 
     """Return the rungs; see `Plots.rungs`."""
     assert field.chosen is not None
     field.need_values()
-    time_attr = time_attr or counted_by(field.rows)
+    time_attr = time_attr or str(field.reader.meta.get("time_attr") or "training_iteration")
     steps = _given(at) if at is not None else found_rungs(field.rows, time_attr)
     if not steps:
         raise ConfigError(

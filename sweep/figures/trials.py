@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,15 +16,8 @@ from sweep.figures.style import FATES, Look, graph_objects, lines_of, number_tex
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 
-_STEP = re.compile(r"\bat ([\d.]+(?:e[+-]?\d+)?)(?:,| is not among| where|:|$)|\bbeyond ([\d.]+(?:e[+-]?\d+)?):")
 _MOST_FAILED = 50
 _PARAMETERS_SHOWN = 6
-
-
-def step_of_stop(row: TrialRow) -> float | None:
-    """Return the rung or the step at which a scheduler stopped a trial, as its reason says; None: it did not."""
-    found = _STEP.search(row.reason) if row.was_stopped_early else None
-    return None if found is None else float(found[1] or found[2])
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,7 @@ def meta_of_run(
         "log_to_file": list(log_files) if log_files else None,
         "searcher": describe(policies.searcher, spec.config),
         "scheduler": describe(policies.scheduler),
+        "time_attr": policies.scheduler.time_attr,
         "constraints": _limits(policies.searcher) or None,
         "num_samples": spec.num_samples,
         "num_repeats": policies.searcher.num_repeats,

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from searchers.space import Categorical, Float, Integer, LogUniform, Normal
 from sweep.core.failures import without_numbers
 from sweep.core.history import Attempt
 from sweep.core.literals import as_arguments, json_text
 from sweep.core.results import MOST_SECONDS, flatten, without_index
 from sweep.core.trial import STATES, Cause
+from sweep.core.values import shown as safe_repr
 from sweep.display.formats import at_step, duration, escaped, rough_duration, text
 from sweep.figures.attempts import held_until, spans_of
+from sweep.figures.parameters import space_of
 from sweep.page.markup import code, facts, line, rows, shown
 from sweep.page.subject import Subject
 from sweep.record.reader import ExperimentReader
@@ -28,14 +30,6 @@ _MAX_FRONT = 50
 _MAX_NAMES = 50
 _MAX_SPACE = 50  # parameters that are shown at once
 _MIN_ENDED = 3  # trials, before the end of a sweep is estimated
-_NUMBER = r"([-+\w.]+)"
-_RANGE = re.compile(
-    rf"(Float|Integer)\({_NUMBER}, {_NUMBER}\)\."
-    rf"(?:(Log)?Uniform\(\)|Quantized\(sampler=(Log)?Uniform\(\), q={_NUMBER}\)|Normal\(mean={_NUMBER}, sd={_NUMBER}\))"
-)
-_CHOICE = re.compile(r"Categorical(\[.*?\])\.(Uniform|Grid)\(\)")
-
-
 ENDED = ("finished", "stopped early", "failed")
 
 
@@ -173,7 +167,7 @@ def about(subject: Subject) -> str:
     reader = subject.reader
     meta = reader.meta
     machine, versions = _mapping(meta.get("machine")), _mapping(meta.get("versions"))
-    space = _mapping(meta.get("space"))
+    space = space_of(reader)
     found = facts(
         [
             ("command", meta.get("command")),
@@ -195,7 +189,7 @@ def about(subject: Subject) -> str:
         ]
     )
     if space:
-        written = [(name, as_written(str(one))) for name, one in space.items()]
+        written = [(name, as_written(one)) for name, one in space.items()]
         shown = rows(["parameter", "space"], written, "Search space")
         many = f"<details><summary>Search space of {len(space)} parameters</summary>{shown}</details>"
         found += many if len(space) > _MAX_SPACE else shown
@@ -299,25 +293,28 @@ def _amount(seconds: float) -> tuple[str, str]:
     return f"{seconds / divisor:.4g}", unit
 
 
-def as_written(space: str) -> str:
-    """Return a domain as people write it: `loguniform(1e-4, 1)` for `Float(0.0001, 1).LogUniform()`."""
+def as_written(node: Any) -> str:
+    """Return a domain as people write it: `loguniform(1e-4, 1)`."""
+    if isinstance(node, (Float, Integer)):
+        base, q = node.base_and_q()
+        name = "uniform" if isinstance(node, Float) else "randint"
+        parts: list[Any] = [node.lower, node.upper]
+        if isinstance(base, Normal):
+            name, parts = "randn", [base.mean, base.sd]
+        name = f"{'q' * (q is not None)}{'log' * isinstance(base, LogUniform)}{name}"
+        return f"{name}({', '.join(_short(one) for one in (*parts, q) if one is not None)})"
+    if isinstance(node, Categorical):
+        return f"{'grid_search' if node.is_grid() else 'choice'}([{', '.join(map(as_written, node.categories))}])"
+    if isinstance(node, Mapping) and [*node] == ["grid_search"]:
+        return f"grid_search({as_written(node['grid_search'])})"
+    if isinstance(node, Mapping):
+        return f"{{{', '.join(f'{key!r}: {as_written(one)}' for key, one in node.items())}}}"
+    return f"[{', '.join(map(as_written, node))}]" if isinstance(node, list) else safe_repr(node)
 
-    def call(found: re.Match[str]) -> str:
-        kind, low, high, is_log, is_quantized_log, q, mean, sd = found.groups()
-        if mean:
-            return f"randn({_short(mean)}, {_short(sd)})"
-        name = {"Float": "uniform", "Integer": "randint"}[kind]
-        name = f"{'q' * bool(q)}{'log' * bool(is_log or is_quantized_log)}{name}"
-        return f"{name}({', '.join(_short(one) for one in (low, high, q) if one)})"
 
-    names = {"Uniform": "choice", "Grid": "grid_search"}
-    return _CHOICE.sub(lambda found: f"{names[found[2]]}({found[1]})", _RANGE.sub(call, space))
-
-
-def _short(number: str) -> str:
+def _short(number: float) -> str:
     """Return the text of a number as short as it can be without being another one."""
-    value = float(number)
-    return text(value) if float(text(value)) == value else number
+    return text(number) if float(text(number)) == number else repr(number)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

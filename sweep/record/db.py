@@ -6,8 +6,9 @@ caused. `trial` has the latest state of each trial: what readers want and what a
 
     meta    key -> JSON: name, prefix, created, version, python, trainable {name, kind}, import_path (`file.py:function`
             where it can be found again), metric, mode (metrics, modes: of several objectives), space (for people),
-            domains (the space, by `searchers.space.to_json`), searcher, scheduler, constraints (metric -> the most that
-            it may be), num_samples, num_repeats, num_trials, resources_per_trial, seed, storage_path, resume_command,
+            domains (the space, by `searchers.space.to_json`), searcher, scheduler,
+            time_attr (what the scheduler counts by), constraints (metric -> the most that it may be),
+            num_samples, num_repeats, num_trials, resources_per_trial, seed, storage_path, resume_command,
             are_log_files_complete, log_to_file, space_keys, variables (flattened config paths that vary; null:
             unknown), command, machine {host, system, cpu}, versions (of imports)
     event   trial_id: null where it concerns no single trial

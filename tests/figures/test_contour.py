@@ -13,7 +13,7 @@ from sweep.results.analysis import ExperimentAnalysis
 
 
 def test_a_cell_has_the_median_of_its_trials(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path, space={"kind": "Categorical['a', 'b'].Uniform()"})
+    made = MadeExperiment(tmp_path, domains=["dict", ["kind", ["Categorical", None, "a", "b"]]])
     for number in range(30):
         run(made, {"kind": "ab"[number % 2], "lr": 10.0 ** -(number % 3)}, [float(number % 6) + number // 6])
     areas, marks = ExperimentAnalysis(made.close()).plot.contour("lr", "kind").data

@@ -21,7 +21,9 @@ from sweep.results.analysis import ExperimentAnalysis
 @pytest.fixture(scope="module")
 def analysis(tmp_path_factory: pytest.TempPathFactory) -> ExperimentAnalysis:
     """The value is that of `lr`, and half of the trials have a parameter `beta`, which does not matter."""
-    made = MadeExperiment(tmp_path_factory.mktemp("matters"), space={"lr": "Float(0.001, 1).LogUniform()"})
+    made = MadeExperiment(
+        tmp_path_factory.mktemp("matters"), domains=["dict", ["lr", ["Float", ["LogUniform"], 0.001, 1]]]
+    )
     numbers = random.Random(0)
     for number in range(60):
         lr = 10 ** numbers.uniform(-3, 0)

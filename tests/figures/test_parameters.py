@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from made_experiment import MadeExperiment
 from odd_experiments import make, run
 
+import sweep
+from searchers.space import to_json
 from sweep.errors import ConfigError
 from sweep.figures.parameters import parameters, ticks_of_log
 from sweep.record.reader import ExperimentReader
@@ -49,32 +51,30 @@ def test_what_is_missing_or_no_finite_number_has_no_place(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("space", "values", "expected"),
     [
-        ({"x": "Float(1e-05, 1).LogUniform()"}, [0.1, 0.2], "log"),
-        ({"x": "Float(1e-05, 1).Quantized(sampler=LogUniform(), q=0.1)"}, [0.1, 0.2], "log"),
-        ({"x": "Float(0, 1).Uniform()"}, [1e-9, 1.0], "linear"),
-        ({"x": "Float(0, 1)"}, [0.0, 1.0], "linear"),
-        ({"x": "Integer(1, 4096).LogUniform()"}, [1, 4], "log"),
-        ({"x": "Categorical[16, 32].Uniform()"}, [32, 16], "category"),
-        ({"x": "{'grid_search': [16, 32]}"}, [32, 16], "category"),
+        ({"x": sweep.loguniform(1e-5, 1)}, [0.1, 0.2], "log"),
+        ({"x": sweep.qloguniform(0.1, 1, 0.1)}, [0.1, 0.2], "log"),
+        ({"x": sweep.uniform(0, 1)}, [1e-9, 1.0], "linear"),
+        ({"x": sweep.lograndint(1, 4096)}, [1, 4], "log"),
+        ({"x": sweep.choice([16, 32])}, [32, 16], "category"),
+        ({"x": sweep.grid_search([16, 32])}, [32, 16], "category"),
         ({}, [1e-9, 1.0], "log"),
         ({}, [0.5, 1.0], "linear"),
-        ({"x": "Float(1e-05, 1).LogUniform()"}, [-1.0, 1.0], "linear"),
+        ({"x": sweep.loguniform(1e-5, 1)}, [-1.0, 1.0], "linear"),
     ],
 )
 def test_an_axis_is_as_the_space_says_or_as_the_values_look(
-    space: dict[str, str], values: list[float], expected: str, tmp_path: Path
+    space: dict[str, Any], values: list[float], expected: str, tmp_path: Path
 ) -> None:
-    found = read(tmp_path, values, space=space)
+    found = read(tmp_path, values, domains=to_json(space))
     assert ("category" if found.labels else "log" if found.is_log else "linear") == expected
     if found.labels:
         assert found.labels == ("16", "32")
         assert found.values == (1.0, 0.0)
 
 
-def test_a_nested_parameter_is_found_in_the_text_of_its_dict(tmp_path: Path) -> None:
-    made = MadeExperiment(
-        tmp_path, space={"opt": "{'lr': Float(1e-05, 1).LogUniform(), 'drop': Float(0, 1).Uniform(), 'n': 3}"}
-    )
+def test_a_nested_parameter_is_found_in_the_space(tmp_path: Path) -> None:
+    space = {"opt": {"lr": sweep.loguniform(1e-5, 1), "drop": sweep.uniform(0, 1), "n": 3}}
+    made = MadeExperiment(tmp_path, domains=to_json(space))
     run(made, {"opt": {"lr": 0.1, "drop": 0.0001, "n": 3}}, [1.0])
     run(made, {"opt": {"lr": 0.2, "drop": 1.0, "n": 3}}, [1.0])
     reader = ExperimentReader(made.close())

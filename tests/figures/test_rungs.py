@@ -12,16 +12,17 @@ from virtual_sweeps import LAST
 from virtual_sweeps import run as run_sweep
 
 from sweep.errors import ConfigError, MetricError
-from sweep.figures.rungs import counted_by, found_rungs
+from sweep.figures.rungs import found_rungs
 from sweep.results.analysis import ExperimentAnalysis
 
 
 @pytest.mark.parametrize("scheduler", ["asha", "promotion", "hyperband"])
 def test_the_rungs_of_a_scheduler_are_found(scheduler: str, tmp_path: Path) -> None:
     rows = run_sweep(tmp_path, scheduler)._reader.trials()
-    assert set(found_rungs(rows)) <= {1, 3, 9, LAST}
-    assert found_rungs(rows)[-1] == LAST
-    assert found_rungs([row for row in rows if row.reason.startswith("reached")]) == []
+    steps = found_rungs(rows, "training_iteration")
+    assert set(steps) <= {1, 3, 9, LAST}
+    assert steps[-1] == LAST
+    assert found_rungs([row for row in rows if not row.was_stopped_early], "training_iteration") == []
 
 
 def test_counts_and_marks_are_those_of_the_trials(tmp_path: Path) -> None:
@@ -68,7 +69,7 @@ def test_where_stops_are_many_steps_that_double_are_compared(tmp_path: Path) -> 
     for number in range(1, 40):
         reason = f"stopped early: best loss=1 at {number}, median of the others 0.5"
         run(made, {"lr": 1}, [float(number)] * number, kind="STOPPED", reason=reason)
-    steps = found_rungs(ExperimentAnalysis(made.close())._reader.trials())
+    steps = found_rungs(ExperimentAnalysis(made.close())._reader.trials(), "training_iteration")
     assert 4 <= len(steps) <= 8
     assert steps == sorted(set(steps))
 
@@ -85,13 +86,11 @@ def test_what_cannot_be_compared_is_refused_with_what_to_do(tmp_path: Path) -> N
 
 
 def test_steps_are_counted_by_what_the_scheduler_went_by(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path)
+    made = MadeExperiment(tmp_path, time_attr="time_total_s")
     for number in range(8):
         steps = 2 if number % 2 else 6  # a report each half second
         reason = f"stopped early: best loss=1 at {steps / 2:g}, median of the others 0.5" if number % 2 else ""
         run(made, {"lr": 1}, [float(number)] * steps, kind="STOPPED" if reason else "FINISHED", reason=reason)
     analysis = ExperimentAnalysis(made.close())
-    assert counted_by(analysis._reader.trials()) == "time_total_s"
     figure = analysis.plot.rungs()
     assert list(figure.layout.xaxis.ticktext) == ["1<br>8 came<br>4 out", "3<br>4 came<br>0 out"]
-    assert counted_by([]) == "training_iteration"

@@ -46,7 +46,7 @@ def test_an_axis_is_logarithmic_or_has_its_categories(tmp_path: Path) -> None:
 def test_a_logarithmic_axis_has_two_to_four_ticks_with_texts(
     low: float, high: float, expected: list[str], tmp_path: Path
 ) -> None:
-    made = MadeExperiment(tmp_path, space={"lr": "Float(1, 2).LogUniform()"})
+    made = MadeExperiment(tmp_path, domains=["dict", ["lr", ["Float", ["LogUniform"], 1, 2]]])
     for number in range(4):
         run(made, {"lr": low if number else high, "layers": 1 + number % 3}, [number])
     figure = ExperimentAnalysis(made.close()).plot.slice()

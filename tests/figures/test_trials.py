@@ -9,25 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_experiment import MadeExperiment
 from odd_experiments import run
-from virtual_sweeps import LAST
-from virtual_sweeps import run as run_sweep
 
-from sweep.figures.trials import Chosen, Field, spread, step_of_stop
+from sweep.figures.trials import Chosen, Field, spread
 from sweep.record.reader import ExperimentReader
-
-
-@pytest.mark.parametrize("scheduler", ["asha", "promotion", "hyperband", "median"])
-def test_the_reasons_of_the_schedulers_say_who_was_stopped_and_where(scheduler: str, tmp_path: Path) -> None:
-    rows = run_sweep(tmp_path, scheduler)._reader.trials()
-    stopped = [row for row in rows if row.state == "stopped early"]
-    assert 5 < len(stopped) < len(rows)
-    for row in stopped:
-        assert step_of_stop(row) == row.last_metrics["training_iteration"] < LAST
-    for row in rows:
-        if row not in stopped:
-            assert row.state == "finished"
-            assert row.last_metrics["training_iteration"] == LAST
-            assert step_of_stop(row) is None
 
 
 @pytest.fixture(scope="module")

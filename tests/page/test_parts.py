@@ -186,7 +186,7 @@ def test_while_a_sweep_runs_the_best_is_so_far_and_its_end_is_estimated(
     ],
 )
 def test_a_space_is_shown_as_people_write_it(domain: Any, written: str) -> None:
-    assert parts.as_written(repr(domain)) == written
+    assert parts.as_written(domain) == written
 
 
 def test_what_ran_is_named(root: Path) -> None:
