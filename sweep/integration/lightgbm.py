@@ -7,26 +7,20 @@ from typing import Any
 
 from sweep.checkpoints.store import Checkpoint
 from sweep.errors import refuse_unknown
-from sweep.integration.reporting import Metrics, Postprocess, RoundReports, checkpoint_file, require
+from sweep.integration.reporting import BoosterReports, Metrics, Postprocess, checkpoint_file, require
 
 __all__ = ["RayTrainReportCallback", "TuneReportCallback", "TuneReportCheckpointCallback"]
 
 (_lightgbm,) = require(["lightgbm"], library="lightgbm")
 
 
-@refuse_unknown()
-class TuneReportCheckpointCallback:
+class TuneReportCheckpointCallback(BoosterReports):
     """Report the metrics of each boosting round as `<data>-<metric>`, such as `valid_0-auc`, and store the booster.
 
     With `lightgbm.cv` the metrics are `<data>-<metric>-mean` and `-stdv`, and nothing is stored. Early stopping ends
     the training before the last round, and without a word to callbacks: give a `frequency` when you use it.
 
-    Args:
-        metrics: None for all; a name; several names; or a dict from the name to report to LightGBM's.
-        filename: of the booster within the reported checkpoint.
-        frequency: rounds from one checkpoint to the next; 0 for none on the way.
-        checkpoint_at_end: store the booster with the last round.
-        results_postprocessing_fn: is given the metrics and returns those to report.
+    Takes the arguments of `BoosterReports`.
 
     Attributes:
         CHECKPOINT_NAME: the default of `filename`.
@@ -41,16 +35,6 @@ class TuneReportCheckpointCallback:
     order = 20
     before_iteration = False
 
-    def __init__(
-        self,
-        metrics: Metrics = None,
-        filename: str = CHECKPOINT_NAME,
-        frequency: int = 0,
-        checkpoint_at_end: bool = True,
-        results_postprocessing_fn: Postprocess | None = None,
-    ) -> None:
-        self._reports = RoundReports(metrics, filename, frequency, checkpoint_at_end, results_postprocessing_fn)
-
     @classmethod
     def get_model(cls, checkpoint: Checkpoint, filename: str = CHECKPOINT_NAME) -> Any:
         """Return the `lightgbm.Booster` of a checkpoint.
@@ -64,10 +48,9 @@ class TuneReportCheckpointCallback:
         """Report one round."""
         is_last = env.iteration == env.end_iteration - 1
         is_stored = isinstance(env.model, _lightgbm.Booster) and (
-            self._reports.is_due(env.iteration - env.begin_iteration + 1)
-            or (is_last and self._reports.checkpoint_at_end)
+            self._is_due(env.iteration - env.begin_iteration + 1) or (is_last and self._checkpoint_at_end)
         )
-        self._reports.report(_flat(env.evaluation_result_list or ()), env.model if is_stored else None)
+        self._report(_flat(env.evaluation_result_list or ()), env.model if is_stored else None)
 
 
 @refuse_unknown()

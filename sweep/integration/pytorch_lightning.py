@@ -92,10 +92,13 @@ class TuneReportCheckpointCallback(_Callback):
         """Check that the trial's processes are those that train."""
         _require_own_processes(trainer)
 
+    def _measured(self, trainer: Any) -> dict[str, Any]:
+        return dict(trainer.callback_metrics)
+
     def _handle(self, hook: str, trainer: Any, *_: Any, **__: Any) -> None:
         if hook not in self._on or trainer.sanity_checking:
             return
-        metrics = self._choice.of(trainer.callback_metrics)
+        metrics = self._choice.of(self._measured(trainer))
         if self._save_checkpoints:
             # On all ranks: a model in shards is saved by all of them. Of DDP, rank 0 alone writes a file.
             report_with(metrics, lambda directory: trainer.save_checkpoint(os.path.join(directory, self._filename)))
@@ -114,7 +117,7 @@ class TuneReportCallback(TuneReportCheckpointCallback):
         super().__init__(metrics=metrics, save_checkpoints=False, on=on)
 
 
-class RayTrainReportCallback(_Callback):
+class RayTrainReportCallback(TuneReportCheckpointCallback):
     """Report everything logged, with `epoch`, `step` and a checkpoint, at the end of each training epoch.
 
     Attributes:
@@ -123,14 +126,11 @@ class RayTrainReportCallback(_Callback):
 
     CHECKPOINT_NAME = "checkpoint.ckpt"
 
-    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Check that the trial's processes are those that train."""
-        _require_own_processes(trainer)
+    def __init__(self) -> None:
+        super().__init__(filename=self.CHECKPOINT_NAME, on="train_epoch_end")
 
-    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Report."""
-        metrics = {**trainer.callback_metrics, "epoch": trainer.current_epoch, "step": trainer.global_step}
-        report_with(metrics, lambda directory: trainer.save_checkpoint(os.path.join(directory, self.CHECKPOINT_NAME)))
+    def _measured(self, trainer: Any) -> dict[str, Any]:
+        return {**trainer.callback_metrics, "epoch": trainer.current_epoch, "step": trainer.global_step}
 
 
 class RayDDPStrategy(_DDPStrategy):

@@ -12,7 +12,7 @@ from typing import Any
 
 from sweep.checkpoints.store import Checkpoint
 from sweep.checks import refuse, whole
-from sweep.errors import CheckpointError, ConfigError, UserCodeError, nearest
+from sweep.errors import CheckpointError, ConfigError, UserCodeError, nearest, refuse_unknown
 from sweep.worker.session import get_context, report
 
 Metrics = str | Sequence[str] | Mapping[str, str] | None
@@ -190,18 +190,33 @@ def checkpoint_file(checkpoint: Checkpoint, filename: str) -> str:
     return path
 
 
-class RoundReports:
-    """Report each round of a booster, and store the model in a file that the library itself reads; arguments as of
-    the callbacks for XGBoost and LightGBM."""
+@refuse_unknown()
+class BoosterReports:
+    """Report each round of a booster, and store the booster in a file that its library reads.
+
+    Args:
+        metrics: None for all; a name such as `eval-logloss`; several names; or a dict from the name to report to that
+            of the library.
+        filename: of the booster within the reported checkpoint; its ending chooses the format; None: `CHECKPOINT_NAME`.
+        frequency: rounds from one checkpoint to the next; 0 for none on the way.
+        checkpoint_at_end: store the booster after the last round, unless it was stored with it.
+        results_postprocessing_fn: is given the metrics and returns those to report.
+
+    Raises:
+        ConfigError: a negative frequency, a postprocessing that cannot be called, `metrics` of another form.
+    """
+
+    CHECKPOINT_NAME = ""
 
     def __init__(
         self,
-        metrics: Metrics,
-        filename: str,
-        frequency: int,
-        checkpoint_at_end: bool,
-        results_postprocessing_fn: Postprocess | None,
+        metrics: Metrics = None,
+        filename: str | None = None,
+        frequency: int = 0,
+        checkpoint_at_end: bool = True,
+        results_postprocessing_fn: Postprocess | None = None,
     ) -> None:
+        super().__init__()
         whole("frequency", frequency, expected="a number of rounds, or 0 for no checkpoints")
         if results_postprocessing_fn is not None and not callable(results_postprocessing_fn):
             refuse(
@@ -209,17 +224,17 @@ class RoundReports:
                 results_postprocessing_fn,
                 "a function of the dict of metrics that returns such a dict",
             )
-        self.filename = filename
-        self.frequency = frequency
-        self.checkpoint_at_end = checkpoint_at_end
+        self._filename = filename or self.CHECKPOINT_NAME
+        self._frequency = frequency
+        self._checkpoint_at_end = checkpoint_at_end
         self._choice = MetricChoice(metrics, is_complete=True)
         self._postprocess = results_postprocessing_fn
 
-    def is_due(self, num_rounds: int) -> bool:
+    def _is_due(self, num_rounds: int) -> bool:
         """Return whether the model is stored after this many rounds."""
-        return self.frequency > 0 and num_rounds % self.frequency == 0
+        return self._frequency > 0 and num_rounds % self._frequency == 0
 
-    def report(self, found: Mapping[str, Any], model: Any = None) -> None:
+    def _report(self, found: Mapping[str, Any], model: Any = None) -> None:
         """Report what was found, with the model when there is one; in a group rank 0 stores it.
 
         Raises:
@@ -231,4 +246,4 @@ class RoundReports:
         if model is None or not is_first_rank():
             report_with(metrics)
         else:
-            report_with(metrics, lambda directory: model.save_model(os.path.join(directory, self.filename)))
+            report_with(metrics, lambda directory: model.save_model(os.path.join(directory, self._filename)))

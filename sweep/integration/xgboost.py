@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sweep.checkpoints.store import Checkpoint
 from sweep.errors import refuse_unknown
-from sweep.integration.reporting import Metrics, Postprocess, RoundReports, checkpoint_file, require
+from sweep.integration.reporting import BoosterReports, Metrics, Postprocess, checkpoint_file, require
 
 __all__ = ["RayTrainReportCallback", "TuneReportCallback", "TuneReportCheckpointCallback"]
 
@@ -18,20 +19,14 @@ else:
     _TrainingCallback = _xgboost.callback.TrainingCallback
 
 
-@refuse_unknown()
-class TuneReportCheckpointCallback(_TrainingCallback):
+class TuneReportCheckpointCallback(BoosterReports, _TrainingCallback):
     """Report the metrics of each boosting round as `<data>-<metric>`, such as `eval-logloss`, and store the booster.
 
     With `xgboost.cv` the metrics are `<data>-<metric>-mean` and `-std`, and nothing is stored. The checkpoint at the
     end is a report of its own, with the metrics of the last round once more: XGBoost does not say beforehand which
     round is the last.
 
-    Args:
-        metrics: None for all; a name; several names; or a dict from the name to report to XGBoost's.
-        filename: of the booster within the reported checkpoint: `.json`, or `.ubj` for the binary format.
-        frequency: rounds from one checkpoint to the next; 0 for none on the way.
-        checkpoint_at_end: store the booster after the last round, unless it was stored with it.
-        results_postprocessing_fn: is given the metrics and returns those to report.
+    Takes the arguments of `BoosterReports`; a `filename` ends in `.json`, or in `.ubj` for the binary format.
 
     Attributes:
         CHECKPOINT_NAME: the default of `filename`.
@@ -43,18 +38,8 @@ class TuneReportCheckpointCallback(_TrainingCallback):
 
     CHECKPOINT_NAME = "model.json"
 
-    def __init__(
-        self,
-        metrics: Metrics = None,
-        filename: str = CHECKPOINT_NAME,
-        frequency: int = 0,
-        checkpoint_at_end: bool = True,
-        results_postprocessing_fn: Postprocess | None = None,
-    ) -> None:
-        super().__init__()
-        self._reports = RoundReports(metrics, filename, frequency, checkpoint_at_end, results_postprocessing_fn)
-        self._last: dict[str, Any] = {}
-        self._is_stored = False
+    _last: Mapping[str, Any] = MappingProxyType({})
+    _is_stored = False
 
     @classmethod
     def get_model(cls, checkpoint: Checkpoint, filename: str = CHECKPOINT_NAME) -> Any:
@@ -71,15 +56,15 @@ class TuneReportCheckpointCallback(_TrainingCallback):
         """Report; return False: training goes on."""
         self._last = _latest(evals_log)
         is_booster = isinstance(model, _xgboost.Booster)
-        self._is_stored = is_booster and self._reports.is_due(epoch + 1)
-        self._reports.report(self._last, model if self._is_stored else None)
+        self._is_stored = is_booster and self._is_due(epoch + 1)
+        self._report(self._last, model if self._is_stored else None)
         return False
 
     def after_training(self, model: Any) -> Any:
         """Report the checkpoint at the end; return the booster."""
-        if self._reports.checkpoint_at_end and not self._is_stored and isinstance(model, _xgboost.Booster):
+        if self._checkpoint_at_end and not self._is_stored and isinstance(model, _xgboost.Booster):
             self._is_stored = True
-            self._reports.report(self._last, model)
+            self._report(self._last, model)
         return model
 
 

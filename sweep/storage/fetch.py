@@ -17,8 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sweep.checkpoints.store import fetch
-from sweep.errors import CheckpointError, ExperimentError, NoExperimentError, nearest
+from sweep.errors import ExperimentError, NoExperimentError, nearest
 from sweep.record.db import open_for_reading
 from sweep.record.layout import CHECKPOINT_PATTERN, DATABASE, MIRROR_STATE, ExperimentLayout, split_uri
 from sweep.record.lock import DriverLock
@@ -27,6 +26,7 @@ from sweep.record.stored import StoredCheckpoints, references, statuses, trial_o
 from sweep.storage.filesystems import RemoteDirectory, explained, remember_home
 from sweep.storage.local_copy import (
     LocalState,
+    bring_checkpoint,
     install_record,
     is_log,
     is_mirrored,
@@ -237,17 +237,8 @@ def _pull_checkpoints(remote: RemoteDirectory, layout: ExperimentLayout) -> bool
     needed = set().union(*wanted.values())
     needed |= {path for path in there & stored.kept if trial_of(path) in going}
     needed |= {path for path in there if trial_of(path) in behind}  # what took their place never came
-    has_come = False
-    for path in sorted(needed):
-        if layout.checkpoint(path).is_dir():
-            continue
-        try:
-            fetch(remote / path, layout.checkpoint(path))
-        except CheckpointError as error:
-            if error.__cause__ is not None:  # it could not be reached, or the disk is full
-                raise
-            continue  # it is damaged, or its upload never ended: the trial continues from the one before
-        has_come = True
+    # One that is damaged is left out: the trial continues from the one before.
+    come = [path for path in sorted(needed) if bring_checkpoint(remote / path, layout.checkpoint(path))]
     state.elsewhere = [path for path in state.elsewhere if not layout.checkpoint(path).is_dir()]
     state.save(layout.root)
-    return has_come
+    return bool(come)

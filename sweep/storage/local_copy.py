@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from sweep.checkpoints.manifest import MANIFEST
-from sweep.checkpoints.store import STRAY_PREFIX
+from sweep.checkpoints.store import STRAY_PREFIX, fetch
+from sweep.errors import CheckpointError
 from sweep.record.files import sync_directory, sync_file, write_atomically
 from sweep.record.layout import (
     CHECKPOINT_PATTERN,
@@ -22,6 +23,7 @@ from sweep.record.layout import (
     REMOTE_NOTE,
     STAGING,
 )
+from sweep.storage.filesystems import RemoteDirectory
 
 _LOGS = (
     *("params.json", "params.pkl", "result.json", "progress.csv", "error.txt", "error.pkl"),
@@ -66,6 +68,23 @@ class LocalState:
     def save(self, root: Path, *, is_durable: bool = False) -> None:
         """Write it down, whole or not at all."""
         write_atomically(root / MIRROR_STATE, json.dumps(asdict(self)), is_durable=is_durable)
+
+
+def bring_checkpoint(remote: RemoteDirectory, target: Path) -> bool:
+    """Fetch a checkpoint; False: it is here already, or damaged or gone there, and whoever needs it finds it missing.
+
+    Raises:
+        CheckpointError: the storage cannot be reached, or this disk is full.
+    """
+    if target.is_dir():
+        return False
+    try:
+        fetch(remote, target)
+    except CheckpointError as error:
+        if error.__cause__ is not None:
+            raise
+        return False
+    return True
 
 
 def install_record(incoming: Path, database: Path) -> None:

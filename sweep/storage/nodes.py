@@ -23,11 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.checkpoints.manifest import MANIFEST
-from sweep.checkpoints.store import STRAY_PREFIX, fetch, send
-from sweep.errors import CheckpointError
+from sweep.checkpoints.store import STRAY_PREFIX, send
 from sweep.record.layout import CHECKPOINT_PATTERN, STAGING, ExperimentLayout, cache_root, tidy_name
 from sweep.storage.filesystems import RemoteDirectory, remember_home
-from sweep.storage.local_copy import changed_files, files_of_trial
+from sweep.storage.local_copy import bring_checkpoint, changed_files, files_of_trial
 
 _CODE = "code"
 _START = f"{_CODE}/start"
@@ -149,16 +148,8 @@ class NodeCopy:
         return self._layout.checkpoint(path).is_dir()
 
     def bring(self, path: str) -> None:
-        """Fetch a checkpoint. One that is damaged or gone there is not brought: whoever needs it finds it missing.
-
-        Raises:
-            CheckpointError: the storage cannot be reached, or this disk is full.
-        """
-        try:
-            fetch(self.home.remote / path, self._layout.checkpoint(path))
-        except CheckpointError as error:
-            if error.__cause__ is not None:
-                raise
+        """Fetch a checkpoint; see `bring_checkpoint`."""
+        bring_checkpoint(self.home.remote / path, self._layout.checkpoint(path))
 
     def send(self, path: str) -> None:
         """Send a checkpoint, manifest last; one that is not here was sent by the node that made it."""
