@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
@@ -67,17 +67,11 @@ def derived_seed(seed: int, draw: int) -> int:
 
 
 @dataclass
-class _Trial:
+class _Asked:
+    """A trial that `ask` returned and that has not ended."""
+
     num_results: int = 0
     last: dict[str, Any] | None = None
-
-
-@dataclass
-class _Asked:
-    """The trials that one searcher was asked for."""
-
-    count: int = 0
-    open: dict[str, _Trial] = field(default_factory=dict)
 
 
 @refuse_unknown()
@@ -104,7 +98,8 @@ class Searcher(ABC):
     is_adaptive: bool = True
     num_repeats: int = 1
     # In the class too, for a subclass that calls no `__init__` of ours.
-    _asked: _Asked | None = None
+    _num_asked: int = 0
+    _asked: dict[str, _Asked] | None = None
     _metric: Names = None
     _mode: Names = None
 
@@ -286,16 +281,16 @@ class Searcher(ABC):
             True
         """
         asked, who = self._open_trials(), type(self).__name__
-        trial_id = f"{asked.count:05d}"
+        trial_id = f"{self._num_asked:05d}"
         answer = answer_of(self.suggest(trial_id))
         if answer is EXHAUSTED:
-            raise SearchExhausted(f"{who} has nothing more to suggest after {asked.count} trials.")
+            raise SearchExhausted(f"{who} has nothing more to suggest after {self._num_asked} trials.")
         if answer is NOT_NOW:
-            raise SearchWaits(f"{who} suggests nothing more while {len(asked.open)} trials are open; tell it of one.")
+            raise SearchWaits(f"{who} suggests nothing more while {len(asked)} trials are open; tell it of one.")
         if not isinstance(answer, dict):
             raise SearchError(f"{who}.suggest({trial_id!r}) returned {answer!r:.100}; expected a dict.")
-        asked.count += 1
-        asked.open[trial_id] = _Trial()
+        self._num_asked += 1
+        asked[trial_id] = _Asked()
         return trial_id, answer
 
     def tell(
@@ -317,7 +312,7 @@ class Searcher(ABC):
         Raises:
             SearchError: no such trial is open.
         """
-        open_trials = self._open_trials().open
+        open_trials = self._open_trials()
         trial = open_trials.get(trial_id)
         if trial is None:
             known = ", ".join(sorted(open_trials)[:10]) or "none"
@@ -332,9 +327,9 @@ class Searcher(ABC):
             del open_trials[trial_id]
             self.on_trial_complete(trial_id, None if error else trial.last, error)
 
-    def _open_trials(self) -> _Asked:
+    def _open_trials(self) -> dict[str, _Asked]:
         if self._asked is None:
-            self._asked = _Asked()
+            self._asked = {}
         return self._asked
 
     # --- functions over a searcher ---

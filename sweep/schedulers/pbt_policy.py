@@ -95,11 +95,8 @@ def read_policy(text: str) -> list[PolicyLine]:
             if i == len(lines) - 1:
                 break  # the driver died while it wrote
             raise
-        if (
-            not isinstance(values, list)
-            or [type(one) for one in values] != [str, str, int, int, dict, dict]
-            or values[3] < 0
-        ):
+        kinds = [type(one) for one in values[:2] + values[3:]] if isinstance(values, list) else []
+        if len(values) != 6 or kinds != [str, str, int, dict, dict] or values[3] < 0:
             raise ValueError(
                 f"line {i + 1} of a policy file is {line!r:.200}; expected a JSON list of six values: two tags, two "
                 "iterations, the source's config and the new one."
