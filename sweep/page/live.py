@@ -9,7 +9,7 @@ import re
 import secrets
 import socket
 import traceback
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -33,7 +33,7 @@ _BEAT_S = 15.0  # between two signs of life to a browser that nothing else is se
 
 
 class LivePage:
-    """The pages of experiments, brought up to date by two threads while somebody looks.
+    """The pages of experiments, brought up to date while somebody looks.
 
     Nothing is read while nobody does; a figure or a part of a sweep that runs takes 5% of one CPU at most.
     """
@@ -53,19 +53,12 @@ class LivePage:
         """How many look."""
         return len(self.watching)
 
-    def look(self) -> Iterator[None]:
-        """Bring what is quick up to date: how far each is, the tables."""
-        for model in self.models:
-            with contextlib.suppress(ExperimentError):  # it is just being continued, or was removed: tried again
-                model.look()
-        yield
-
     def renew(self) -> Iterator[None]:
-        """Bring the rest up to date in steps: browsers are sent what one step has found before the next."""
+        """Bring them up to date in steps: browsers are sent what one step has found before the next."""
         wanted = [one for some in tuple(self.watching.values()) for one in some]
         for index, model in enumerate(self.models):
             model.wanted = {key for at, key in wanted if at == index}
-            with contextlib.suppress(ExperimentError):
+            with contextlib.suppress(ExperimentError):  # it is just being continued, or was removed: tried again
                 yield from model.renew()
 
     def news(self, versions: Sequence[int], wanted: Collection[tuple[int, str]] = ()) -> tuple[list[int], str]:
@@ -134,9 +127,9 @@ def application(live: LivePage, token: str) -> Any:
 
     changed = asyncio.Condition()
 
-    async def keep_fresh(renew: Callable[[], Iterator[None]]) -> None:
+    async def keep_fresh() -> None:
         while True:
-            steps = renew() if live.num_watching else iter(())
+            steps = live.renew() if live.num_watching else iter(())
             try:
                 while await asyncio.to_thread(next, steps, _END) is not _END:
                     async with changed:
@@ -148,12 +141,11 @@ def application(live: LivePage, token: str) -> Any:
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(keep_fresh(renew)) for renew in (live.look, live.renew)]
+        task = asyncio.create_task(keep_fresh())
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
+            task.cancel()
 
     return Starlette(routes=[Route("/", whole), Route("/events", events)], lifespan=lifespan)
 

@@ -48,10 +48,7 @@ class Piece:
 
 
 class PageModel:
-    """Part of a page as data: pieces, made all at once by `refresh`, or as the records grow.
-
-    Then `look` makes what is seen first (how far it is, the table) and `renew` the rest, each in a thread of its own if
-    it is to be: so what is dear holds up nothing.
+    """Part of a page as data: pieces, made all at once by `refresh`, or by `renew` as the records grow.
 
     Attributes:
         lock: held while a piece or the table is replaced.
@@ -115,15 +112,6 @@ class PageModel:
         """How much of one CPU a piece may take."""
         return _SHARE if self.is_running else _SHARE_AT_REST
 
-    def look(self) -> None:
-        """Look at the record if that is due, and make what is quick.
-
-        Raises:
-            ExperimentError: the record is gone or damaged.
-        """
-        if self._looked.is_due(self._clock(), self.share):
-            self._look()
-
     def _look(self) -> None:
         with self.lock:
             began, self._looked.made_at = self._cpu(), self._clock()
@@ -138,20 +126,28 @@ class PageModel:
             self._looked.cost_s = self._cpu() - began
 
     def renew(self) -> Iterator[None]:
-        """Make what else is out of date and due, the oldest first; stop after each piece for a moment.
+        """Make what is out of date and due, what is seen first before the rest, and again after whatever is dear; stop
+        after each piece for a moment.
 
         No piece takes more than its share of one CPU, but its first making, which imports what it needs.
 
         Raises:
             ExperimentError: a record is gone or damaged.
         """
+        yield from self._look_if_due()
         for group in ("others", "figures"):  # the others say which figures there are
             pieces = self._others if group == "others" else list(self._shown().values())
             for piece in sorted(pieces, key=lambda piece: piece.made_at):
                 if piece.state != self._state_now and piece.is_due(self._clock(), self.share):
                     self._refresh(piece)
                     yield
+                    yield from self._look_if_due()
         self._mark_old()
+
+    def _look_if_due(self) -> Iterator[None]:
+        if self._looked.is_due(self._clock(), self.share):
+            self._look()
+            yield
 
     def _shown(self) -> dict[str, Piece]:
         wanted = {key: self.variants[key] for key in self.wanted & self.variants.keys()}

@@ -21,7 +21,7 @@ from sweep.results.notebook import experiment_page
 from sweep.results.optuna_study import to_study
 from sweep.results.scopes import SCOPES, best_reports, scores
 from sweep.results.views import Choice, Result, TrialView, full_result, local_filesystem, several_objectives
-from sweep.results.winners import about_best, front_of, shown_counts
+from sweep.results.winners import about_best, best_by_last, front_of, shown_counts
 from sweep.storage.fetch import open_storage_for_reading
 
 if TYPE_CHECKING:
@@ -95,8 +95,9 @@ class RecordedSweep:
 
     def __repr__(self) -> str:
         reader = self._reader
+        metric, mode = self.default_metric, self.default_mode
         trials, states = f"{len(self)} trials", shown_counts(reader) or "none yet"
-        chosen = about_best(reader, self.default_metric, self.default_mode) if len(self) else []
+        chosen = about_best(reader, metric, mode, best_by_last(reader, metric, mode)) if len(self) else []
         crashed = ["no driver runs it"] if reader.state() == "crashed" else []
         return f"{type(self).__name__}({'; '.join([f'{reader.name}: {trials} ({states})', *chosen, *crashed])})"
 

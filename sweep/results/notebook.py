@@ -53,7 +53,7 @@ def experiment_page(reader: ExperimentReader, metric: str | None, mode: str | No
     first = [metric or ""]
     if reader.objectives and not metric:
         first, marked = [name for name, _ in reader.objectives], [row.trial_id for row, _ in objectives_front(reader)]
-    chosen = [escaped(line) for line in about_best(reader, metric, mode)] if trials else []
+    chosen = [escaped(line) for line in about_best(reader, metric, mode, best)] if trials else []
     if marked:
         chosen[0] = f"&#9733; {chosen[0]}"
     body = ""

@@ -81,8 +81,8 @@ def shown_counts(reader: ExperimentReader) -> str:
     return ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
 
 
-def about_best(reader: ExperimentReader, metric: str | None, mode: str | None) -> list[str]:
-    """Say which trial is best by its last report, and what had been better at an earlier step; of several objectives
+def about_best(reader: ExperimentReader, metric: str | None, mode: str | None, best: Best | None) -> list[str]:
+    """Say which trial is `best_by_last`, and what had been better at an earlier step; of several objectives
     which are the Pareto set; why none is."""
     if reader.objectives and not metric:
         front = objectives_front(reader)
@@ -92,7 +92,7 @@ def about_best(reader: ExperimentReader, metric: str | None, mode: str | None) -
         return [f"Pareto set by {by}: {len(front)} trials, get_pareto_trials(): {listed}"]
     if not metric or not mode:
         return ["no metric given, so none is best: get_best_trial(metric, mode), get_best_result(metric, mode)"]
-    best, earlier = best_by_last(reader, metric, mode), better_earlier(reader, metric, mode)
+    earlier = better_earlier(reader, metric, mode)
     if best is None and earlier is None:
         return [f"no trial has reported a number under {metric!r} yet"]
     lines = []

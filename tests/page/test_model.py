@@ -81,7 +81,6 @@ def test_a_piece_that_is_dear_is_made_seldom_and_holds_up_no_other(
         made.event("Tick", at=20.0 + step)
         made.commit()
         clock.now += 1.0
-        model.look()
         for _ in model.renew():
             pass
     assert made_at["dear"] == [101.0, 102.0, 202.0, 302.0, 402.0, 502.0]  # the first imports what it needs: no measure
@@ -109,7 +108,6 @@ def test_figures_of_a_sweep_that_runs_are_at_most_five_seconds_old(
         made.event("Tick", at=20.0 + step)
         made.commit()
         clock.now += 1.0
-        model.look()
         for _ in model.renew():
             pass
     for times in made_at.values():
@@ -127,7 +125,6 @@ def test_a_figure_that_is_older_than_the_counts_says_as_of_when(
     def go_on(seconds: float) -> None:
         clock.now += seconds
         wall.now += seconds
-        model.look()
         for _ in model.renew():
             pass
 
@@ -147,7 +144,6 @@ def test_a_figure_that_is_older_than_the_counts_says_as_of_when(
 
 def test_at_first_everything_is_made_at_once(made: MadeExperiment) -> None:
     model = ExperimentModel(subject(made.root))
-    model.look()
     for _ in model.renew():
         pass
     model.wanted = set(model.variants)
