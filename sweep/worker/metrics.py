@@ -22,6 +22,7 @@ MAX_TEXT_BYTES = 4096
 _MAX_KEY_BYTES = 256
 _MAX_DEPTH = 32
 _MAX_VALUES = 1 << 20  # in one value: a list that holds another twice, which holds a third twice, and so on, has no end
+_CONTAINER = 5  # what a list or dict counts as besides its values: they take longer
 _MAX_NOTED = 1000
 
 OnChange = Callable[[str, str], None]
@@ -165,7 +166,7 @@ class _Plain:
         if id(value) in self._above or len(self._above) >= _MAX_DEPTH:
             why = "it holds itself" if id(value) in self._above else f"nested more than {_MAX_DEPTH} deep"
             return self._described(f"{_kind(value)}: not stored, {why}")
-        self._num_left -= len(value)
+        self._num_left -= _CONTAINER + len(value)
         self._above.append(id(value))
         try:
             if not isinstance(value, Mapping):
@@ -187,16 +188,20 @@ class _Plain:
         ]
         dtype = getattr(value, "dtype", None)
         what = sound_text(f"{_kind(value)} of shape {shape}" + ("" if dtype is None else f" and dtype {dtype!s:.40}"))
-        if not makers:
+        if not makers or len(self._above) >= _MAX_DEPTH:
             return self._text(_print(value), _kind(value))
         if math.prod(shape) > MAX_ITEMS:
             return self._described(what)
-        made = makers[0]()  # numpy's `masked` is None as a list, and 0.0 as an item
-        if type(made) is type(value):  # a long double, which is its own item
-            return self._real(made)
-        if shape == ():
-            return self._plain(made)
-        plain = self._plain(made if isinstance(made, list) else made.tolist())
+        self._above.append(id(value))
+        try:
+            made = makers[0]()  # numpy's `masked` is None as a list, and 0.0 as an item
+            if type(made) is type(value):  # a long double, which is its own item
+                return self._real(made)
+            if shape == ():
+                return self._plain(made)
+            plain = self._plain(made if isinstance(made, list) else made.tolist())
+        finally:
+            self._above.pop()
         self.change = f"{what}, stored as a list"
         return plain
 
