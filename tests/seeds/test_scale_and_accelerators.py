@@ -1,6 +1,6 @@
 """The guide to scale and accelerators, block by block, on declared machines; devices that nobody has exist on paper.
 
-Blocks that stand in the guide to scale and GPUs as well are run for that one, and only built here.
+Blocks that stand in the guide to scale and GPUs as well are run there.
 """
 
 from __future__ import annotations
@@ -67,21 +67,6 @@ def names_of_hosts(name):
 
 
 # --- how many workers, and what each has -----------------------------------------------------------------------------
-
-
-def test_increasing_the_number_of_workers():
-    scaling_config = ScalingConfig(
-        num_workers=8
-    )  # fmt: skip
-    assert scaling_config.to_resources().bundles == (Bundle(cpu=1.0),) * 8
-
-
-def test_using_accelerators_gpus():
-    scaling_config = ScalingConfig(
-        num_workers=8,
-        use_gpu=True
-    )  # fmt: skip
-    assert scaling_config.to_resources().bundles == (Bundle(gpu=1.0),) * 8
 
 
 def test_using_accelerators_a_single_slice():
@@ -304,19 +289,6 @@ def test_setting_the_communication_network_interface(of_torch):
 # --- resources per worker --------------------------------------------------------------------------------------------
 
 
-def test_setting_the_resources_per_worker():
-    scaling_config = ScalingConfig(
-        num_workers=8,
-        resources_per_worker={
-            "CPU": 4,
-            "GPU": 2,
-        },
-        use_gpu=True,
-    )
-    assert scaling_config.to_resources().bundles == (Bundle(cpu=4.0, gpu=2.0),) * 8
-    assert scaling_config.total_resources == {"CPU": 32.0, "GPU": 16.0}
-
-
 def test_custom_resources_limit_a_worker_too():
     scaling_config = ScalingConfig(num_workers=2, resources_per_worker={"CPU": 1, "licence": 1})
     sweep.init(num_cpus=8, num_gpus=0, resources={"licence": 2})
@@ -324,31 +296,3 @@ def test_custom_resources_limit_a_worker_too():
     sweep.init(num_cpus=8, num_gpus=0, resources={"licence": 1})
     with pytest.raises(ResourceError, match="licence=2 in all, there are 1"):
         run(scaling_config)
-
-
-def test_fractional_gpus_put_several_workers_on_one_device():
-    scaling_config = ScalingConfig(
-        num_workers=8,
-        resources_per_worker={
-            "CPU": 4,
-            "GPU": 0.5,
-        },
-        use_gpu=True,
-    )
-    assert scaling_config.to_resources().bundles == (Bundle(cpu=4.0, gpu=0.5),) * 8
-    assert scaling_config.total_resources == {"CPU": 32.0, "GPU": 4.0}
-
-
-def test_four_workers_of_two_cpus_fit_eight_cpus_without_trainer_resources():
-    with pytest.warns(DeprecationWarning, match="trainer_resources"):
-        scaling_config = ScalingConfig(
-            num_workers=4,
-            resources_per_worker={
-                "CPU": 2,
-            },
-            trainer_resources={
-                "CPU": 0,
-            }
-        )  # fmt: skip
-    assert scaling_config.to_resources().bundles == (Bundle(cpu=2.0),) * 4
-    assert scaling_config.total_resources == {"CPU": 8.0}

@@ -25,12 +25,11 @@ def test_scalars_of_numpy_and_torch_become_python_numbers():
     import torch
 
     given = {"a": np.float32(1.5), "b": np.int64(3), "c": np.bool_(True), "d": torch.tensor(2.5), "e": np.array(4.0)}
-    for _ in range(2):  # the second time their types and keys are known
-        told = {}
-        result = plain_metrics(given, told.__setitem__)
-        assert result == {"a": 1.5, "b": 3, "c": True, "d": 2.5, "e": 4.0}
-        assert [type(value) for value in result.values()] == [float, int, bool, float, float]
-        assert told == {}
+    told = {}
+    result = plain_metrics(given, told.__setitem__)
+    assert result == {"a": 1.5, "b": 3, "c": True, "d": 2.5, "e": 4.0}
+    assert [type(value) for value in result.values()] == [float, int, bool, float, float]
+    assert told == {}
     assert plain_metrics({"loss": torch.tensor(0.5, requires_grad=True) * 2}) == {"loss": 1.0}
 
 
@@ -72,47 +71,6 @@ def test_an_ordinary_report_stays_as_it_is_in_a_copy(given):
     made = plain_metrics(given)
     assert made == given
     assert all(made[key] is not value for key, value in given.items() if isinstance(value, (list, dict)))
-
-
-NOT_ORDINARY = [
-    ({"\ud800": 1.0}, {"\\ud800": 1.0}),
-    ({"a": LARGEST + 1}, {"a": str(LARGEST + 1)}),
-    ({"a": -LARGEST - 1}, {"a": str(-LARGEST - 1)}),
-    ({"a": [-LARGEST - 1, LARGEST + 1]}, {"a": [str(-LARGEST - 1), str(LARGEST + 1)]}),
-    ({"a": ["\0"]}, {"a": ["\\x00"]}),
-    ({"a": {"b": "\0"}}, {"a": {"b": "\\x00"}}),
-    ({"a": {"\0": 1}}, {"a": {"\\x00": 1}}),
-    ({"a": {1: 1}}, {"a": {"1": 1}}),
-    ({"a": "é\0"}, {"a": "é\\x00"}),
-    ({"a": "\0"}, {"a": "\\x00"}),
-    ({"a": "\ud800"}, {"a": "\\ud800"}),
-    ({"a": "é" * 3000}, {"a": "é" * ((4096 - 22) // 2) + "... [3,000 characters]"}),
-    ({"a": ["é" * 3000]}, {"a": ["é" * ((4096 - 22) // 2) + "... [3,000 characters]"]}),
-    ({"a": ["x" * 4097]}, {"a": ["x" * (4096 - 22) + "... [4,097 characters]"]}),
-]
-
-
-@pytest.mark.parametrize("number", range(len(NOT_ORDINARY)))
-def test_one_odd_thing_alone_is_found(number):
-    given, expected = NOT_ORDINARY[number]
-    assert plain_metrics(given) == expected
-
-
-def test_a_key_of_a_subclass_of_text_becomes_plain():
-    key = odd_values.OwnStr("own")
-    assert [type(name) for name in plain_metrics({key: 1.0})] == [str]
-    assert [type(name) for name in plain_metrics({"a": {key: 1.0}})["a"]] == [str]
-
-
-def test_what_is_reported_may_be_changed_afterwards():
-    given = {"a": {"b": 1}, "c": [1], "d": {"e": {"f": 1}}}
-    for _ in range(2):
-        result = plain_metrics(given)
-        for inner, changed in ((result["a"], given["a"]), (result["d"]["e"], given["d"]["e"])):
-            assert inner == changed
-            assert inner is not changed
-        assert result["c"] is not given["c"]
-        assert result is not given
 
 
 @pytest.mark.parametrize("name", list(odd_values.ODD))
@@ -164,6 +122,8 @@ BECOMES = [
     ("x" * 4096, "x" * 4096, None),
     ("x" * 4097, "x" * (4096 - 22) + "... [4,097 characters]", "a text of 4,097 characters, cut"),
     ("é" * 3000, "é" * ((4096 - 22) // 2) + "... [3,000 characters]", "a text of 3,000 characters, cut"),
+    (["é" * 3000], ["é" * ((4096 - 22) // 2) + "... [3,000 characters]"], "a text of 3,000 characters, cut"),
+    ({"\0": 1}, {"\\x00": 1}, "a key of type str, stored as '\\\\x00'"),
     ({1: 2, "1": 3}, {"1": 2, "1 (2)": 3}, "a key of type str, stored as '1 (2)'"),
     ([[1, {"a": {2}}]], [[1, {"a": [2]}]], "set, stored as a list"),
 ]
@@ -197,11 +157,6 @@ def test_a_structure_may_be_32_deep(wrap):
     assert f"{type(wrap(1)).__name__}: not stored, nested more than 32 deep" in repr(plain(deep(33))[0])
 
 
-def test_an_array_that_comes_where_a_number_was_is_stored_as_a_list():
-    for value, expected in ((np.array(4.0), 4.0), (np.float32(1), 1.0), (np.array(4.0), 4.0), (np.zeros(2), [0, 0])):
-        assert plain_metrics({"v": value}) == {"v": expected}
-
-
 def test_a_report_without_an_end_is_left_out_and_the_other_values_stay():
     doubling = [1.0]
     for _ in range(100):
@@ -232,11 +187,6 @@ def test_keys_that_are_no_texts_become_texts_and_none_is_lost():
     assert told["1"] == "a key of type int, stored as '1'"
 
 
-def test_a_key_that_is_known_does_not_take_the_place_of_another():
-    plain_metrics({"1": 0.0})
-    assert plain_metrics({1: "a", "1": "b"}) == {"1": "a", "1 (2)": "b"}
-
-
 def test_a_text_of_a_subclass_is_a_plain_text_also_as_a_key():
     key = odd_values.OwnStr("own")
     for given in ({"own": 1}, {key: 1}):
@@ -253,10 +203,8 @@ def test_what_is_no_dict_and_too_many_keys_are_refused():
 
 
 def test_as_many_keys_as_allowed_pass_and_what_holds_more_is_left_out():
-    for _ in range(2):
-        assert len(plain_metrics({str(n): n for n in range(MAX_KEYS)})) == MAX_KEYS
-        whole = {"few": {"a": 1.0}, "many": {str(n): 1.0 for n in range(MAX_KEYS - 3)}}
-        assert plain_metrics(whole) == whole
+    whole = {"few": {"a": 1.0}, "many": {str(n): 1.0 for n in range(MAX_KEYS - 3)}}
+    assert plain_metrics(whole) == whole
     told = {}
     result = plain_metrics({**whole, "one more": 1.0}, told.__setitem__)
     text = "dict of 997 keys: not stored, a report holds at most 1,000 keys"
