@@ -229,11 +229,16 @@ def wait_until_runs(experiment: Path, *, is_inline: bool) -> None:
         select.select([], [], [], 0.02)
 
 
+def lines_after(process: subprocess.Popen[str], number: int, tmp_path: Path) -> list[str]:
+    """Signal a driver once two of its trials run; return all that it has printed at its end."""
+    wait_until_two_run(tmp_path / "one")
+    process.send_signal(number)
+    return process.communicate(timeout=30)[0].splitlines()
+
+
 def test_a_pipe_is_told_once_and_the_resume_instruction_once(script, tmp_path):
     process = driver(tmp_path, str(script), "silent", "local", "{}")
-    wait_until_two_run(tmp_path / "one")
-    process.send_signal(signal.SIGINT)
-    lines = process.communicate(timeout=30)[0].splitlines()
+    lines = lines_after(process, signal.SIGINT, tmp_path)
     (stopping,) = [line for line in lines if "STOPPING" in line]
     assert re.fullmatch(
         r"\d:\d\d STOPPING  in [123]s what still runs is killed; \^C again kills it now; "
@@ -246,9 +251,7 @@ def test_a_pipe_is_told_once_and_the_resume_instruction_once(script, tmp_path):
 
 def test_a_tuner_is_continued_by_its_restore_and_the_words_that_are_printed_do_it(script, tmp_path):
     process = driver(tmp_path, str(script), "reports", "tuner", "{}")
-    wait_until_two_run(tmp_path / "one")
-    process.send_signal(signal.SIGINT)
-    lines = process.communicate(timeout=30)[0].splitlines()
+    lines = lines_after(process, signal.SIGINT, tmp_path)
     (resume,) = [line for line in lines if "resume" in line]
     assert resume == "resume: sweep.Tuner.restore('one', reports).fit()"
     code = f"import sweep\ndef reports(config): sweep.report(step=1)\n{resume.removeprefix('resume: ')}"
@@ -275,18 +278,14 @@ def test_verbose_0_prints_nothing_of_it_either(script, tmp_path):
 )
 def test_a_reporter_of_ones_own_leaves_it_to_standard_error(script, tmp_path, reporter):
     process = driver(tmp_path, str(script), "silent", "local", f"{{'progress_reporter': {reporter}}}")
-    wait_until_two_run(tmp_path / "one")
-    process.send_signal(signal.SIGINT)
-    lines = process.communicate(timeout=30)[0].splitlines()
+    lines = lines_after(process, signal.SIGINT, tmp_path)
     assert len([line for line in lines if re.match(r"sweep: STOPPING  in [123]s", line)]) == 1, lines
     assert sum("resume=True" in line for line in lines) == 1, lines
 
 
 def test_the_command_line_says_how_to_resume_once_and_exits_with_130(script, tmp_path):
     process = driver(tmp_path, "-m", "sweep.cli.main", "run", f"{script}:reports", "x=1", "--name", "one")
-    wait_until_two_run(tmp_path / "one")
-    process.send_signal(signal.SIGINT)
-    lines = process.communicate(timeout=30)[0].splitlines()
+    lines = lines_after(process, signal.SIGINT, tmp_path)
     assert process.returncode == 130
     assert [line for line in lines if "resume" in line] == ["resume: sweep resume one"]
 
@@ -307,6 +306,18 @@ def test_a_wrong_argument_is_no_reason_to_resume(script, tmp_path, arguments):
     assert process.returncode != 0
     assert "error:" in output
     assert "resume" not in output
+
+
+class Posting:
+    """An engine that only takes what is posted."""
+
+    waker = None
+
+    def __init__(self) -> None:
+        self.posted: list[object] = []
+
+    def post(self, event: object) -> None:
+        self.posted.append(event)
 
 
 def test_a_signal_that_comes_just_before_the_driver_waits_is_not_slept_through(tmp_path):
@@ -355,9 +366,7 @@ def test_a_hang_up_stops_in_order_as_sigterm_does(script, tmp_path, how):
 
 def test_the_command_line_takes_a_hang_up_for_the_wish_to_stop(script, tmp_path):
     process = driver(tmp_path, "-m", "sweep.cli.main", "run", f"{script}:reports", "x=1,2", "--name", "one")
-    wait_until_two_run(tmp_path / "one")
-    process.send_signal(signal.SIGHUP)
-    lines = process.communicate(timeout=30)[0].splitlines()
+    lines = lines_after(process, signal.SIGHUP, tmp_path)
     assert process.returncode == 130
     assert [line for line in lines if "resume" in line] == ["resume: sweep resume one"]
 
@@ -366,16 +375,7 @@ def test_hang_ups_that_follow_the_first_do_not_kill(tmp_path):
     """A shell whose window is closed sends one to its jobs, and so does the kernel when that shell is gone."""
     from sweep.launch.interrupt import interruptible
 
-    class Engine:
-        waker = None
-
-        def __init__(self) -> None:
-            self.posted: list[object] = []
-
-        def post(self, event: object) -> None:
-            self.posted.append(event)
-
-    engine = Engine()
+    engine = Posting()
     heard: list[int] = []
     with interruptible(engine, lambda times, number: heard.append(times), lambda: None):
         for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGHUP):
@@ -391,15 +391,9 @@ def test_hang_ups_that_follow_the_first_do_not_kill(tmp_path):
 def test_a_hang_up_that_is_ignored_stays_ignored_and_another_handler_comes_back(before):
     from sweep.launch.interrupt import interruptible
 
-    class Engine:
-        waker = None
-
-        def post(self, event: object) -> None:
-            raise AssertionError
-
     old = signal.signal(signal.SIGHUP, before)
     try:
-        with interruptible(Engine(), lambda times, number: None, lambda: None):
+        with interruptible(Posting(), lambda times, number: None, lambda: None):
             assert (signal.getsignal(signal.SIGHUP) is signal.SIG_IGN) == (before is signal.SIG_IGN)
         assert signal.getsignal(signal.SIGHUP) is before
     finally:
