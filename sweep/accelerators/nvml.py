@@ -44,27 +44,34 @@ def _is_here() -> bool:
     return True
 
 
+def _open() -> tuple[Any | None, str]:
+    """Return NVIDIA's library, opened, or None and in words why there is none."""
+    if not _is_here():
+        return None, _NOT_HERE
+    try:
+        import pynvml
+    except ImportError:
+        return None, "NVIDIA's driver cannot be asked without nvidia-ml-py (pip install nvidia-ml-py)"
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:  # no driver here, or another version of it than the library's
+        if type(error).__name__ == "NVMLError_LibraryNotFound":
+            return None, _NOT_HERE
+        return None, f"NVIDIA's driver library refuses: {str(error) or type(error).__name__}"
+    return pynvml, ""
+
+
 def open_library() -> Any | None:
     """Return NVIDIA's library, opened by this very process and kept open; None without it, or without a driver.
 
     A child that was forked with it open opens it for itself, and so does a process in which it was closed.
     """
     global _opened
-    if not _is_here():
-        return None
-    try:
-        import pynvml
-    except ImportError:
-        return None
-    if _opened == (os.getpid(), pynvml) and ask(pynvml, "nvmlDeviceGetCount") is not None:
-        return pynvml
-    _opened = None
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:  # no driver here, or another version of it than the library's
-        return None
-    _opened = (os.getpid(), pynvml)
-    return pynvml
+    library = sys.modules.get("pynvml")
+    if _opened != (os.getpid(), library) or ask(library, "nvmlDeviceGetCount") is None:
+        library, _ = _open()
+        _opened = None if library is None else (os.getpid(), library)
+    return library
 
 
 def ask(library: Any, function: str, *arguments: Any) -> Any:
@@ -88,18 +95,9 @@ def list_gpus() -> tuple[list[Gpu | None], str]:
 
     The library is closed again: an idle GPU may then go to sleep.
     """
-    if not _is_here():
-        return [], _NOT_HERE
-    try:
-        import pynvml
-    except ImportError:
-        return [], "NVIDIA's driver cannot be asked without nvidia-ml-py (pip install nvidia-ml-py)"
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        if type(error).__name__ == "NVMLError_LibraryNotFound":
-            return [], _NOT_HERE
-        return [], f"NVIDIA's driver library refuses: {str(error) or type(error).__name__}"
+    pynvml, why = _open()
+    if pynvml is None:
+        return [], why
     try:
         handles = [ask(pynvml, "nvmlDeviceGetHandleByIndex", i) for i in range(ask(pynvml, "nvmlDeviceGetCount") or 0)]
         places: list[Any] = [

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from sweep.accelerators.tpu import GENERATIONS, Generation, parse_pod_type
+from sweep.accelerators.tpu import GENERATIONS, Generation
 from sweep.core.resources import Device
-from sweep.errors import ResourceError
 
 Fetch = Callable[[str], str | None]
 """Answers an attribute of the metadata server by its key; None: there is no such attribute. May raise anything."""
@@ -206,12 +205,8 @@ def _has_device_files(root: Path) -> bool:
 
 
 def _old_generation(accelerator_type: str) -> Generation:
-    """Return v2 if the pod type says so, else v3."""
-    try:
-        generation, _ = parse_pod_type(accelerator_type)
-    except ResourceError:  # unknown, or a type that is not written yet
-        return GENERATIONS["v3"]
-    return generation if generation.name == "v2" else GENERATIONS["v3"]
+    """Return v2 if the pod type is one of it, such as `v2-8`, else v3."""
+    return GENERATIONS["v2" if accelerator_type.strip().lower().partition("-")[0] == "v2" else "v3"]
 
 
 def _attribute(text: str, name: str) -> str:

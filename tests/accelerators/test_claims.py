@@ -100,15 +100,6 @@ def test_what_one_driver_holds_the_other_sees_and_cannot_take(driver):
     assert other.take("c", GPU, at("0"))
 
 
-def test_what_is_given_back_beside_others_is_free_at_once(driver):
-    one, other = driver("digits"), driver("letters")
-    assert one.take("a", Resources((Bundle(cpu=4),)), at())
-    assert not other.take("b", CPU, at())
-    one.give_back("a")
-    assert other.take("b", CPU, at())
-    assert not one.take("c", Resources((Bundle(cpu=4),)), at()), "no trace of what it had"
-
-
 def test_shares_of_two_drivers_fill_one_device_and_no_more(driver):
     one, other = driver("digits"), driver("letters")
     assert one.take("a", HALF, at("0", share=0.5))
@@ -279,14 +270,6 @@ def test_a_driver_that_waits_and_does_not_move_lets_others_go_first(driver, monk
     assert holder.look()[0].wants, "it moves again, and has its place still"
 
 
-def test_a_wall_clock_that_jumps_changes_nothing(driver, monkeypatch):
-    holder, waiter = driver("holder"), driver("waiter")
-    holder.take("a", GPU, at("0"))
-    monkeypatch.setattr(time, "time", lambda: 0.0)
-    assert not waiter.take("b", GPU, at("0"))
-    assert holder.look()[0].wants
-
-
 # --- deaths ----------------------------------------------------------------------------------------------------------
 
 
@@ -412,11 +395,6 @@ def test_claims_never_lie_in_a_home_directory_or_where_nothing_else_could_be_wri
     monkeypatch.setattr("tempfile.gettempdir", os.getcwd)
     with pytest.raises(Unkept, match="no temporary directory that can be written"):
         directory_of({})
-
-
-def test_without_a_name_for_it_the_directory_is_below_the_temporary_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    assert directory_of({}) == tmp_path / f"sweep-{os.geteuid()}"
 
 
 def test_a_full_disk_refuses_a_new_driver_and_lets_one_that_is_there_go_on(driver, tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from sweep.accelerators.cuda import ask, count_files, is_blank, take_at_its_word
+from sweep.accelerators.cuda import ask, take_at_its_word
 
 
 @pytest.mark.parametrize(
@@ -39,20 +39,6 @@ def test_a_list_that_nobody_can_check_is_read_by_the_form_of_its_entries(value, 
     assert [device.id for device in seen.devices] == names
     assert [device.visible for device in seen.devices] == names
     assert why is None or seen.why == why
-
-
-@pytest.mark.parametrize("value", ["", " ", "-1", "NoDevFiles", "cpu", ",0", "none"])
-def test_a_list_that_names_nothing_on_any_machine_is_blank(value):
-    assert is_blank(value)
-
-
-@pytest.mark.parametrize("value", ["0", "99", "4,4", "GPU-8a", "MIG-GPU-8a/1/0", "0,-1"])
-def test_a_list_that_names_something_somewhere_is_not_blank(value):
-    assert not is_blank(value)
-
-
-def test_without_a_directory_there_are_no_device_files(tmp_path):
-    assert count_files(tmp_path / "none") == 0
 
 
 CUDA = """

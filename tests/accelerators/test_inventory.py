@@ -72,13 +72,6 @@ def test_of_the_parents_list_the_first_are_taken_and_never_others(machine, gpus)
         (EIGHT, 8, "4,5", "2 GPUs", "CUDA_VISIBLE_DEVICES='4,5' names no others"),
         (EIGHT, 8, "4,9,5", "1 GPU", "CUDA_VISIBLE_DEVICES='4,9,5' ends at '9', which names no GPU here"),
         (EIGHT, 8, "4,4", "0 GPUs", "CUDA_VISIBLE_DEVICES='4,4' names GPU-4a twice, which hides all"),
-        (
-            None,
-            0,
-            "GPU-8a5b,cpu",
-            "1 GPU",
-            "CUDA_VISIBLE_DEVICES='GPU-8a5b,cpu' ends at 'cpu', which names no GPU here",
-        ),
         (EIGHT, 8, "", "0 GPUs", "CUDA_VISIBLE_DEVICES is empty"),
         (EIGHT, 8, "-1", "0 GPUs", "CUDA_VISIBLE_DEVICES='-1' ends at '-1', which names no GPU here"),
         (None, 2, "", "0 GPUs", "CUDA_VISIBLE_DEVICES is empty"),

@@ -92,12 +92,6 @@ def test_without_the_library_or_a_driver_there_is_nothing_to_read(install, libra
     assert read_memory([A]) is None
 
 
-def test_the_library_is_opened_once_for_many_readings(install):
-    library = install(FakeNvml(FakeGpu("GPU-a", used=[3, 2, 1])))
-    assert [use.used_bytes for _ in range(4) for use in (read_memory([A]) or {}).values()] == [3, 2, 1, 1]
-    assert library.num_inits == 1
-
-
 def test_a_process_that_may_not_be_looked_at_has_no_name(install, monkeypatch):
     def refuse(pid: int) -> None:
         raise psutil.AccessDenied(pid)

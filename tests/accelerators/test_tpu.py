@@ -12,35 +12,13 @@ from sweep.accelerators.tpu import (
     chip_variables,
     identity_variables,
     parse_generation,
-    parse_pod_type,
     parse_topology,
     plan_slices,
-    pod_type,
     slice_variables,
 )
 from sweep.errors import ResourceError
 
 BOUNDS, HOST_BOUNDS, VISIBLE = "TPU_CHIPS_PER_HOST_BOUNDS", "TPU_HOST_BOUNDS", "TPU_VISIBLE_CHIPS"
-
-
-@pytest.mark.parametrize(
-    ("name", "type_", "num_dimensions", "cores", "host_sizes", "num_topologies"),
-    [
-        ("v2", "TPU-V2", 2, 2, (4,), 6),
-        ("v3", "TPU-V3", 2, 2, (4,), 8),
-        ("v4", "TPU-V4", 3, 2, (4,), 40),
-        ("v5p", "TPU-V5P", 3, 2, (4,), 100),
-        ("v5e", "TPU-V5LITEPOD", 2, 1, (1, 4, 8), 9),
-        ("v6e", "TPU-V6E", 2, 1, (1, 4, 8), 9),
-        ("v7x", "TPU-V7X", 3, 2, (4,), 10),
-    ],
-)
-def test_the_table_of_generations(name, type_, num_dimensions, cores, host_sizes, num_topologies):
-    generation = GENERATIONS[name]
-    assert (generation.name, generation.type, generation.num_dimensions) == (name, type_, num_dimensions)
-    assert (generation.cores_per_chip, generation.host_sizes) == (cores, host_sizes)
-    assert len(set(generation.topologies)) == len(generation.topologies) == num_topologies
-    assert len(GENERATIONS) == 7
 
 
 @pytest.mark.parametrize("generation", GENERATIONS.values(), ids=str)
@@ -54,37 +32,18 @@ def test_topologies_have_the_dimensions_of_their_generation_and_are_listed_small
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("TPU-V2", "v2"),
-        ("v2", "v2"),
-        ("TPU-V3", "v3"),
         ("tpu3", "v3"),
-        ("TPU-V4", "v4"),
-        ("Tpu-v4", "v4"),
         ("tpu-v4-podslice", "v4"),
-        ("TPU-V5P", "v5p"),
-        ("v5p", "v5p"),
-        ("tpu-v5p-slice", "v5p"),
         ("TPU-V5LITEPOD", "v5e"),
-        ("TPU-V5E", "v5e"),
         ("v5litepod", "v5e"),
-        ("V5E", "v5e"),
-        ("tpu5e", "v5e"),
         ("TPU v5 lite", "v5e"),
         ("tpu-v5-lite-podslice", "v5e"),
-        ("tpu-v5-lite-device", "v5e"),
         ("TPU-V6E", "v6e"),
-        ("tpu-v6e", "v6e"),
         ("TPU_V6E", "v6e"),
-        ("v6e", "v6e"),
-        ("tpu6e", "v6e"),
         (" v6e ", "v6e"),
         ("TPU v6 lite", "v6e"),
-        ("tpu-v6e-slice", "v6e"),
         ("Trillium", "v6e"),
-        ("TPU-V7X", "v7x"),
         ("TPU7X", "v7x"),
-        ("tpu7x", "v7x"),
-        ("v7x", "v7x"),
         ("v7", "v7x"),
         ("Ironwood", "v7x"),
     ],
@@ -104,17 +63,13 @@ def test_a_generation_is_found_by_each_of_its_labels(generation):
     [
         ("v6", "unknown TPU type 'v6'. Did you mean 'v6e'?"),
         ("TPU-V5", "Did you mean 'v5p'?"),
-        ("TPU-V6EE", "Did you mean 'v6e'?"),
         ("A100", "Known: v2, v3, v4, v5e, v5p, v6e, v7x."),
         ("", "unknown TPU type ''."),
-        ("TPU", "unknown TPU type 'TPU'."),
         ("TPU-V", "unknown TPU type 'TPU-V'."),
-        ("tpu-16", "unknown TPU type 'tpu-16'."),
         ("v6e-16", "accelerator_type='TPU-V6E' and give the slice's shape, for instance topology='4x4'"),
         ("v4-8", "accelerator_type='TPU-V4' and give the slice's shape, for instance topology='2x2x1'"),
         ("v5litepod-7", "accelerator_type='TPU-V5LITEPOD' and give the slice's shape, for instance topology='1x1'"),
         (None, "accelerator_type is None"),
-        (6, "accelerator_type is 6"),
     ],
 )
 def test_an_unknown_generation_is_refused_with_the_nearest(text, words):
@@ -126,13 +81,8 @@ def test_an_unknown_generation_is_refused_with_the_nearest(text, words):
 @pytest.mark.parametrize(
     ("text", "generation", "dimensions"),
     [
-        ("2x2", "v2", (2, 2)),
         ("32x32", "v3", (32, 32)),
-        ("2x2x1", "v4", (2, 2, 1)),
         ("12x12x16", "v4", (12, 12, 16)),
-        ("12x4x4", "v4", (12, 4, 4)),
-        ("16x16x24", "v5p", (16, 16, 24)),
-        ("1x1", "v5e", (1, 1)),
         ("4X4", "TPU-V6E", (4, 4)),
         (" 4 x 4 ", "v6e", (4, 4)),
         ("4×4", "v6e", (4, 4)),
@@ -151,20 +101,13 @@ def test_a_topology_is_read_as_people_write_it(text, generation, dimensions):
         ("3x5", "v6e", "topology '3x5' is no slice of v6e; the nearest ones are 2x8, 4x4, 2x4, 4x8."),
         ("4x2", "v6e", "the nearest ones are 2x4, "),
         ("16x4x4", "v4", "the nearest ones are 4x4x16, "),
-        ("16x16x16", "v4", "is no slice of v4"),
-        ("16x16x28", "v5p", "is no slice of v5p"),
         ("2x2x6", "v4", "is no slice of v4"),
-        ("1x1", "v2", "the nearest ones are 2x2, "),
-        ("16x32", "v2", "the nearest ones are 16x16, "),
-        ("12x12x12", "v7x", "is no slice of v7x"),
         ("0x0", "v6e", "is no slice of v6e"),
         ("banana", "v6e", "topology is 'banana'; expected numbers with x between them, such as '2x4'."),
-        ("16", "v6e", "topology is '16'"),
         ("", "v6e", "topology is ''"),
         ("4x4x", "v6e", "topology is '4x4x'"),
         ("-4x4", "v6e", "topology is '-4x4'"),
         ((4, 4), "v6e", "topology is (4, 4)"),
-        (16, "v6e", "topology is 16"),
         ("4x4", "v6", "Did you mean 'v6e'?"),
     ],
 )
@@ -189,27 +132,8 @@ def test_what_is_no_topology_of_the_generation_is_refused_with_those_nearest(tex
     ],
 )
 def test_a_pod_type_counts_cores_or_chips(generation, topology, name, chips):
-    assert pod_type(generation, topology) == name
-    assert parse_pod_type(name) == (GENERATIONS[generation], chips)
-
-
-@pytest.mark.parametrize(
-    ("text", "name", "chips"), [("tpu7x-16", "v7x", 8), ("V5LITEPOD-16", "v5e", 16), (" v4-16 ", "v4", 8)]
-)
-def test_pod_types_are_read_as_machines_write_them(text, name, chips):
-    assert parse_pod_type(text) == (GENERATIONS[name], chips)
-
-
-@pytest.mark.parametrize("text", ["v6e", "", "16", "v4-", "v9-16", "n1-standard-8", "v6e-x"])
-def test_what_is_no_pod_type_is_refused(text):
-    with pytest.raises(ResourceError, match="is no TPU pod type; expected a generation and a number"):
-        parse_pod_type(text)
-
-
-@pytest.mark.parametrize("text", ["v4-7", "v4-0", "v6e-0"])
-def test_a_pod_type_has_a_whole_number_of_chips(text):
-    with pytest.raises(ResourceError, match="no whole number of chips"):
-        parse_pod_type(text)
+    plan = plan_slices(topology, generation, None)
+    assert (plan.pod_type, plan.chips) == (name, chips)
 
 
 @pytest.mark.parametrize(
@@ -217,32 +141,17 @@ def test_a_pod_type_has_a_whole_number_of_chips(text):
     [
         ("v6e", "1x1", None, 1, 1),
         ("v6e", "2x2", None, 1, 4),
-        ("v6e", "2x2", 4, 1, 4),
         ("v6e", "2x2", 1, 4, 1),
         ("v6e", "2x4", None, 1, 8),
         ("v6e", "2x4", 4, 2, 4),
-        ("v6e", "2x8", None, 4, 4),
         ("v6e", "4x4", None, 4, 4),
         ("v6e", "4x4", 8, 2, 8),
-        ("v6e", "4x8", None, 8, 4),
         ("v6e", "16x16", None, 64, 4),
-        ("v5e", "1x1", None, 1, 1),
         ("v5e", "2x4", None, 1, 8),
-        ("v5e", "2x4", 4, 2, 4),
-        ("v5e", "4x4", None, 4, 4),
-        ("v5e", "16x16", None, 64, 4),
-        ("v2", "2x2", None, 1, 4),
-        ("v2", "4x4", None, 4, 4),
         ("v3", "32x32", None, 256, 4),
         ("v4", "2x2x1", None, 1, 4),
-        ("v4", "2x2x2", None, 2, 4),
-        ("v4", "2x2x4", None, 4, 4),
         ("v4", "12x12x16", None, 576, 4),
-        ("v5p", "2x2x1", None, 1, 4),
         ("v5p", "2x2x2", None, 2, 4),
-        ("v5p", "2x2x4", None, 4, 4),
-        ("v7x", "2x2x1", None, 1, 4),
-        ("v7x", "2x2x2", None, 2, 4),
         ("v7x", "4x4x4", None, 16, 4),
     ],
 )
@@ -315,23 +224,17 @@ def test_the_warning_counts_the_chips_that_stay_unused_and_says_how_to_use_them(
         (6, {"tpu_per_worker": 2}, "expected a multiple of 4: 4, 8, 12 ..."),
         (3, {"chips_per_host": 8}, "has 2 hosts of 8 chips, so expected a multiple of 2: 2, 4, 6 ..."),
         (0, {}, "num_workers is 0; expected a whole number of at least 1."),
-        (-4, {}, "num_workers is -4"),
         (True, {}, "num_workers is True"),
-        (4.0, {}, "num_workers is 4.0"),
-        ("4", {}, "num_workers is '4'"),
         (
             4,
             {"tpu_per_worker": 3},
             "a worker asks for 3 TPU chips; expected 1, 2 or 4: a host of a v6e slice of 4x4 has 4 chips",
         ),
-        (4, {"tpu_per_worker": 0}, "a worker asks for 0 TPU chips"),
         (4, {"tpu_per_worker": 8}, "a worker asks for 8 TPU chips; expected 1, 2 or 4"),
         (2, {"tpu_per_worker": 16, "chips_per_host": 8}, "a worker asks for 16 TPU chips; expected 1, 2, 4 or 8"),
         (4, {"tpu_per_worker": 0.5}, "a worker asks for 0.5 TPU chips"),
         (4, {"tpu_per_worker": True}, "a worker asks for True TPU chips"),
         (4, {"chips_per_host": 2}, "chips_per_host is 2; expected 1, 4 or 8 for a v6e slice of 4x4 (16 chips)."),
-        (4, {"chips_per_host": True}, "chips_per_host is True"),
-        (4, {"chips_per_host": "4"}, "chips_per_host is '4'"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(num_workers, options, words):
@@ -430,17 +333,5 @@ def test_a_single_slice_needs_no_variables():
     assert slice_variables(slice_id=0, num_slices=1, coordinator="host-a") == {}
 
 
-@pytest.mark.parametrize(("slice_id", "num_slices"), [(-1, 2), (2, 2), (1, 1)])
-def test_a_slice_that_is_none_of_them_is_refused(slice_id, num_slices):
-    with pytest.raises(ResourceError, match=f"slice_id is {slice_id}; expected a number from 0 to {num_slices - 1}"):
-        slice_variables(slice_id=slice_id, num_slices=num_slices, coordinator="host-a")
-
-
 def test_a_process_knows_its_host_among_those_of_the_slice():
     assert identity_variables(1, ["a", "b"]) == {"TPU_WORKER_ID": "1", "TPU_WORKER_HOSTNAMES": "a,b"}
-
-
-@pytest.mark.parametrize("worker_id", [-1, 2])
-def test_a_host_that_is_none_of_the_slice_is_refused(worker_id):
-    with pytest.raises(ResourceError, match=f"worker_id is {worker_id}; expected a position among the hosts a, b"):
-        identity_variables(worker_id, ["a", "b"])

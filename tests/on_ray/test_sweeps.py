@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 import subprocess
 import sys
 import threading
@@ -132,21 +131,6 @@ def test_one_at_a_time_the_same_seed_gives_the_same_trials_on_the_cluster_and_he
         ended = CliRunner().invoke(command_line, ["replay", name, "--verify", "--storage", str(tmp_path)])
         assert ended.exit_code == 0, ended.output
         assert "all as recorded" in ended.output
-
-
-def test_the_example_on_digits_runs_unchanged_on_both_engines(cluster, tmp_path, monkeypatch):
-    monkeypatch.setenv("SWEEP_STORAGE", str(tmp_path))
-    whole = sweep.run
-    monkeypatch.setattr(sweep, "run", lambda *given, **more: whole(*given, **more | {"num_samples": 4, "verbose": 0}))
-    script = str(ROOT / "examples" / "torch_digits_asha.py")
-    found = []
-    for engine in ("local", "ray"):
-        if engine == "ray":
-            sweep.init(engine="ray", address=cluster.address)
-        analysis = runpy.run_path(script)["main"]()
-        assert Counter(trial.status for trial in analysis.trials) == {"TERMINATED": 4}
-        found.append([trial.config for trial in analysis.trials])
-    assert found[0] == found[1]
 
 
 class Losing(sweep.Callback):

@@ -21,7 +21,7 @@ import sysconfig
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cloudpickle
@@ -104,8 +104,6 @@ class _Member:
         link, heartbeat: to its agent, once that is here.
         is_ready: the agent runs an engine.
         is_called: an agent was called, and is not lost yet.
-        attempts: that were sent there and are not released, by trial and number.
-        exited: those of them whose exit was told.
         is_staged: it does not see the driver's directory; files go through remote storage.
         calls: how often an agent was called since one was last ready.
         called_at: when it was called last, on the monotonic clock.
@@ -119,12 +117,18 @@ class _Member:
     is_ready: bool = False
     is_staged: bool = False
     is_called: bool = False
-    attempts: dict[tuple[str, int], Trial] = field(default_factory=dict)
-    exited: set[tuple[str, int]] = field(default_factory=set)
     calls: int = 0
     called_at: float = 0.0
     others: tuple[Claim, ...] = ()
     wanted: Wanted | None = None
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """An attempt that lies on one node; `is_exited`: its exit was told."""
+
+    node: str
+    is_exited: bool = False
 
 
 class Agents(LoopEngine):
@@ -143,7 +147,7 @@ class Agents(LoopEngine):
         self.notices: list[str] = []
         self._say = context.notice or self.notices.append
         self._members = {node.id: _Member(node) for node in context.nodes}
-        self._where: dict[tuple[str, int], _Member] = {}  # who runs an attempt that lies on one node
+        self._attempts: dict[tuple[str, int], _Attempt] = {}  # that lie on one node, until they are released
         self._told: tuple[Claim, ...] = ()  # what others keep from this sweep, as the sweep knows it
         self._wanted: Wanted | None = None
         self._unheard: set[_Member] = set()  # who have not been told of a wanted since they spoke of others
@@ -202,16 +206,15 @@ class Agents(LoopEngine):
         key = (command.trial_id, command.attempt)
         if key in self._multi_node:
             self._multi_node.execute(key, command)
-        member = self._where.get(key)
-        if member is None or member.link is None or key in member.exited:
-            return
-        member.link.send(wire.Order(command))
+        attempt = self._attempts.get(key)
+        if attempt is not None and not attempt.is_exited:
+            self._send(attempt.node, wire.Order(command))
 
     def _turn(self, timeout_s: float | None) -> None:
         self._loop.run_once(timeout_s)
         for posted in self._loop.take_posted():
-            if isinstance(posted, _Call):
-                posted.function()
+            if callable(posted):
+                posted()
             else:
                 self._events.append(posted)
 
@@ -279,7 +282,7 @@ class Agents(LoopEngine):
 
     def _call(self, function: Callable[[], None]) -> None:
         """Have a function called on the engine's thread."""
-        self._loop.post(_Call(function))  # type: ignore[arg-type]  # no event: `_turn` takes it out
+        self._loop.post(function)  # type: ignore[arg-type]  # no event: `_turn` takes it out
 
     def _summon(self, member: _Member) -> None:
         member.is_called = True
@@ -367,16 +370,13 @@ class Agents(LoopEngine):
     def _on_event(self, member: _Member, event: Event) -> None:
         match event:
             case messages.Exited(trial_id, attempt):
-                member.exited.add((trial_id, attempt))
+                self._attempts[trial_id, attempt].is_exited = True
             case messages.ClaimsChanged(others):
                 self._on_others(member, others)
                 return
             case messages.Released(trial_id, attempt) | messages.Declined(trial_id, attempt):
-                key = (trial_id, attempt)
-                member.attempts.pop(key, None)
-                member.exited.discard(key)
-                self._where.pop(key, None)
-                self._logs.end(key)
+                self._attempts.pop((trial_id, attempt), None)
+                self._logs.end((trial_id, attempt))
             case messages.NodesChanged(nodes):  # a device there never became clean
                 member.node = next((node for node in nodes if node.id == member.node.id), member.node)
                 self._say_nodes()
@@ -421,14 +421,13 @@ class Agents(LoopEngine):
         if member.heartbeat is not None:
             member.heartbeat.close()
             member.heartbeat = None
-        running, member.attempts = member.attempts, {}
-        exited, member.exited = member.exited, set()
+        running = {key: attempt for key, attempt in self._attempts.items() if attempt.node == member.node.id}
         error = f"node {member.node.id} was lost: {why}"
         num_lost = len(running) + self._multi_node.count(member.node.id)
         self._multi_node.lose(member.node.id, error)
-        for key in running:
-            self._where.pop(key, None)
-            if key not in exited:
+        for key, attempt in running.items():
+            del self._attempts[key]
+            if not attempt.is_exited:
                 self._events.append(messages.Exited(*key, Exit(ExitKind.NODE_LOST, error=error)))
         if was_ready:
             self._say(error + (f"; {num_lost} of its trials start again" if num_lost else ""))
@@ -523,8 +522,7 @@ class Agents(LoopEngine):
         if len(found) > 1:
             self._multi_node.start(bare, replace(payload, nodes=tuple(member.node for member in found)), names)
             return
-        self._where[key] = found[0]
-        found[0].attempts[key] = bare
+        self._attempts[key] = _Attempt(names[0])
         self._send(names[0], wire.Order(messages.Start(bare), payload))
 
     def _say_unused(self, trial: Trial) -> None:
@@ -548,13 +546,6 @@ class Agents(LoopEngine):
         if isinstance(event, messages.Released):
             self._logs.end((event.trial_id, event.attempt))
         self._events.append(event)
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """What another thread wants to be called on the engine's."""
-
-    function: Callable[[], None]
 
 
 def _misfit(hello: Hello) -> str:

@@ -32,7 +32,6 @@ VERSION: str = sys.modules["sweep"].__version__  # this module's own package, so
 LINK, HEARTBEAT = "link", "heartbeat"  # what a connection is for
 PROTOCOL = 2  # of the messages after the welcome
 _HANDSHAKE_S = 20.0
-_MOST_AT_ONCE = 256  # connections that have not shown yet that they know the key
 _MOST_BYTES = 1 << 16
 
 
@@ -98,7 +97,6 @@ class Listener:
         self.key = secrets.token_hex(32)
         self._admit = admit
         self._is_closed = False
-        self._slots = threading.BoundedSemaphore(_MOST_AT_ONCE)
         try:
             self._listener = socket.create_server((host, 0), backlog=1024)
         except OSError as error:
@@ -131,21 +129,15 @@ class Listener:
                     return
                 time.sleep(0.1)  # no descriptor is free; the next agent may be luckier
                 continue
-            if not self._slots.acquire(blocking=False):
-                peer.close()
-                continue
             threading.Thread(target=self._receive, args=(peer,), name="sweep-handshake", daemon=True).start()
 
     def _receive(self, peer: socket.socket) -> None:
         """Let one connection in, or close it."""
-        try:
-            guest = _let_in(peer, bytes.fromhex(self.key))
-            if guest is None or self._is_closed:
-                peer.close()
-            else:
-                self._admit(guest)
-        finally:
-            self._slots.release()
+        guest = _let_in(peer, bytes.fromhex(self.key))
+        if guest is None or self._is_closed:
+            peer.close()
+        else:
+            self._admit(guest)
 
 
 def _let_in(peer: socket.socket, key: bytes) -> Guest | None:

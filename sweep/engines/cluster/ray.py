@@ -300,27 +300,22 @@ class RayCluster(Cluster):
         """Wait for the agents to say what their nodes have: for all, or as long as an agent may take to come."""
         began = time.monotonic()
         has_told = False
-        while any(one.node is None for one in self._machines.values()) and time.monotonic() < began + self.start_s:
-            if not has_told and time.monotonic() > began + _HELD_S and (held := self._held()):
-                has_told = True
-                wanted = "; ".join(f"{', '.join(_shown(one.amounts))} of {one.address}" for one in held)
-                self._say(f"the sweep waits for Ray to start its agents: others hold {wanted}")
-            if not self._take_facts(timeout_s=0.5) and not self._are_coming():
+        while time.monotonic() < began + self.start_s:
+            coming = [one for one in self._machines.values() if one.node is None and not self.problem(one.name)]
+            if not coming:
                 break
+            if not has_told and time.monotonic() > began + _HELD_S:
+                free = self._free()
+                held = [one for one in coming if not _covers(free.get(one.key, {}), one.amounts)]
+                wanted = "; ".join(f"{', '.join(_shown(one.amounts))} of {one.address}" for one in held)
+                if held:
+                    has_told = True
+                    self._say(f"the sweep waits for Ray to start its agents: others hold {wanted}")
+            self._take_facts(timeout_s=0.5)
         if self._machines and not self.nodes() and not self.away:
             names = [machine.name for machine in self._machines.values()]
             told = "; ".join(f"{name}: {self.problem(name) or 'it is pending'}" for name in names)
             raise ExperimentError(f"Ray started no agent on any node within {self.start_s:g} s ({told}).")
-
-    def _held(self) -> list[_Machine]:
-        """Return the nodes without an agent of which not so much is free as it asks for."""
-        free = self._free()
-        waiting = [one for one in self._machines.values() if one.node is None and not self.problem(one.name)]
-        return [one for one in waiting if not _covers(free.get(one.key, {}), one.amounts)]
-
-    def _are_coming(self) -> bool:
-        """Whether some agent may still come."""
-        return any(one.node is None and not self.problem(one.name) for one in self._machines.values())
 
     def _take_facts(self, timeout_s: float) -> bool:
         """Take in what agents have said of their nodes; returns whether some have."""
@@ -332,10 +327,10 @@ class RayCluster(Cluster):
         for call in ready:
             if not self._failure_of(call):
                 machine = waiting[call]
-                node = replace(self._ray.get(call), slice=self._slice_of(machine))
-                if self._ray.get(machine.actor.machine.remote()) != _machine():
+                of_machine, node = self._ray.get(call)
+                if of_machine != _machine():
                     self.host = self._ray.util.get_node_ip_address()  # until then all were reached by loopback
-                machine.node = node
+                machine.node = replace(node, slice=self._slice_of(machine))
                 taken = True
         return taken
 
@@ -414,12 +409,8 @@ _FILTERS = ("max_nodes", "cpus_per_node", "accelerator_type", "label_selector")
 class _RayAgent:
     """The actor on a node; Ray gives it what the sweep may use there."""
 
-    def machine(self) -> tuple[str, str]:
-        """Return what two processes on one machine agree in."""
-        return _machine()
-
-    def facts(self, name: str, amounts: Mapping[str, float], of_type: str) -> Node:
-        """Return the node as a sweep sees it."""
+    def facts(self, name: str, amounts: Mapping[str, float], of_type: str) -> tuple[tuple[str, str], Node]:
+        """Return which machine this is, and the node as a sweep sees it."""
         import ray
 
         held = ray.get_runtime_context().get_accelerator_ids()
@@ -428,7 +419,7 @@ class _RayAgent:
         devices = tuple(_typed(device, of_type) for device in (*gpus, *chips))
         custom = {key: amount for key, amount in amounts.items() if key not in _NAMED and not _HEAD.match(key)}
         memory = int(amounts.get("memory", 0))
-        return Node(name, amounts.get("CPU", 0.0), memory, devices, custom)
+        return _machine(), Node(name, amounts.get("CPU", 0.0), memory, devices, custom)
 
     def run(self, invitation: str) -> str:
         """Be the agent until the driver is gone; returns why it ended."""
