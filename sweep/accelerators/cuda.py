@@ -36,14 +36,12 @@ class Look:
     notices: tuple[str, ...] = ()
 
 
-def read_list(name: str, value: str, named: Callable[[str], Device | None], *, is_unchecked: bool = False) -> Look:
+def read_list(name: str, value: str, named: Callable[[str], Device | None]) -> Look:
     """Read a list of devices as CUDA does: up to the first entry that names none; one named twice hides them all.
 
     Args:
         name: of the variable.
         named: returns the device that an entry names.
-        is_unchecked: ids are names as people wrote them, so that one may be the beginning of another; CUDA would show
-            neither then.
     """
     law = f"{name}={value!r}"
     chosen: dict[str, Device] = {}
@@ -53,7 +51,7 @@ def read_list(name: str, value: str, named: Callable[[str], Device | None], *, i
         if device is None:
             why = f"{law} ends at {entry!r}, which names no GPU here"
             break
-        if device.id in chosen or (is_unchecked and any(_is_overlap(device.id, other) for other in chosen)):
+        if device.id in chosen:
             chosen, why = {}, f"{law} names {device.id} twice, which hides all"
             break
         chosen[device.id] = device
@@ -74,7 +72,7 @@ def take_at_its_word(name: str, value: str, *, vendor: str, number: int | None =
         is_there = number is None or index < number
         return Device(str(index), "gpu", visible=str(index), vendor=vendor) if is_there else None
 
-    return read_list(name, value, named, is_unchecked=True)
+    return read_list(name, value, named)
 
 
 def is_blank(value: str) -> bool:
@@ -142,8 +140,3 @@ def ask(visible: str | None, order: str | None, library: str = "libcuda.so.1") -
 
 def _is_uuid(entry: str) -> bool:
     return re.fullmatch(r"(GPU|MIG)-[^\s,]+", entry) is not None
-
-
-def _is_overlap(one: str, other: str) -> bool:
-    """Whether one name is the beginning of the other; whole numbers are whole."""
-    return not (one.isdecimal() or other.isdecimal()) and (one.startswith(other) or other.startswith(one))

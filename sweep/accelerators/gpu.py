@@ -135,7 +135,7 @@ def look_at_nvidia(
         return cuda.read_list(cuda.LIST, parent, lambda entry: _named(found, entry))
     uuids = ask_cuda(parent, order)
     if uuids is None:
-        seen = cuda.read_list(cuda.LIST, parent, lambda entry: _nameless(found, entry), is_unchecked=True)
+        seen = cuda.read_list(cuda.LIST, parent, lambda entry: _nameless(found, entry))
         said = (
             f"which GPUs the indices of {seen.law} mean is not known: they are of several types and CUDA could not be "
             "asked in which order it counts them. Set CUDA_DEVICE_ORDER=PCI_BUS_ID as well, or write the UUIDs that "

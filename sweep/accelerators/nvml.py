@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from dataclasses import dataclass
@@ -33,21 +32,8 @@ _NOT_HERE = "NVIDIA's driver library, libnvidia-ml.so.1, is not here"
 _opened: tuple[int, Any] | None = None  # by which process, and what
 
 
-def _is_here() -> bool:
-    """Whether there is a driver's library: to import what asks it takes longer than to look."""
-    if "pynvml" in sys.modules:
-        return True  # which knows better
-    try:
-        ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return False
-    return True
-
-
 def _open() -> tuple[Any | None, str]:
     """Return NVIDIA's library, opened, or None and in words why there is none."""
-    if not _is_here():
-        return None, _NOT_HERE
     try:
         import pynvml
     except ImportError:

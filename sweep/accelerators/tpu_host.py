@@ -103,9 +103,9 @@ def describe(
     """
     environ = os.environ if environ is None else environ
     if "TPU_SKIP_MDS_QUERY" in environ or not _generations(Path(root)):
-        ask = _Answers(lambda key: None)
+        ask = _asking(lambda key: None)
     elif fetch is not None:
-        ask = _Answers(fetch)
+        ask = _asking(fetch)
     else:
         ask = _server(environ.get("GCE_METADATA_IP") or _METADATA_ADDRESS)
     worker_id = environ.get("TPU_WORKER_ID") or ask("agent-worker-number")
@@ -148,30 +148,25 @@ def ask_metadata_server(key: str, *, address: str = _METADATA_ADDRESS, limit_s: 
     return body if status == 200 else None
 
 
-class _Answers:
-    """What a metadata server said; each key is asked for once, and nothing more after a failure."""
+def _asking(fetch: Fetch) -> Callable[[str], str]:
+    """Return what asks a metadata server: once for each key, and for nothing more after a failure."""
+    is_lost = False
 
-    def __init__(self, fetch: Fetch) -> None:
-        self._fetch = fetch
-        self._known: dict[str, str] = {}
-        self._is_lost = False
-
-    def __call__(self, key: str) -> str:
-        if key not in self._known:
-            self._known[key] = "" if self._is_lost else self._ask(key)
-        return self._known[key]
-
-    def _ask(self, key: str) -> str:
+    @cache
+    def ask(key: str) -> str:
+        nonlocal is_lost
         try:
-            return self._fetch(key) or ""
+            return "" if is_lost else fetch(key) or ""
         except Exception:  # whatever is wrong on the way to the server: a sweep runs without knowing its slice
-            self._is_lost = True
+            is_lost = True
             return ""
+
+    return ask
 
 
 @cache
-def _server(address: str) -> _Answers:
-    return _Answers(lambda key: ask_metadata_server(key, address=address))
+def _server(address: str) -> Callable[[str], str]:
+    return _asking(lambda key: ask_metadata_server(key, address=address))
 
 
 def _generations(root: Path) -> list[Generation | None]:

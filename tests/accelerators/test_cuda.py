@@ -27,8 +27,6 @@ from sweep.accelerators.cuda import ask, take_at_its_word
         ("gpu-8a5b", None, [], None),
         ("4,4", None, [], "CUDA_VISIBLE_DEVICES='4,4' names 4 twice, which hides all"),
         ("4,04", None, [], None),
-        # One is the beginning of the other: they name one GPU, or the shorter several.
-        ("GPU-8a,GPU-8a5b", None, [], "CUDA_VISIBLE_DEVICES='GPU-8a,GPU-8a5b' names GPU-8a5b twice, which hides all"),
         ("1,10,11", None, ["1", "10", "11"], None),
         ("", None, [], "CUDA_VISIBLE_DEVICES is empty"),
         ("NoDevFiles", None, [], None),

@@ -22,7 +22,6 @@ from sweep.core.resources import Device, Node, Placement
 from sweep.core.trial import evolve
 from sweep.engines.cluster import agents as agents_module
 from sweep.engines.cluster.agent import Setup
-from sweep.engines.jobs import Stored
 from sweep.errors import ExperimentError
 
 pytestmark = pytest.mark.agents
@@ -212,12 +211,7 @@ def test_a_killed_driver_leaves_no_process_on_any_node_and_what_had_ended_is_not
 
 def refused(tmp_path, change, monkeypatch):
     """Return the error of a run whose setup or hello was changed."""
-    original = Setup.of.__func__
-
-    def changed(cls, *arguments, **more):
-        return change(original(cls, *arguments, **more))
-
-    monkeypatch.setattr(Setup, "of", classmethod(changed))
+    monkeypatch.setattr("sweep.engines.cluster.agents.Setup", lambda *given, **more: change(Setup(*given, **more)))
     cluster = AgentProcesses(TWO, heartbeat_timeout_s=5.0)
     with pytest.raises(ExperimentError) as raised:
         cluster(context(tmp_path / "experiment", ENDLESS, nodes=TWO))
@@ -228,7 +222,7 @@ def refused(tmp_path, change, monkeypatch):
 
 def test_a_directory_that_a_node_does_not_see_is_refused_by_name(tmp_path, monkeypatch):
     def elsewhere(setup):
-        return replace(setup, context={**setup.context, "directory": tmp_path / "elsewhere"})
+        return replace(setup, context=replace(setup.context, directory=tmp_path / "elsewhere"))
 
     said = refused(tmp_path, elsewhere, monkeypatch)
     assert said.startswith("trials cannot run on one: it does not see the files of")
@@ -238,7 +232,8 @@ def test_a_directory_that_a_node_does_not_see_is_refused_by_name(tmp_path, monke
 
 def test_a_module_that_a_node_cannot_import_is_refused_by_name(tmp_path, monkeypatch):
     def with_more(setup):
-        return replace(setup, trainable={**setup.trainable, "imports": ("numpy", "no_such_module.part")})
+        trainable = replace(setup.context.trainable, imports=("numpy", "no_such_module.part"))
+        return replace(setup, context=replace(setup.context, trainable=trainable))
 
     said = refused(tmp_path, with_more, monkeypatch)
     assert "trials cannot run on one: it cannot import no_such_module.part, which the trainable needs" in said
@@ -298,13 +293,6 @@ def test_objects_of_the_users_own_never_reach_an_agent(two, tmp_path):
     (exited,) = [event for event in seen if isinstance(event, Exited)]
     assert exited.exit.kind is ExitKind.FINISHED, exited.exit
     assert isinstance(seen[-1], Released)
-
-
-def test_a_setup_carries_every_field_of_a_context_that_is_a_plain_value(tmp_path):
-    given = context(tmp_path, ENDLESS, nodes=TWO, is_chdir=True, reuse_actors=True, seed=7)
-    made = Setup.of(given, Stored("code", "objects"), path=(), cwd="/", heartbeat_timeout_s=1.0).context_on("two")
-    assert (made.node, made.seed, made.is_chdir, made.reuse_actors) == ("two", 7, True, True)
-    assert made.nodes == tuple(TWO)
 
 
 def test_a_process_that_holds_bundles_on_two_nodes_is_told_once(tmp_path, capfd):

@@ -103,12 +103,15 @@ def test_an_address_where_something_else_listens_is_refused_in_seconds(answer):
         with peer:
             peer.recv(100)
             peer.sendall(answer)
-            peer.recv(100)
+            is_refused.wait(20)
 
+    is_refused = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as other:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         refused(ConfigError, "something else listens there", address=f"127.0.0.1:{other.getsockname()[1]}")
+    is_refused.set()
+    thread.join()
 
 
 def test_the_address_of_a_client_and_one_without_a_port_are_refused_by_their_form():

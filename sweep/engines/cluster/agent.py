@@ -45,12 +45,11 @@ GONE = "the driver ended"
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What an agent needs to know of a run: an `EngineContext`, without what only the driver has.
+    """What an agent needs to know of a run.
 
     Attributes:
-        context: fields of `EngineContext` that are plain values.
-        trainable: likewise of `PreparedTrainable`; `stored` says where the rest of it lies.
-        is_group: trials are training groups.
+        context: without what only the driver has.
+        stored: where the trainable lies.
         path, cwd: of the driver: where its modules are found, and where it stands; used where they exist.
         heartbeat_timeout_s: see `heartbeat`.
         witness: a file that the driver has written into the experiment, and what it says.
@@ -58,10 +57,8 @@ class Setup:
         no_home: why not.
     """
 
-    context: Mapping[str, Any]
-    trainable: Mapping[str, Any]
+    context: EngineContext
     stored: Stored
-    is_group: bool
     path: Sequence[str]
     cwd: str
     heartbeat_timeout_s: float
@@ -69,32 +66,35 @@ class Setup:
     home: bytes = b""
     no_home: str = ""
 
-    @classmethod
-    def of(cls, context: EngineContext, stored: Stored, **more: Any) -> Setup:
-        """Return what the agents of a run are sent."""
-        left_out = ("trainable", "name_of", "lock_fd", "notice", "start_at", "environ", "node", "home", "is_staged")
-        plain = {name: getattr(context, name) for name in EngineContext.__dataclass_fields__ if name not in left_out}
-        plain |= {"directory": context.directory.absolute(), "nodes": tuple(context.nodes), "env": dict(context.env)}
-        one = context.trainable
-        trainable = {"name": one.name, "kind": one.kind, "imports": one.imports, "env": dict(one.env)}
-        return cls(plain, trainable, stored, is_group=one.group is not None, **more)
-
     def in_copy(self, copy: NodeCopy) -> Setup:
         """Return the same for a node that works in a directory of its own."""
-        root = self.context["directory"]
-        start_from = copy.start if self.context["start_from"] else ""
+        root, start = self.context.directory, copy.start if self.context.start_from else ""
         return replace(
             self,
-            context={**self.context, "directory": copy.root, "is_staged": True, "start_from": start_from},
+            context=replace(self.context, directory=copy.root, is_staged=True, start_from=start),
             stored=Stored(*(copy.own(root, path) for path in self.stored)),
             path=[copy.own(root, path) for path in self.path],
         )
 
-    def context_on(self, node: str, **more: Any) -> EngineContext:
-        """Return the context of the engine on a node."""
-        group = _is_told if self.is_group else None
-        trainable = PreparedTrainable(payload=b"", group=group, **self.trainable)
-        return EngineContext(trainable=trainable, node=node, **self.context, **more)
+
+def context_for_agents(context: EngineContext) -> EngineContext:
+    """Return the context of a run without what only the driver has: the user's own objects, and what it is told by."""
+    one = context.trainable
+    group = None if one.group is None else _is_told
+    trainable = PreparedTrainable(one.name, one.kind, b"", imports=one.imports, group=group, env=dict(one.env))
+    return replace(
+        context,
+        directory=context.directory.absolute(),
+        trainable=trainable,
+        nodes=tuple(context.nodes),
+        start_at=0.0,
+        env=dict(context.env),
+        environ=None,
+        name_of=None,
+        lock_fd=None,
+        home=None,
+        notice=None,
+    )
 
 
 def _is_told(config: Mapping[str, Any]) -> Any:
@@ -189,7 +189,7 @@ class Agent:
             problem = str(error)
         except (SweepError, OSError) as error:
             problem = f"{type(error).__name__}: {error}".rstrip(".")
-        node = next((node for node in setup.context["nodes"] if node.id == self.node), None)
+        node = next((node for node in setup.context.nodes if node.id == self.node), None)
         others = () if self._engine is None else tuple(self._engine.claims())
         link.send(wire.Prepared(node, problem, others, is_staged=self._staging is not None))
         while not link.is_empty:
@@ -203,7 +203,7 @@ class Agent:
         Raises:
             SweepError: this node cannot reach it, or there is none.
         """
-        directory: Path = setup.context["directory"]
+        directory = setup.context.directory
         is_staged = bool(setup.home) and os.environ.get(SHARED_VARIABLE) == "0"
         if not is_staged and _is_seen(directory, setup.witness, _SEEN_SOON_S if setup.home else _SEEN_S):
             return setup
@@ -236,7 +236,7 @@ class Agent:
         assert self._link is not None
         self._staging = Staging(
             copy,
-            setup.context["log_to_file"] or (),
+            setup.context.log_to_file or (),
             tell=self._link.send,
             emit=self._ready.append,
             wake=self._wake,
@@ -245,10 +245,13 @@ class Agent:
         return setup.in_copy(copy)
 
     def _make_engine(self, setup: Setup) -> None:
-        directory: Path = setup.context["directory"]
         if self._lock < 0:
-            self._lock = _lock_of(ExperimentLayout(directory), self.node, patience_s=2 * setup.heartbeat_timeout_s)
-        context = setup.context_on(self.node, environ=self._environ, lock_fd=self._lock, notice=self._on_notice)
+            self._lock = _lock_of(
+                ExperimentLayout(setup.context.directory), self.node, patience_s=2 * setup.heartbeat_timeout_s
+            )
+        context = replace(
+            setup.context, node=self.node, environ=self._environ, lock_fd=self._lock, notice=self._on_notice
+        )
         jobs = JobMaker(
             context,
             setup.stored,
@@ -384,7 +387,7 @@ def _lock_of(layout: ExperimentLayout, node: str, *, patience_s: float) -> int:
 
 def _check_imports(setup: Setup) -> None:
     """Refuse a trainable whose modules are not here, as far as can be told without running it."""
-    missing = [module for module in setup.trainable["imports"] if not _can_import(module)]
+    missing = [module for module in setup.context.trainable.imports if not _can_import(module)]
     if missing:
         raise _UnfitError(
             f"it cannot import {', '.join(missing)}, which the trainable needs. Install it there, or ship it with "

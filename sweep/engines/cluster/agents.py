@@ -32,7 +32,7 @@ from sweep.core.messages import Event, Exit, ExitKind
 from sweep.core.resources import Node
 from sweep.core.trial import Trial, evolve
 from sweep.engines.base import Engine, EngineCommand, EngineContext
-from sweep.engines.cluster.agent import Setup, witness
+from sweep.engines.cluster.agent import Setup, context_for_agents, witness
 from sweep.engines.cluster.handshake import HEARTBEAT, LINK, VERSION, Guest, Hello, Invitation, Listener
 from sweep.engines.cluster.heartbeat import BEAT_S, HEARTBEAT_TIMEOUT_S, Heartbeat
 from sweep.engines.cluster.log_relay import LogWriter
@@ -163,8 +163,8 @@ class Agents(LoopEngine):
         if self._home is not None:
             self._send_code(layout.root, [*stored, modules])
         self._logs = LogWriter(layout.root, context.log_limit_bytes, self._say)
-        self._setup = Setup.of(
-            replace(context, claims_as=secrets.token_hex(8)),
+        self._setup = Setup(
+            replace(context_for_agents(context), claims_as=secrets.token_hex(8)),
             stored,
             path=[*own_path(), *filter(None, [modules])],
             cwd=_cwd(),
@@ -338,7 +338,7 @@ class Agents(LoopEngine):
             member.link = link
             self._loop.listen(guest.socket.fileno(), lambda: self._on_link(member, link))
             nodes = tuple(one.node for one in self._members.values())  # with those that came after the beginning
-            link.send(wire.Prepare(replace(self._setup, context={**self._setup.context, "nodes": nodes})))
+            link.send(wire.Prepare(replace(self._setup, context=replace(self._setup.context, nodes=nodes))))
 
     def _on_full(self, link: Link, is_full: bool) -> None:
         self._loop.await_writable(link.socket.fileno(), link.flush if is_full else None)
