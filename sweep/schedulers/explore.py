@@ -77,7 +77,22 @@ def explore(
         mutations: as `checked_mutations` returns them.
     """
     new: dict[str, Any] = fresh(config)
-    _change(new, mutations, rng, resample_probability, perturbation_factors)
+    for key, spec in mutations.items():
+        if isinstance(spec, Mapping):
+            inner = new.get(key)
+            new[key] = explore(
+                inner if isinstance(inner, dict) else {},
+                spec,
+                rng=rng,
+                resample_probability=resample_probability,
+                perturbation_factors=perturbation_factors,
+            )
+        elif key not in new or rng.random() < resample_probability:
+            new[key] = _drawn(spec, rng)
+        elif isinstance(spec, list):
+            new[key] = _neighbour(new[key], spec, rng)
+        else:
+            new[key] = _scaled(new[key], spec, rng, perturbation_factors)
     return new
 
 
@@ -100,35 +115,13 @@ def customised(
 def complete_config(config: Mapping[str, Any], mutations: Mutations, rng: np.random.Generator) -> dict[str, Any]:
     """Return a copy of a config in which every key of `mutations` that it lacks has a value, drawn from there."""
     new: dict[str, Any] = fresh(config)
-    _complete(new, mutations, rng)
+    for key, spec in mutations.items():
+        if not isinstance(spec, Mapping):
+            if key not in new:
+                new[key] = _drawn(spec, rng)
+        elif isinstance(inner := new.get(key, {}), dict):
+            new[key] = complete_config(inner, spec, rng)
     return new
-
-
-def _complete(config: dict[str, Any], mutations: Mutations, rng: np.random.Generator) -> None:
-    for key, spec in mutations.items():
-        if isinstance(spec, Mapping):
-            inner = config.setdefault(key, {})
-            if isinstance(inner, dict):
-                _complete(inner, spec, rng)
-        elif key not in config:
-            config[key] = _drawn(spec, rng)
-
-
-def _change(
-    config: dict[str, Any], mutations: Mutations, rng: np.random.Generator, chance: float, factors: Sequence[float]
-) -> None:
-    for key, spec in mutations.items():
-        if isinstance(spec, Mapping):
-            inner = config.get(key)
-            if not isinstance(inner, dict):
-                inner = config[key] = {}
-            _change(inner, spec, rng, chance, factors)
-        elif key not in config or rng.random() < chance:
-            config[key] = _drawn(spec, rng)
-        elif isinstance(spec, list):
-            config[key] = _neighbour(config[key], spec, rng)
-        else:
-            config[key] = _scaled(config[key], spec, rng, factors)
 
 
 def _drawn(spec: Any, rng: np.random.Generator) -> Any:
