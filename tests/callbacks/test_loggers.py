@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from sweep.callbacks.loggers import CSVLoggerCallback, JsonLoggerCallback, LoggerCallback, TBXLoggerCallback
+from sweep.callbacks.mlflow import MLflowLoggerCallback
+from sweep.callbacks.wandb import WandbLoggerCallback
 from sweep.core.plan import Plan
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
@@ -40,10 +42,18 @@ def test_a_logger_of_ones_own_overrides_the_log_methods(tmp_path: Path) -> None:
     assert logger.layout.root == tmp_path
 
 
-def test_a_missing_tensorboardx_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("kind", "package"),
+    [
+        (TBXLoggerCallback, "tensorboardX"),
+        (MLflowLoggerCallback, "mlflow-skinny"),
+        (WandbLoggerCallback, "wandb"),
+    ],
+)
+def test_a_missing_library_is_said_at_once(monkeypatch: pytest.MonkeyPatch, kind: Any, package: str) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"Run: pip install tensorboardX$"):
-        TBXLoggerCallback()
+    with pytest.raises(ConfigError, match=rf"Run: pip install {package}$"):
+        kind()
 
 
 @pytest.mark.parametrize("kind", [JsonLoggerCallback, CSVLoggerCallback, TBXLoggerCallback])

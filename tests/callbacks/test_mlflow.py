@@ -219,12 +219,6 @@ def test_a_server_that_is_not_there_is_no_reason_not_to_start(
         callback.on_experiment_end([])
 
 
-def test_a_missing_library_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"Run: pip install mlflow-skinny$"):
-        MLflowLoggerCallback()
-
-
 # --- within a trial ------------------------------------------------------------------------------------------------
 
 

@@ -88,13 +88,6 @@ def test_the_calls_of_a_trial_are_made_in_order_and_open_runs_are_closed_at_the_
     ]
 
 
-def test_a_trial_that_ends_is_closed_once(told: Told) -> None:
-    told.on_trial_start(TRIAL)
-    told.on_trial_complete(TRIAL)
-    told.on_experiment_end([TRIAL])
-    assert told.told == [("begin", 0), ("finish", 0, "finished")]
-
-
 def test_nobody_waits_for_a_service_that_hangs_except_at_the_end_for_a_while(told: Told) -> None:
     told.gate.clear()
     told.finish_timeout_s = 0.01

@@ -427,7 +427,7 @@ def test_what_a_driver_of_before_writes_late_is_written_over(storage, experiment
     assert Owner.of(remote).epoch == 2
 
 
-def test_a_lease_whose_writing_failed_halfway_is_not_taken_for_anothers(storage, experiment, changes):
+def test_an_ownership_whose_writing_failed_halfway_is_not_taken_for_anothers(storage, experiment, changes):
     changes.fail_at, changes.is_before = 1, False
     uploader = uploader_of(storage, experiment)
     with pytest.raises(ConnectionError):

@@ -168,7 +168,7 @@ def test_a_published_record_that_somebody_deletes_or_replaces_is_published_again
     assert seq_of(machines.storage / "sweep.db") == 2
     driver.record.sync()
     assert check_published(machines.storage) == 3
-    (machines.storage / ".sweep-record.json").write_text("{")  # and of a lease that cannot be read it makes a new one
+    (machines.storage / ".sweep-record.json").write_text("{")  # and of an owner that cannot be read it makes a new one
     driver.record.sync()
     assert live_record(machines.storage) == driver.record.database
     driver.close()
@@ -349,7 +349,7 @@ def test_who_reads_while_a_snapshot_takes_the_place_of_another_reads_the_old_one
 # --- drivers on other machines -------------------------------------------------------------------------------------
 
 
-def test_a_driver_that_renews_its_lease_is_not_taken_over_where_locks_do_not_reach(machines, monkeypatch):
+def test_a_driver_that_renews_its_ownership_is_not_taken_over_where_locks_do_not_reach(machines, monkeypatch):
     first = Driver(machines.at("first"))
     first.report()
     second = machines.at("second")
@@ -360,7 +360,7 @@ def test_a_driver_that_renews_its_lease_is_not_taken_over_where_locks_do_not_rea
     first.close()
 
 
-def test_whether_a_driver_on_another_machine_lives_is_seen_by_its_lease_or_by_its_last_word(machines):
+def test_whether_a_driver_on_another_machine_lives_is_seen_by_its_ownership_or_by_its_last_word(machines):
     record = machines.at("first")
     lock = DriverLock(ExperimentLayout(machines.storage).lock, "mark", is_shared=True)
     driver = Driver(record)
@@ -372,8 +372,8 @@ def test_whether_a_driver_on_another_machine_lives_is_seen_by_its_lease_or_by_it
         return found.is_alive
 
     assert is_alive() is True
-    lease = json.loads((machines.storage / ".sweep-record.json").read_text())
-    (machines.storage / ".sweep-record.json").write_text(json.dumps(lease | {"wall": lease["wall"] - 31}))
+    owner = json.loads((machines.storage / ".sweep-record.json").read_text())
+    (machines.storage / ".sweep-record.json").write_text(json.dumps(owner | {"wall": owner["wall"] - 31}))
     assert is_alive() is None
     driver.close()
     lock.release()
@@ -393,7 +393,9 @@ def test_a_lock_that_another_machine_holds_names_it(machines, monkeypatch):
     held.release()
 
 
-def test_where_there_are_no_locks_a_shared_experiment_goes_by_its_lease_and_another_is_refused(machines, monkeypatch):
+def test_where_there_are_no_locks_a_shared_experiment_goes_by_its_ownership_and_another_is_refused(
+    machines, monkeypatch
+):
     from sweep.record import lock as lock_module
 
     def refuse(*arguments: Any) -> None:
