@@ -188,7 +188,7 @@ def _run_here(
     job: wire.Job, channel: SocketChannel, environment: _Environment, were_threads: int, control: Packets | None
 ) -> Outcome:
     """Set this process up for a job, and run it."""
-    trial_dir = os.path.join(job.directory, job.home or job.trial_id)
+    trial_dir = job.trial_dir
     names = job.outputs or (OUTPUT_NAME, OUTPUT_NAME)
     logs = [
         os.path.join(trial_dir, name) if job.rank is None else rank_output(trial_dir, job.rank.rank) for name in names

@@ -83,7 +83,7 @@ class Session:
     @property
     def trial_dir(self) -> str:
         """Directory of the trial."""
-        return os.path.join(self.job.directory, self.job.home or self.job.trial_id)
+        return self.job.trial_dir
 
     def report(
         self, metrics: Mapping[str, Any], checkpoint: Checkpoint | None = None, *, is_saving: bool = False

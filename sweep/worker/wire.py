@@ -10,6 +10,7 @@ A token counts the attempts of an engine, so that a reused worker cannot take an
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import struct
 from collections.abc import Iterator
@@ -122,6 +123,11 @@ class Job(NamedTuple):
     node_ip: str = ""
     has_company: bool = False
     is_known: bool = False
+
+    @property
+    def trial_dir(self) -> str:
+        """The trial's directory, absolute."""
+        return os.path.join(self.directory, self.home or self.trial_id)
 
     @property
     def shown_name(self) -> str:

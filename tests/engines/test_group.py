@@ -516,7 +516,9 @@ class Bench:
         self.refusals: list[OSError | None] = []  # of the next processes; None: it is made
         self.pids: list[int] = []
         self.ranks: list[int] = []  # descriptors by which ranks speak
-        monkeypatch.setattr("sweep.engines.local.group.time", types.SimpleNamespace(monotonic=lambda: self.now))
+        for module in ("group", "ranks"):
+            clock = types.SimpleNamespace(monotonic=lambda: self.now)
+            monkeypatch.setattr(f"sweep.engines.local.{module}.time", clock)
         self.driver, theirs = socket.socketpair()
         self.driver.setblocking(False)
         self.upstream = theirs.fileno()
@@ -599,13 +601,13 @@ def test_when_one_process_cannot_be_made_none_is_and_all_are_tried_again(bench):
     assert isinstance(waits, wire.Waits)
     assert waits.reason.partition(" (")[0] == "cannot start: processes"
     assert not is_there(bench.pids[0])
-    assert 100.0 < bench.group.deadline() <= 100.1
+    assert 100.0 < bench.group.deadline <= 100.1
     bench.now = 100.01
     bench.handle()
     assert bench.heard() == []
     bench.now = 100.2
     bench.handle()
-    assert bench.heard() == [wire.Waits(7, ""), wire.Pids(7, tuple(bench.pids[1:]))]
+    assert bench.heard() == [wire.Pids(7, tuple(bench.pids[1:])), wire.Waits(7, "")]
     assert len(bench.pids) == 3
     assert all(map(is_there, bench.pids[1:]))
 
@@ -624,7 +626,7 @@ def test_a_group_that_nobody_wants_any_more_is_not_tried_again(bench):
     bench.now = 100.2
     bench.handle(bench.upstream)
     assert bench.group.is_over
-    assert bench.group.deadline() is None
+    assert bench.group.deadline is None
     assert bench.pids == []
 
 

@@ -41,7 +41,7 @@ def test_a_fork_that_the_kernel_refuses_is_told_the_driver_and_leaves_no_descrip
     supervisor._start(wire.StartWorker(1, (), 0, False), read)
     assert wire.decode(driver.recv(1000)) == wire.Refused(1, errno.EAGAIN)
     assert len(os.listdir("/proc/self/fd")) == before - 1  # the trial's socket, and nothing is open besides
-    assert supervisor._timeout_ms() is None  # it does not try again by itself
+    assert supervisor._timeout_s() is None  # it does not try again by itself
 
 
 @pytest.mark.parametrize(

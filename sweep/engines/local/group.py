@@ -7,16 +7,14 @@ Ranks on other nodes are reached through the socket above, and run in a `RemoteR
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import math
-import os
 import random
-import select
-import shutil
 import socket
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sweep.core.clocks import ClockGap
@@ -37,94 +35,16 @@ from sweep.core.group import (
     Tell,
 )
 from sweep.core.trial import Outcome
-from sweep.engines.link import Link
-from sweep.engines.local.ranks import MakeRank, Ranks
-from sweep.record.layout import find_shards
+from sweep.engines.local.ranks import LocalRanks, MakeRank
 from sweep.worker import wire
 from sweep.worker.limits import describe_shortage
-
-
-class HostedRanks(ABC):
-    """Ranks in a supervisor, and the socket to who leads them, from the job to the last process's end.
-
-    Attributes:
-        is_over: every rank is gone and that has been written upwards, if it was not killed from above.
-        refusal: errno of the kernel's refusal to make the ranks, which ended it; 0: none.
-    """
-
-    def __init__(self, upstream: socket.socket, ports: Sequence[int], make: MakeRank) -> None:
-        """Take over the socket above and the descriptors of the sockets that hold its ports."""
-        self.is_over = False
-        self.refusal = 0
-        self._up = Link(upstream)
-        self._ranks = Ranks(ports, make, hear=self._hear, gone=self._on_gone)
-        self._job: wire.GroupJob | None = None
-
-    @property
-    def logs(self) -> list[str]:
-        """Output files of the ranks that run here."""
-        return self._ranks.logs
-
-    @property
-    def log_limit_bytes(self) -> int:
-        """Size that each of them is kept below; 0: unlimited."""
-        return self._job.log_limit_bytes if self._job is not None else 0
-
-    @property
-    def peak_rss_bytes(self) -> int:
-        """Sum of the peaks of the ranks that run here, of those that are gone."""
-        return self._ranks.peak_rss_bytes
-
-    def descriptors(self) -> list[tuple[int, int]]:
-        """Return what to wait for: descriptors and poll masks."""
-        own = [(self._up.socket.fileno(), self._up.mask)] if self._up.is_open else []
-        return own + self._ranks.descriptors()
-
-    def own_descriptors(self) -> list[int]:
-        """Return every descriptor that a process forked now must close."""
-        own = [self._up.socket.fileno()] if self._up.is_open else []
-        return own + self._ranks.own_descriptors()
-
-    @abstractmethod
-    def _hear_above(self) -> None:
-        """Take in what is written above; the end of that stream, too."""
-
-    @abstractmethod
-    def _hear(self, rank: int, messages: list[Any]) -> None:
-        """Take in what a rank has written."""
-
-    @abstractmethod
-    def _on_gone(self, rank: int, outcome: Outcome) -> None:
-        """A rank's process has ended by itself."""
-
-    def _take_in(self, ready: dict[int, int]) -> None:
-        """Hear above, and then the ranks."""
-        if self._up.is_open and ready.get(self._up.socket.fileno(), 0) & ~select.POLLOUT:
-            known = set(self._ranks.own_descriptors())
-            self._hear_above()
-            # What was made just now may bear the number of a descriptor that was ready and is closed.
-            ready = {descriptor: mask for descriptor, mask in ready.items() if descriptor in known}
-        self._ranks.handle(ready)
-
-    def _write_on(self) -> None:
-        """Write more of what could not be written at once."""
-        if not self._up.is_empty:
-            self._up.flush()
-        self._ranks.flush()
-
-    def _close(self) -> None:
-        self.is_over = True
-        self._ranks.close()
-        if self._up.is_open:
-            self._up.close()
-
 
 _RETRY_S = 0.1
 _MOST_RETRY_S = 2.0
 _FAR_STOP_S = 5.0  # for ranks to end, where what they are told goes through the driver
 
 
-class Group(HostedRanks):
+class Group(LocalRanks):
     """The ranks of one group, from the job to the last process's end.
 
     Attributes:
@@ -141,8 +61,6 @@ class Group(HostedRanks):
         """
         super().__init__(upstream, ports, make)
         self.problem = ""
-        self._token = 0
-        self._trial_dir = ""
         self._rules: GroupRules | None = None
         self._elsewhere: dict[int, str] = {}  # ranks on other nodes
         self._gaps: dict[str, ClockGap] = {}  # to the clocks of those
@@ -151,37 +69,26 @@ class Group(HostedRanks):
         self._is_patient = is_patient
         self._pause_s = _RETRY_S
         self._has_started = False
-        self._is_done_said = False
 
-    # --- for the supervisor's loop ------------------------------------------------------------------------------------
-
+    @property
     def deadline(self) -> float | None:
-        """Return the monotonic time at which `handle` must be called at the latest; None: there is none."""
         times = [self._retry_at, self._rules.deadline if self._rules is not None else None]
         return min((at for at in times if at is not None), default=None)
 
-    def handle(self, ready: dict[int, int]) -> None:
-        """Take in what is ready, and the time."""
-        now = time.monotonic()
-        self._take_in(ready)
-        if self._retry_at is not None and now >= self._retry_at:
-            self._start()
-        if self._rules is not None and not self._is_ended:
-            self._act(self._rules.tick(now), now)
-        self._write_on()
-        if self._is_ended and not self._is_done_said and self._rules is not None:
-            assert self._rules.ending is not None
-            self._is_done_said = True
-            self._up.send(wire.Done(self._token, self._rules.ending, now))
-        if self._is_done_said and self._up.is_empty:
-            self._close()
-
     def kill(self) -> None:
-        """End every process of it here, and say nothing any more."""
-        for rank, outcome in self._ranks.end():
+        for rank, outcome in self._end_ranks():
             if self._rules is not None:
                 self._rules.gone(rank, outcome, time.monotonic())
         self._close()
+
+    def _on_time(self, now: float) -> None:
+        if self._retry_at is not None and now >= self._retry_at:
+            self._start()
+        if self._rules is not None and self._ending() is None:
+            self._act(self._rules.tick(now), now)
+
+    def _ending(self) -> Outcome | None:
+        return self._rules.ending if self._rules is not None else None
 
     # --- from above --------------------------------------------------------------------------------------------------
 
@@ -201,7 +108,7 @@ class Group(HostedRanks):
             self._up.socket.close()
             if self._rules is None or self._elsewhere:  # nobody will tell of the ranks elsewhere
                 self.kill()
-            elif not self._is_ended:
+            elif self._ending() is None:
                 self._act(self._rules.kill(now), now)
 
     # --- starting ----------------------------------------------------------------------------------------------------
@@ -209,11 +116,9 @@ class Group(HostedRanks):
     def _start(self) -> None:
         """Make every rank of this node, or none: when the kernel refuses one, all go and it is tried again."""
         assert self._job is not None
-        self._retry_at = None
-        group, job = self._job, self._job.job
-        self._trial_dir = os.path.join(job.directory, job.home or job.trial_id)
+        self._retry_at, group = None, self._job
         try:
-            self._ranks.start(group)
+            self._start_ranks(group)
         except OSError as error:
             if not self._is_patient:
                 self.refusal = error.errno or errno.EAGAIN
@@ -230,12 +135,11 @@ class Group(HostedRanks):
         if self.problem:
             self.problem = ""
             self._up.send(wire.Waits(self._token, ""))
-        self._up.send(wire.Pids(self._token, self._ranks.pids))
         self._elsewhere = dict(group.elsewhere)
         self._gaps = {node: ClockGap() for node in self._elsewhere.values()}
         limits = Limits(group.start_s, group.barrier_s, group.hang_s)
         if self._elsewhere:
-            limits = Limits(group.start_s, group.barrier_s, group.hang_s, stop_s=_FAR_STOP_S)
+            limits = replace(limits, stop_s=_FAR_STOP_S)
         size = len(group.ranks) + len(self._elsewhere)
         self._rules = GroupRules(size, limits, time.monotonic(), far=self._elsewhere)
 
@@ -270,7 +174,6 @@ class Group(HostedRanks):
         self._act(actions, now)
 
     def _on_gone(self, rank: int, outcome: Outcome) -> None:
-        """A rank's process has ended."""
         if self._rules is not None:
             now = time.monotonic()
             self._act(self._rules.gone(rank, outcome, now), now)
@@ -299,13 +202,9 @@ class Group(HostedRanks):
         if rank in self._elsewhere:
             self._pass_on(self._elsewhere[rank], rank, message)
         else:
-            self._ranks.send(rank, message)
+            self._members[rank].link.send(message)
 
     # --- what was decided --------------------------------------------------------------------------------------------
-
-    @property
-    def _is_ended(self) -> bool:
-        return self._rules is not None and self._rules.ending is not None
 
     def _act(self, actions: list[Action], now: float) -> None:
         assert self._rules is not None
@@ -330,13 +229,14 @@ class Group(HostedRanks):
                 case Explain(text):
                     self._up.send(wire.Waits(token, text))
                 case Note(text):
-                    self._ranks.note(text)
+                    with contextlib.suppress(OSError), open(self.logs[0], "a", encoding="utf-8") as file:
+                        file.write(f"--- {text}\n")
                 case Dismiss():
-                    self._ranks.dismiss()
+                    self._dismiss()
                 case Dump():
-                    waiting += self._rules.seen(self._ranks.dump(), now)
+                    waiting += self._rules.seen(self._dump(), now)
                 case KillAll():
-                    for rank, outcome in self._ranks.end():
+                    for rank, outcome in self._end_ranks():
                         waiting += self._rules.gone(rank, outcome, now)
         ending = self._rules.ending
         if ending is not None and not self._has_started and ending.class_name != START_ERROR:
@@ -344,19 +244,18 @@ class Group(HostedRanks):
 
     def _say_started(self) -> None:
         self._has_started = True
-        self._up.send(wire.Started(self._token, self._ranks.pids[0]))
+        self._up.send(wire.Started(self._token, self._pids[0]))
 
     def _close(self) -> None:
         super()._close()
         self._retry_at = None
-        for shards in find_shards(self._trial_dir) if self._trial_dir else ():
-            shutil.rmtree(shards, ignore_errors=True)  # of checkpoints that were never completed
+        self._remove_shards()
 
 
 _NUM_LOOKS = 4  # at the clock of rank 0's node, once the ranks are made
 
 
-class RemoteRanks(HostedRanks):
+class RemoteRanks(LocalRanks):
     """The ranks of a group that lie on another node than rank 0, led by the `Group` there.
 
     What they say goes up with the number of the rank, what they are told comes down with it; see `wire.Relayed`.
@@ -372,28 +271,15 @@ class RemoteRanks(HostedRanks):
         self._token = token
         self._lag = math.inf  # least difference of this clock and the times at which we were sent something
         self._looks = 0
-        self._is_done_said = False
-
-    def deadline(self) -> float | None:
-        """Return None: how long things may take is watched by the group."""
-        return None
-
-    def handle(self, ready: dict[int, int]) -> None:
-        self._take_in(ready)
-        self._write_on()
-        if self._job is not None and self._ranks.are_gone and not self._is_done_said:
-            self._is_done_said = True
-            self._up.send(wire.Done(self._token, Outcome("FINISHED"), time.monotonic()))
-        if self._is_done_said and self._up.is_empty:
-            self._close()
 
     def kill(self) -> None:
-        self._ranks.end()
+        self._end_ranks()
         self._close()
-        if self._job is not None:
-            job = self._job.job
-            for shards in find_shards(os.path.join(job.directory, job.home or job.trial_id)):
-                shutil.rmtree(shards, ignore_errors=True)  # the group is killed as well; nobody will merge them
+        self._remove_shards()  # the group is killed as well
+
+    def _ending(self) -> Outcome | None:
+        are_gone = self._members and all(member.is_gone for member in self._members.values())
+        return Outcome("FINISHED") if are_gone else None
 
     # --- from above --------------------------------------------------------------------------------------------------
 
@@ -414,13 +300,11 @@ class RemoteRanks(HostedRanks):
     def _start(self, job: wire.GroupJob) -> None:
         """Make every rank, or none."""
         try:
-            self._ranks.start(job)
+            self._start_ranks(job)
         except OSError as error:
             self.refusal = error.errno or errno.EAGAIN
             self._close()
             return
-        self._job = job
-        self._up.send(wire.Pids(self._token, self._ranks.pids))
         self._look_at_clock()
 
     def _obey(self, rank: int, word: Any) -> None:
@@ -428,14 +312,14 @@ class RemoteRanks(HostedRanks):
             case None:
                 self._look_at_clock()
             case Dismiss():
-                self._ranks.dismiss()
+                self._dismiss()
             case Dump():
-                self._say(-1, wire.Seen(self._ranks.dump()))
+                self._say(-1, wire.Seen(self._dump()))
             case KillAll():
-                for ended, outcome in self._ranks.end():
+                for ended, outcome in self._end_ranks():
                     self._say(ended, wire.RankGone(outcome, was_told=True))
             case _:
-                self._ranks.send(rank, word)
+                self._members[rank].link.send(word)
 
     def _look_at_clock(self) -> None:
         """Ask for an answer: the times of both tell how far the clocks are apart."""

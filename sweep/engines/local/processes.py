@@ -75,6 +75,13 @@ def fork(run: Callable[[], object], status: int = 70) -> int:
     return pid
 
 
+def open_descriptors() -> set[int]:
+    """Return the descriptors of this process."""
+    next_free = os.dup(0)  # which the listing has, too
+    os.close(next_free)
+    return {int(name) for name in os.listdir("/proc/self/fd")} - {next_free}
+
+
 def pidfd_of(child: int) -> int:
     """Return a pidfd of a child that was just made.
 

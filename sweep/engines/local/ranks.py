@@ -1,13 +1,15 @@
-"""The processes of a group's ranks on one machine: made together, heard one by one, ended with what they started."""
+"""The ranks of a group on one machine: processes made together, heard one by one, ended with what they started."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import select
+import shutil
 import signal
 import socket
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +18,7 @@ from sweep.core.trial import Outcome
 from sweep.engines.exits import classify, num_oom_kills
 from sweep.engines.link import Link
 from sweep.engines.local.processes import ask_for_stacks, descendants, pidfd_of, send
-from sweep.record.layout import rank_output
+from sweep.record.layout import find_shards, rank_output
 from sweep.record.proc import stat_of
 from sweep.worker import wire
 
@@ -35,154 +37,156 @@ class _Member:
     is_gone: bool = False
 
 
-class Ranks:
-    """Those ranks of a group that run here.
+class LocalRanks(ABC):
+    """Ranks in a supervisor, and the socket to who leads them, from the job to the last process's end.
 
     Attributes:
-        peak_rss_bytes: sum of their peaks, of those that are gone.
+        is_over: every rank is gone and that has been written upwards, if it was not killed from above.
+        refusal: errno of the kernel's refusal to make the ranks, which ended it; 0: none.
+        peak_rss_bytes: sum of the ranks' peaks, of those that are gone.
     """
 
-    def __init__(
-        self,
-        ports: Sequence[int],
-        make: MakeRank,
-        *,
-        hear: Callable[[int, list[Any]], None],
-        gone: Callable[[int, Outcome], None],
-    ) -> None:
-        """Take over the descriptors of the sockets that hold the group's ports.
-
-        Args:
-            hear: called with what a rank has written.
-            gone: called when a rank's process has ended by itself, and how, as far as the kernel knows; what it wrote
-                last was told before.
-        """
+    def __init__(self, upstream: socket.socket, ports: Sequence[int], make: MakeRank) -> None:
+        """Take over the socket above and the descriptors of the sockets that hold the group's ports."""
+        self.is_over = False
+        self.refusal = 0
         self.peak_rss_bytes = 0
+        self._token = 0  # of the attempt, above
+        self._up = Link(upstream)
         self._ports = list(ports)
         self._make = make
-        self._hear = hear
-        self._gone = gone
+        self._job: wire.GroupJob | None = None
         self._members: dict[int, _Member] = {}
-        self._token = 0  # of the attempt, for whom they speak
-        self._unborn = -1  # our end of the socket to the rank that is being made
+        self._is_done_said = False
         self._oom_kills = num_oom_kills()
+
+    # --- for the supervisor's loop -----------------------------------------------------------------------------------
+
+    @property
+    def log_limit_bytes(self) -> int:
+        """Size that each of `logs` is kept below; 0: unlimited."""
+        return self._job.log_limit_bytes if self._job is not None else 0
 
     @property
     def logs(self) -> list[str]:
-        """Their output files."""
+        """Output files of the ranks."""
         return [member.log for member in self._members.values()]
 
     @property
-    def pids(self) -> tuple[int, ...]:
-        """Their processes, in order."""
-        return tuple(member.pid for member in self._members.values())
+    def deadline(self) -> float | None:
+        """The monotonic time at which `handle` must be called at the latest; None: there is none."""
+        return None
 
-    @property
-    def are_gone(self) -> bool:
-        """Whether no process of theirs is left."""
-        return all(member.is_gone for member in self._members.values())
+    def descriptors(self) -> list[tuple[int, int]]:
+        """Return what to wait for: descriptors and poll masks."""
+        links = [(link.socket.fileno(), link.mask) for link in (self._up, *self._links) if link.is_open]
+        return links + [(one.pidfd, select.POLLIN) for one in self._members.values() if not one.is_gone]
+
+    def handle(self, ready: dict[int, int]) -> None:
+        """Take in what is ready, and the time."""
+        members = list(self._members.items())  # one made meanwhile may bear the number of a descriptor that was ready
+        if self._up.is_open and ready.get(self._up.socket.fileno(), 0) & ~select.POLLOUT:
+            self._hear_above()
+        for rank, member in members:
+            if member.link.is_open and ready.get(member.link.socket.fileno(), 0) & ~select.POLLOUT:
+                self._take_in(rank, member.link, member.link.receive())
+                if not member.link.is_open:
+                    member.link.socket.close()
+        for rank, member in members:
+            if not member.is_gone and ready.get(member.pidfd, 0):
+                if member.link.is_open:
+                    self._take_in(rank, member.link, member.link.drain())
+                if not member.is_gone:  # what it wrote may have ended all
+                    self._on_gone(rank, self._bury(member))
+        now = time.monotonic()
+        self._on_time(now)
+        ending = self._ending()
+        if ending is not None and not self._is_done_said:
+            self._is_done_said = True
+            self._up.send(wire.Done(self._token, ending, now))
+        for link in (self._up, *self._links):
+            if not link.is_empty:
+                link.flush()
+        if self._is_done_said and self._up.is_empty:
+            self._close()
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End every process of it here, and say nothing any more."""
+
+    # --- what its ranks and who leads them say -----------------------------------------------------------------------
+
+    @abstractmethod
+    def _hear_above(self) -> None:
+        """Take in what is written above; the end of that stream, too."""
+
+    @abstractmethod
+    def _hear(self, rank: int, messages: list[Any]) -> None:
+        """Take in what a rank has written."""
+
+    @abstractmethod
+    def _on_gone(self, rank: int, outcome: Outcome) -> None:
+        """A rank's process has ended by itself; what it wrote last was heard before."""
+
+    @abstractmethod
+    def _ending(self) -> Outcome | None:
+        """Return how all has ended; None: it has not."""
+
+    def _on_time(self, now: float) -> None:  # noqa: B027  # not everybody minds the time
+        """Do what is due."""
+
+    def _take_in(self, rank: int, link: Link, messages: list[Any]) -> None:
+        if link.problem is not None and self._job is not None:
+            messages.append(wire.Done(self._job.job.token, link.problem, time.monotonic()))
+        self._hear(rank, messages)
+
+    # --- the ranks' processes ----------------------------------------------------------------------------------------
 
     @property
     def _links(self) -> list[Link]:
         return [member.link for member in self._members.values() if member.link.is_open]
 
     @property
-    def _pidfds(self) -> list[int]:
-        return [member.pidfd for member in self._members.values() if not member.is_gone]
+    def _pids(self) -> tuple[int, ...]:
+        return tuple(member.pid for member in self._members.values())
 
-    def descriptors(self) -> list[tuple[int, int]]:
-        """Return what to wait for: descriptors and poll masks."""
-        links = [(link.socket.fileno(), link.mask) for link in self._links]
-        return links + [(fd, select.POLLIN) for fd in self._pidfds]
-
-    def own_descriptors(self) -> list[int]:
-        """Return every descriptor that a process forked now must close."""
-        unborn = [self._unborn] if self._unborn >= 0 else []
-        return [link.socket.fileno() for link in self._links] + self._pidfds + self._ports + unborn
-
-    # --- from the first process to the last --------------------------------------------------------------------------
-
-    def start(self, group: wire.GroupJob) -> None:
+    def _start_ranks(self, group: wire.GroupJob) -> None:
         """Make every rank that the job names, or none.
 
         Raises:
             OSError: the kernel refuses one; all are gone again.
         """
+        self._job = group
         job = group.job
-        self._token = job.token
-        trial_dir = os.path.join(job.directory, job.home or job.trial_id)
         try:
             for rank, variables, threads, _ in group.ranks:
                 listener = self._ports[0] if group.is_listening and rank.rank == 0 else -1
-                self._start_rank(
-                    job._replace(
-                        rank=rank._replace(listener=listener),
-                        variables={**job.variables, **variables},
-                        num_threads=threads,
-                    ),
-                    rank_output(trial_dir, rank.rank),
-                    rank.rank,
-                    listener,
-                    is_spawned=group.is_spawned,
-                )
+                ours, theirs = socket.socketpair()
+                try:
+                    pid = self._make(theirs.fileno(), [listener] if listener >= 0 else [], group.is_spawned)
+                    pidfd = pidfd_of(pid)
+                except OSError:
+                    ours.close()
+                    raise
+                finally:
+                    theirs.close()
+                member = _Member(pid, pidfd, Link(ours, is_workers=True), rank_output(job.trial_dir, rank.rank))
+                self._members[rank.rank] = member
+                own = {"rank": rank._replace(listener=listener), "variables": {**job.variables, **variables}}
+                member.link.send(job._replace(num_threads=threads, **own))
         except OSError:
-            self.end()
+            self._end_ranks()
             self._members.clear()
             raise
+        self._up.send(wire.Pids(self._token, self._pids))
 
-    def _start_rank(self, job: wire.Job, log: str, rank: int, listener: int, *, is_spawned: bool) -> None:
-        ours, theirs = socket.socketpair()
-        self._unborn = ours.fileno()
-        try:
-            pid = self._make(theirs.fileno(), [listener] if listener >= 0 else [], is_spawned)
-            pidfd = pidfd_of(pid)
-        except OSError:
-            ours.close()
-            raise
-        finally:
-            self._unborn = -1
-            theirs.close()
-        link = Link(ours, is_workers=True)
-        self._members[rank] = _Member(pid, pidfd, link, log)
-        link.send(job)
-
-    def handle(self, ready: dict[int, int]) -> None:
-        """Take in what they have written, then which of them have ended."""
-        known = list(self._members.items())  # one made meanwhile may bear the number of a descriptor that was ready
-        for rank, member in known:
-            if member.link.is_open and ready.get(member.link.socket.fileno(), 0) & ~select.POLLOUT:
-                self._take_in(rank, member.link, member.link.receive())
-                if not member.link.is_open:
-                    member.link.socket.close()
-        for rank, member in known:
-            if not member.is_gone and ready.get(member.pidfd, 0):
-                if member.link.is_open:
-                    self._take_in(rank, member.link, member.link.drain())
-                if not member.is_gone:  # what it wrote may have ended all
-                    self._gone(rank, self._bury(member))
-
-    def _take_in(self, rank: int, link: Link, messages: list[Any]) -> None:
-        if link.problem is not None:
-            messages.append(wire.Done(self._token, link.problem, time.monotonic()))
-        self._hear(rank, messages)
-
-    def send(self, rank: int, message: wire.Message) -> None:
-        """Write to a rank."""
-        self._members[rank].link.send(message)
-
-    def flush(self) -> None:
-        """Write more of what could not be written at once."""
-        for link in self._links:
-            if not link.is_empty:
-                link.flush()
-
-    def dismiss(self) -> None:
-        """Let them end their processes: all have returned."""
+    def _dismiss(self) -> None:
+        """Let the ranks end their processes: all have returned."""
         for link in self._links:
             with contextlib.suppress(OSError):
                 link.socket.shutdown(socket.SHUT_WR)
 
-    def dump(self) -> dict[int, str]:
+    def _dump(self) -> dict[int, str]:
         """Have every rank write its stacks into its log; return the states of their processes (`T`: stopped)."""
         states = {}
         for rank, member in self._members.items():
@@ -193,12 +197,7 @@ class Ranks:
             ask_for_stacks(member.pid)
         return states
 
-    def note(self, text: str) -> None:
-        """Write a line into the log of the first."""
-        with contextlib.suppress(OSError), open(self.logs[0], "a", encoding="utf-8") as file:
-            file.write(f"--- {text}\n")
-
-    def end(self) -> list[tuple[int, Outcome]]:
+    def _end_ranks(self) -> list[tuple[int, Outcome]]:
         """Kill what is left of every rank, and wait for the ranks themselves; returns how each has ended."""
         living = [(rank, member) for rank, member in self._members.items() if not member.is_gone]
         victims: list[int] = []
@@ -207,14 +206,6 @@ class Ranks:
         for pid in victims:
             send(signal.SIGKILL, -pid, pid)
         return [(rank, self._bury(member)) for rank, member in living]
-
-    def close(self) -> None:
-        """Let go of the ports, and of the sockets to ranks that are gone."""
-        for port in self._ports:
-            os.close(port)
-        self._ports.clear()
-        for link in self._links:
-            link.close()
 
     def _bury(self, member: _Member) -> Outcome:
         """Wait for the process of a rank and return how it ended, as far as the kernel knows."""
@@ -230,3 +221,18 @@ class Ranks:
             has_oom_kill = self._oom_kills > before
         ended = classify(None, status, peak_rss_bytes=usage.ru_maxrss * 1024, has_oom_kill=has_oom_kill)
         return Outcome(ended.kind.value, ended.error)
+
+    def _close(self) -> None:
+        """Let go of ports and sockets."""
+        self.is_over = True
+        for port in self._ports:
+            os.close(port)
+        self._ports.clear()
+        for link in (self._up, *self._links):
+            if link.is_open:
+                link.close()
+
+    def _remove_shards(self) -> None:
+        """Delete those of checkpoints that were never completed: nobody will merge them."""
+        for shards in find_shards(self._job.job.trial_dir) if self._job is not None else ():
+            shutil.rmtree(shards, ignore_errors=True)

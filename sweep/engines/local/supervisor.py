@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from sweep.engines.local.processes import become_subreaper, end_descendants, fork, is_gone, send
+from sweep.engines.local.processes import become_subreaper, end_descendants, fork, is_gone, open_descriptors, send
 from sweep.record.proc import children_of
 from sweep.worker import wire
 from sweep.worker.channel import Packets, SocketChannel
@@ -24,7 +24,7 @@ from sweep.worker.limits import users_limit
 from sweep.worker.main import become_worker, say_idle_over, serve
 
 if TYPE_CHECKING:
-    from sweep.engines.local.group import Group, RemoteRanks
+    from sweep.engines.local.ranks import LocalRanks
 
 
 _LOG_CHECK_S = 0.5
@@ -52,14 +52,15 @@ class Supervisor:
         """
         self._life = Packets(life)
         self._driver = driver
-        self._locks = locks
+        self._own = (life.fileno(), driver, *locks)
+        self._inherited = open_descriptors().difference(self._own)  # also of what modules have opened
         self._is_reusing = is_reusing
         self._worker = 0
         self._pidfd = -1
         self._idle = -1
         self._control: Packets | None = None  # to the worker, which may ask for groups
-        self._groups: list[Group | RemoteRanks] = []
-        self._whole: Group | RemoteRanks | None = None  # the one that is the attempt itself, or its part on this node
+        self._groups: list[LocalRanks] = []
+        self._whole: LocalRanks | None = None  # the one that is the attempt itself, or its part on this node
         self._born = 0  # token that the worker, or the whole group, was made for: names it
         self._done = 0  # the last token that ended: a late Kill for it must not hit its successor
         self._logs: tuple[str, ...] = ()
@@ -85,7 +86,8 @@ class Supervisor:
             for group in self._groups:
                 for descriptor, mask in group.descriptors():
                     poll.register(descriptor, mask)
-            ready = dict(poll.poll(self._timeout_ms()))
+            timeout_s = self._timeout_s()
+            ready = dict(poll.poll(None if timeout_s is None else 1000 * timeout_s))
             if self._driver in ready:
                 self._end()
             if self._idle in ready:
@@ -103,14 +105,11 @@ class Supervisor:
             if not ready:
                 self._on_timeout()
 
-    def _timeout_ms(self) -> float | None:
-        limited = (self._worker and self._log_limit) or any(group.log_limit_bytes for group in self._groups)
-        timeout_s = _LOG_CHECK_S if limited else None
-        deadlines = [at for group in self._groups if (at := group.deadline()) is not None]
-        if deadlines:
-            left_s = max(0.0, min(deadlines) - time.monotonic())
-            timeout_s = left_s if timeout_s is None else min(timeout_s, left_s)
-        return None if timeout_s is None else 1000 * timeout_s
+    def _timeout_s(self) -> float | None:
+        is_limited = (self._worker and self._log_limit) or any(group.log_limit_bytes for group in self._groups)
+        times = [_LOG_CHECK_S] if is_limited else []
+        times += [group.deadline - time.monotonic() for group in self._groups if group.deadline is not None]
+        return max(0.0, min(times)) if times else None
 
     def _send(self, message: wire.FromSupervisor) -> None:
         try:
@@ -177,14 +176,11 @@ class Supervisor:
         parent = os.getpid()
 
         def work() -> None:
+            for descriptor in self._own:
+                os.close(descriptor)
+            for descriptor in open_descriptors().difference(self._inherited, kept, (data, idle)):
+                os.close(descriptor)
             become_worker(parent)
-            self._life.socket.close()
-            if self._control is not None:
-                self._control.socket.close()
-            others = [descriptor for group in self._groups for descriptor in group.own_descriptors()]
-            for descriptor in (self._driver, *self._locks, self._idle, self._pidfd, *others):
-                if descriptor >= 0 and descriptor not in kept:
-                    os.close(descriptor)
             serve(SocketChannel(data), say_idle_over(idle), control=control)
 
         return fork(work)
@@ -220,7 +216,7 @@ class Supervisor:
         else:
             self._add_group(descriptors, is_patient=True)
 
-    def _add_group(self, descriptors: Sequence[int], *, is_patient: bool, remote_token: int = 0) -> Group | RemoteRanks:
+    def _add_group(self, descriptors: Sequence[int], *, is_patient: bool, remote_token: int = 0) -> LocalRanks:
         # Not at the top: it would slow every cold start; the fork server imports it where there will be groups.
         from sweep.engines.local.group import Group, RemoteRanks
 
@@ -228,7 +224,7 @@ class Supervisor:
             return (self._spawn if is_spawned else self._fork)(data, kept, -1, -1)
 
         upstream, ports = socket.socket(fileno=descriptors[0]), descriptors[1:]
-        group: Group | RemoteRanks
+        group: LocalRanks
         if remote_token:
             group = RemoteRanks(upstream, ports, make, remote_token)
         else:
@@ -236,12 +232,10 @@ class Supervisor:
         self._groups.append(group)
         return group
 
-    def _on_group_over(self, group: Group | RemoteRanks) -> None:
+    def _on_group_over(self, group: LocalRanks) -> None:
         """Forget a group; when it was the attempt itself, end what it left, and say that the tree is gone."""
         self._groups.remove(group)
-        for log in group.logs:
-            if group.log_limit_bytes:
-                trim_output(log, group.log_limit_bytes)
+        _trim(group)
         if group is self._whole:
             self._whole = None
             end_descendants()
@@ -313,8 +307,7 @@ class Supervisor:
     def _on_timeout(self) -> None:
         self._trim_log()
         for group in self._groups:
-            for log in group.logs if group.log_limit_bytes else ():
-                trim_output(log, group.log_limit_bytes)
+            _trim(group)
 
     def _trim_log(self) -> None:
         """Keep the output below its limit: its head, a mark, and its tail."""
@@ -335,6 +328,11 @@ class Supervisor:
             self._kill_worker(is_reported=False)
         end_descendants()
         os._exit(0)
+
+
+def _trim(group: LocalRanks) -> None:
+    for log in group.logs if group.log_limit_bytes else ():
+        trim_output(log, group.log_limit_bytes)
 
 
 def trim_output(path: str, limit: int) -> None:
