@@ -357,12 +357,13 @@ class Begin(NamedTuple):
     Attributes:
         directory: of the experiment, absolute.
         modules: to import, as far as they are not.
+        is_reusing: workers stay after their attempt.
     """
 
     directory: str
     modules: tuple[str, ...]
     is_reusing: bool
-    num_descriptors: int
+    num_descriptors: int = 0
 
 
 class Rest(NamedTuple):

@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from sweep.record.proc import read
 from sweep.worker import limits, wire
@@ -40,25 +39,6 @@ _BOOT = "import sys; sys.path[:] = {path!r}; from sweep.engines.local.fork_serve
 _INHERITED = ("Umask", "Uid", "Gid", "Groups", "SigBlk", "SigIgn", "Cap", "NoNewPrivs", "Seccomp", "Cpus", "Mems")
 
 
-class Run(NamedTuple):
-    """What a fork server must know of a run.
-
-    Attributes:
-        directory: of the experiment, absolute.
-        log: gets what the imported modules print.
-        is_reusing: workers stay after their attempt.
-        modules: that trials need.
-        locks: descriptors of files that are locked: fork server and supervisors hold them too, so that they are free
-            only when the supervisors are gone.
-    """
-
-    directory: Path
-    log: Path
-    modules: tuple[str, ...] = ()
-    is_reusing: bool = False
-    locks: Sequence[int] = ()
-
-
 class ForkServerClient:
     """One fork server process.
 
@@ -71,12 +51,12 @@ class ForkServerClient:
         key: whatever makes one differ from another, but for the files of its modules, which it knows itself.
     """
 
-    def __init__(self, setup: wire.Setup, environ: Mapping[str, str], run: Run | None = None) -> None:
+    def __init__(self, setup: wire.Setup, environ: Mapping[str, str], log: Path | None = None) -> None:
         """Start the process; it does not wait for it.
 
         Args:
             environ: its environment, to which the markers and one thread per library are added.
-            run: that it serves; None: it rests until one begins.
+            log: gets what it prints before a run begins; None: nothing does.
         """
         self.importing = ""
         self.modules: frozenset[str] = frozenset()
@@ -94,7 +74,7 @@ class ForkServerClient:
             variables[IMPORTER_VARIABLE] = f"{process_mark(os.getpid())}/{next(_numbers)}"
         code = _BOOT.format(path=setup.path, descriptor=theirs.fileno())
         try:
-            with open(os.devnull if run is None else run.log, "ab") as output:
+            with open(log or os.devnull, "ab") as output:
                 self._process = subprocess.Popen(
                     [sys.executable, *interpreter_flags(), "-c", code],
                     stdin=subprocess.DEVNULL,
@@ -104,8 +84,6 @@ class ForkServerClient:
                     env=variables,
                 )
             self.packets.send(setup)
-            if run is not None:
-                self._begin(run)
         except BaseException:
             ours.close()
             raise
@@ -123,14 +101,23 @@ class ForkServerClient:
         """Of the fork server."""
         return self._process.pid
 
-    def begin(self, run: Run) -> bool:
-        """Have one that rests serve a run; False: it is of no use, because a module has changed, or it does not answer
-        soon. A new one is not waited for: it may still boot."""
-        was_new = self.is_new
-        try:
-            self._begin(run)
-        except OSError:
-            return False
+    def begin(self, run: wire.Begin, log: Path, locks: Sequence[int]) -> bool:
+        """Have it serve a run; False: it is of no use, because a module has changed, or it does not answer soon. A new
+        one is not waited for: it may still boot.
+
+        Args:
+            log: gets what the imported modules print.
+            locks: descriptors of files that are locked: fork server and supervisors hold them too, so that they are
+                free only when the supervisors are gone.
+
+        Raises:
+            OSError: it is gone, or no descriptor is free.
+        """
+        was_new, self.is_new = self.is_new, False
+        self.modules |= set(run.modules)
+        with open(log, "ab") as output:
+            descriptors = [output.fileno(), *locks]
+            self.packets.send(run._replace(num_descriptors=len(descriptors)), descriptors)
         return was_new or self._has_said(wire.Begun, _ANSWER_S)
 
     def rest(self) -> bool:
@@ -186,14 +173,6 @@ class ForkServerClient:
         """Let go of it in a process that was forked from the driver: it is the driver's."""
         self.packets.close()
         self._process.returncode = 0  # no child of this process: nothing to wait for
-
-    def _begin(self, run: Run) -> None:
-        self.is_new = False
-        self.modules |= set(run.modules)
-        with open(run.log, "ab") as log:
-            descriptors = [log.fileno(), *run.locks]
-            begin = wire.Begin(str(run.directory), run.modules, run.is_reusing, len(descriptors))
-            self.packets.send(begin, descriptors)
 
     def _has_said(self, kind: type[wire.FromForkServer], patience_s: float) -> bool:
         """Wait for a message; False: it does not come, or it is gone."""
@@ -266,8 +245,10 @@ _cached: ForkServerClient | None = None
 _lock = threading.Lock()
 
 
-def fork_server_for(setup: wire.Setup, run: Run, environ: Mapping[str, str]) -> ForkServerClient:
-    """Return a fork server that serves a run: the one that is kept, or a new one.
+def fork_server_for(
+    setup: wire.Setup, environ: Mapping[str, str], run: wire.Begin, log: Path, locks: Sequence[int]
+) -> ForkServerClient:
+    """Return a fork server that serves a run: the one that is cached, or a new one; see `ForkServerClient.begin`.
 
     Raises:
         OSError: the kernel allows no process or descriptor.
@@ -275,10 +256,18 @@ def fork_server_for(setup: wire.Setup, run: Run, environ: Mapping[str, str]) -> 
     found = _exchange(None)
     try:
         is_same = found is not None and found.key == key_of(setup, environ) and found.modules <= set(run.modules)
-        if found is not None and is_same and found.begin(run):
-            taken, found = found, None
-            return taken
-        return ForkServerClient(setup, environ, run)
+        if found is not None and is_same:
+            with contextlib.suppress(OSError):
+                if found.begin(run, log, locks):
+                    taken, found = found, None
+                    return taken
+        new = ForkServerClient(setup, environ, log)
+        try:
+            new.begin(run, log, locks)
+        except OSError:
+            new.end_resting()
+            raise
+        return new
     finally:
         if found is not None:
             found.end_resting()  # while the new one boots

@@ -16,7 +16,7 @@ from sweep.core.resources import Resources
 from sweep.core.trial import Outcome, Trial
 from sweep.engines.base import EngineContext
 from sweep.engines.link import Link
-from sweep.engines.local.fork_server_client import ForkServerClient, Run, cache, fork_server_for, setup_of
+from sweep.engines.local.fork_server_client import ForkServerClient, cache, fork_server_for, setup_of
 from sweep.engines.local.processes import await_end, send
 from sweep.engines.loop import Loop
 from sweep.worker import limits, wire
@@ -171,14 +171,11 @@ class Supervisors:
             OSError: the kernel allows no process or descriptor.
         """
         is_spawning = self.context.start_method == "spawn"
-        run = Run(
-            self.context.directory.absolute(),
-            self.log,
-            () if is_spawning or self._has_import_crashed else self._modules,
-            self.context.reuse_actors,
-            (*self.locks, *([] if self.context.lock_fd is None else [self.context.lock_fd])),
-        )
-        fork_server = fork_server_for(setup_of(is_importing=not is_spawning), run, self.environ)
+        modules = () if is_spawning or self._has_import_crashed else self._modules
+        run = wire.Begin(str(self.context.directory.absolute()), modules, self.context.reuse_actors)
+        locks = (*self.locks, *([] if self.context.lock_fd is None else [self.context.lock_fd]))
+        setup = setup_of(is_importing=not is_spawning)
+        fork_server = fork_server_for(setup, self.environ, run, self.log, locks)
         self._fork_server = fork_server
         self.loop.listen(fork_server.packets.socket.fileno(), lambda: self._on_fork_server(fork_server))
         return fork_server
