@@ -172,8 +172,9 @@ class LocalRanks(ABC):
                     theirs.close()
                 member = _Member(pid, pidfd, Link(ours, is_workers=True), rank_output(job.trial_dir, rank.rank))
                 self._members[rank.rank] = member
-                own = {"rank": rank._replace(listener=listener), "variables": {**job.variables, **variables}}
-                member.link.send(job._replace(num_threads=threads, **own))
+                own = rank._replace(listener=listener)
+                given = {**job.variables, **variables}
+                member.link.send(job._replace(rank=own, variables=given, num_threads=threads))
         except OSError:
             self._end_ranks()
             self._members.clear()
