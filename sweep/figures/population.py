@@ -18,8 +18,8 @@ from sweep.core.values import as_float
 from sweep.errors import ConfigError, MetricError, nearest
 from sweep.figures.parameters import Parameter, parameter_of
 from sweep.figures.slices import axis_of
-from sweep.figures.style import BEST, FATES, GREY, finish, graph_objects, plain, rounded, some
-from sweep.figures.trials import Field, spread, value_text
+from sweep.figures.style import BEST, FATES, GREY, Look, finish, plain, rounded, some
+from sweep.figures.trials import Field, Lines, spread, value_text
 from sweep.record.reader import ExperimentReader
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SCHEDULERS = ("pbt", "pb2", "pbt_replay")  # as the record names those that change configs
 _MOST = 100  # trials
 _MOST_PANELS = 6
+_WAY = "the best and what it comes from"
 
 
 @dataclass(slots=True)
@@ -186,84 +187,40 @@ def _schedule(field: Field, name: str, found: Mapping[int, Sequence[Stretch]]) -
 
 
 def _lineage(field: Field, found: Mapping[int, Sequence[Stretch]], way: Sequence[_Part]) -> list[Any]:
-    go = graph_objects()
-    rows = {row.number: row for row in field.rows}
-    x: list[Any] = []
-    y: list[Any] = []
-    numbers: list[Any] = []
-    texts: list[str] = []
+    rows, lines = {row.number: row for row in field.rows}, Lines()
     for number in sorted(found):
-        stretches = found[number]
         about = field.about(rows[number])
-        x += [rounded(stretches[0].begin), rounded(max(one.end for one in stretches)), None]
-        y += [number, number, None]
-        numbers += [[number]] * 3
-        texts += [about, about, ""]
-    traces = [
-        go.Scatter(
-            x=x[:-1],
-            y=y[:-1],
-            customdata=numbers[:-1],
-            hovertext=texts[:-1],
-            hoverinfo="text",
-            mode="lines",
-            name="trial",
-            line={"color": GREY, "width": 1.5},
-            opacity=0.7,
-        )
-    ]
+        for step in (found[number][0].begin, max(one.end for one in found[number])):
+            lines.add(number, rounded(step), number, about, 0)
+        lines.end()
+    look = Look("trial", GREY, "circle", "solid")
+    traces = [lines.trace(look, width=1.5, hoverinfo="text", opacity=0.7).update(mode="lines")]
     traces += _clones(found)
     if way:
-        ends = [(step, part.stretch.number) for part in way for step in (part.begin, part.until)]
-        traces.append(
-            go.Scatter(
-                x=[rounded(step) for step, _ in ends],
-                y=[number for _, number in ends],
-                customdata=[[number] for _, number in ends],
-                mode="lines",
-                name="the best and what it comes from",
-                line={"color": BEST, "width": 3.5},
-                hovertemplate="to the best: trial %{y}<extra></extra>",
-            )
-        )
+        lines = Lines()
+        for part in way:
+            for step in (part.begin, part.until):
+                lines.add(part.stretch.number, rounded(step), part.stretch.number, "", 0)
+        look = Look(_WAY, BEST, "circle", "solid")
+        trace = lines.trace(look, width=3.5, hovertemplate="to the best: trial %{y}<extra></extra>")
+        traces.append(trace.update(mode="lines"))
     return traces
 
 
 def _clones(found: Mapping[int, Sequence[Stretch]]) -> list[Any]:
     """Return the lines from each trial that was copied to its copy, with a mark at the copy."""
-    x: list[Any] = []
-    y: list[Any] = []
-    numbers: list[Any] = []
-    texts: list[str] = []
-    sizes: list[int] = []
+    lines, is_any = Lines(), False
     for stretches in found.values():
         for before, one in pairwise(stretches):
-            if not one.is_changed:
-                continue
-            step = rounded(one.begin - 1)
-            source = one.number if one.source is None else one.source
-            text = _change(before, one)
-            x += [step, step, None]
-            y += [source, one.number, None]
-            numbers += [[source], [one.number], [one.number]]
-            texts += [text, text, ""]
-            sizes += [0, 8, 0]
-    if not x:
-        return []
-    look = FATES["stopped early"]
-    return [
-        graph_objects().Scatter(
-            x=x[:-1],
-            y=y[:-1],
-            customdata=numbers[:-1],
-            hovertext=texts[:-1],
-            hoverinfo="text",
-            mode="lines+markers",
-            name="continued from another",
-            line={"color": look.color, "width": 1, "dash": "dot"},
-            marker={"color": look.color, "symbol": "diamond", "size": sizes[:-1], "line": {"width": 0}},
-        )
-    ]
+            if one.is_changed:
+                is_any = True
+                step, text = rounded(one.begin - 1), _change(before, one)
+                source = one.number if one.source is None else one.source
+                lines.add(source, step, source, text, 0)
+                lines.add(one.number, step, one.number, text, 8)
+                lines.end()
+    look = Look("continued from another", FATES["stopped early"].color, "diamond", "dot")
+    return [lines.trace(look, width=1, hoverinfo="text")] if is_any else []
 
 
 def _change(before: Stretch, one: Stretch) -> str:
@@ -287,36 +244,27 @@ def _panel(parameter: Parameter, order: Sequence[Stretch], way: Sequence[_Part],
     on_way = [(part.stretch, value_of[id(part.stretch)], part.begin, part.until) for part in way]
     traces = []
     for is_best, parts in ((False, everywhere), (True, on_way)):
-        x: list[Any] = []
-        y: list[Any] = []
-        numbers: list[Any] = []
+        lines = Lines()
         before: tuple[int, float] | None = None
         for one, value, first, last in parts:
             if value is None:
                 continue
-            is_next = before is not None and before[1] == first and (is_best or before[0] == one.number)
-            if x and not is_next:
-                x.append(None)
-                y.append(None)
-                numbers.append([one.number])
-            x += [rounded(first), rounded(last)]
-            y += [rounded(value)] * 2
-            numbers += [[one.number]] * 2
+            if before is None or before[1] != first or not (is_best or before[0] == one.number):
+                lines.end()
+            for step in (first, last):
+                lines.add(one.number, rounded(step), rounded(value), "", 0)
             before = (one.number, last)
-        if x:
+        if before is not None:
+            look = Look(_WAY if is_best else "trial", BEST if is_best else GREY, "circle", "solid")
             traces.append(
-                graph_objects().Scatter(
-                    x=x,
-                    y=y,
+                lines.trace(
+                    look,
+                    width=3 if is_best else 1.2,
                     xaxis=f"x{index}",
                     yaxis=f"y{index}",
-                    mode="lines",
                     showlegend=False,
-                    customdata=numbers,
-                    line={"color": BEST if is_best else GREY, "width": 3 if is_best else 1.2},
                     opacity=1 if is_best else 0.6,
-                    name="the best and what it comes from" if is_best else "trial",
                     hovertemplate="trial %{customdata[0]} at %{x}: %{y:.4~g}<extra></extra>",
-                )
+                ).update(mode="lines")
             )
     return traces

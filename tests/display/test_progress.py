@@ -522,13 +522,6 @@ class _Into(Progress):
             self.view.update(now, trials[trial_id])
 
 
-def test_a_terminal_of_twenty_columns_does_not_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    progress, file = terminal(monkeypatch, 20, 6)
-    feed = Feed(progress).some()
-    assert max(map(len, file.screen())) <= 20
-    feed.finish()
-
-
 def test_a_sweep_that_is_being_stopped_says_so_in_the_next_frame_also_when_nothing_reports(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -721,15 +714,6 @@ def test_a_closed_pipe_silences_the_display_and_harms_nothing(style: str) -> Non
     feed.finish()
 
 
-def test_a_file_that_was_closed_silences_the_display() -> None:
-    file = io.StringIO()
-    progress = Progress(1, file=file, has_thread=False)
-    feed = Feed(progress)
-    file.close()
-    feed.some()
-    feed.finish()
-
-
 def test_an_ascii_terminal_gets_plain_signs() -> None:
     class File(io.TextIOWrapper):
         def isatty(self) -> bool:
@@ -794,31 +778,6 @@ def test_after_a_resume_old_trials_count_but_are_no_news(is_given: bool) -> None
     assert file.getvalue().splitlines()[1:] == ["0:01 00040 running lr=1e-41 act=gelu width=2624"]
     assert progress._view is not None
     assert progress._view.num_ended == 40
-
-
-def test_the_display_looks_only_at_what_changed() -> None:
-    class Trials(dict[str, Trial]):
-        scans = 0
-
-        def items(self) -> Any:
-            Trials.scans += 1
-            return super().items()
-
-        def values(self) -> Any:
-            Trials.scans += 1
-            return super().values()
-
-    progress, _ = lines_display()
-    feed = Feed(progress)
-    feed.trials = Trials()
-    for number in range(50):
-        feed.run(number)
-        feed.report(number, 1.0, 1)
-        feed.end(number)
-        progress.refresh()
-    assert Trials.scans == 0
-    assert progress._view is not None
-    assert not progress._view.by_state["running"]
 
 
 def test_the_style_follows_where_the_output_leads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -985,15 +944,6 @@ def test_an_unlimited_sweep_says_so() -> None:
     assert view.eta(6.0) is None
     assert "ETA unbounded" in block(view, now=1.0)
     assert status_line(view, 1.0).startswith("0:01 6/? ")
-
-
-def test_nan_is_never_the_best_of_the_board() -> None:
-    view = ViewState(PLAN, 3)
-    for number, loss in enumerate([float("nan"), 2.0, float("nan"), 1.0]):
-        result = TrialResult({"loss": loss, "training_iteration": 1})
-        view.update(1, Trial(f"abcde_{number:05d}", {}, ONE, Status.RUNNING, attempt=1, last_result=result))
-    assert view.best is not None
-    assert view.best.value == 1.0
 
 
 def test_retries_are_counted_once_each() -> None:
