@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -51,19 +51,6 @@ def read_facts(
         with_results: everything; otherwise no reports that caused just what a report usually does, and the others
             without their metrics.
     """
-    if isinstance(source, Path):
-        with closing(open_for_reading(source)) as db, understood(source):
-            yield from read_facts(
-                db,
-                after=after,
-                before=before,
-                trial_id=trial_id,
-                kinds=kinds,
-                trust=trust,
-                with_arrays=with_arrays,
-                with_results=with_results,
-            )
-        return
     where = "seq > ? AND seq < ?"
     values: list[int | str] = [after, END if before is None else before]
     if trial_id is not None:
@@ -73,15 +60,25 @@ def read_facts(
         where, values = f"{where} AND ({' OR '.join(['data GLOB ?'] * len(begin))})", [*values, *begin]
     if not with_results:
         where, values = f"{where} AND (data NOT GLOB ? OR data GLOB ?)", [*values, _REPORTS, '*"commands":*']
-    for seq, owner, text in source.execute(f"SELECT seq, trial_id, data FROM event WHERE {where} ORDER BY seq", values):
-        data = json.loads(text)
-        commands = data.pop("commands", None)
-        if not with_results and commands is None and data["kind"] == Reported.__name__:
-            continue
-        metrics = metrics_of(data, owner) if with_results else None
-        event = event_of(data, owner, metrics or {}, trust=trust, with_arrays=with_arrays)
-        caused = None if commands is None else untag(commands, trust=trust, with_arrays=with_arrays)
-        yield Fact(seq, data["at"], data["wall"], event, caused, metrics)
+    with _opened(source) as db:
+        for seq, owner, text in db.execute(f"SELECT seq, trial_id, data FROM event WHERE {where} ORDER BY seq", values):
+            data = json.loads(text)
+            commands = data.pop("commands", None)
+            if not with_results and commands is None and data["kind"] == Reported.__name__:
+                continue
+            metrics = metrics_of(data, owner) if with_results else None
+            event = event_of(data, owner, metrics or {}, trust=trust, with_arrays=with_arrays)
+            caused = None if commands is None else untag(commands, trust=trust, with_arrays=with_arrays)
+            yield Fact(seq, data["at"], data["wall"], event, caused, metrics)
+
+
+@contextmanager
+def _opened(source: Path | sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    if isinstance(source, sqlite3.Connection):
+        yield source
+        return
+    with closing(open_for_reading(source)) as db, understood(source):
+        yield db
 
 
 def last_plan(db: sqlite3.Connection) -> Plan | None:

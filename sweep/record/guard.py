@@ -93,19 +93,19 @@ class DirectoryGuard:
     def __init__(self, layout: ExperimentLayout, database: Path | None = None) -> None:
         self.problem = ""
         self._layout = layout
-        self._paths = str(layout.root), str(database or layout.database)
+        self._database = database or layout.database
         self._fd = os.open(layout.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._root = os.fstat(self._fd)
-        self._was_at = _place_of(self._fd)
-        # The file is not opened: closing it here would drop the locks that SQLite holds on it in this process.
-        self._database: os.stat_result | None = None
-        self._others: dict[Path, tuple[os.stat_result, str]] = {}  # lock and code, if they are there
+        self._was_at = _location_of(self._fd)
+        # Of the record, the lock and the code: which file it is, and what it says. The record is not opened: closing it
+        # here would drop the locks that SQLite holds on it in this process.
+        self._known: dict[Path, tuple[os.stat_result, str | None]] = {}
 
     def start(self) -> None:
         """Take note of what is there."""
-        self._database = os.stat(self._paths[1])
-        others = (self._layout.lock, self._layout.code)
-        self._others = {path: (path.stat(), said) for path in others if (said := _said_by(path))}
+        self._known = {self._database: (os.stat(self._database), None)}
+        for path in (self._layout.lock, self._layout.code):
+            if text := _text_of(path):
+                self._known[path] = os.stat(path), text
 
     def check(self, *, anew: bool = True) -> None:
         """Refuse to go on when something is gone.
@@ -128,71 +128,58 @@ class DirectoryGuard:
             self._fd = -1
 
     def _look(self) -> None:
-        if not self.problem and (
-            not (self._is_root_there() and self._is_database_there()) or self._other_gone() is not None
-        ):
+        if not self.problem and not (self._is_root_there() and all(map(self._is_there, self._known))):
             time.sleep(_CERTAIN_S)
             self.problem = self._what_happened()
 
     def _is_root_there(self) -> bool:
-        if _is_at(self._paths[0], self._root) is not False:
-            return True
         # Some file systems number a directory anew: what the kernel calls it decides.
-        self._root = os.fstat(self._fd)
-        return _is_at(self._paths[0], self._root) is not False or (
-            bool(self._was_at) and _place_of(self._fd) == self._was_at
-        )
+        is_named_so = bool(self._was_at) and _location_of(self._fd) == self._was_at
+        return is_named_so or _is_at(self._layout.root, os.fstat(self._fd)) is not False
 
-    def _is_database_there(self) -> bool:
-        return self._database is None or _is_at(self._paths[1], self._database) is not False
-
-    def _other_gone(self) -> Path | None:
-        for path, (known, said) in self._others.items():
-            if _is_at(str(path), known) is False and _said_by(path) not in (said, None):
-                return path
-        return None
+    def _is_there(self, path: Path) -> bool:
+        known, text = self._known.get(path, (None, None))
+        if known is None or _is_at(path, known) is not False:
+            return True
+        return text is not None and _text_of(path) in (text, None)
 
     def _what_happened(self) -> str:
-        root = self._layout.root
-        is_record_there = self._is_database_there()
-        if not self._is_root_there() or not (is_record_there or self._layout.lock.exists()):
-            now = _place_of(self._fd)
+        root, database, lock = self._layout.root, self._database, self._layout.lock
+        stopped = "while its sweep ran. The sweep was stopped and its trials were ended"
+        is_record_there = self._is_there(database)
+        if not self._is_root_there() or not (is_record_there or lock.exists()):
+            now = _location_of(self._fd)
             if now == self._was_at or not now or now.endswith(_DELETED) or not os.path.isdir(now):
                 return (
-                    f"{root} was deleted while its sweep ran. The sweep was stopped and its trials were ended: nothing "
-                    "more can be recorded, and what it had found is gone with the directory. Run it again; whoever "
-                    "wants to be rid of a sweep stops it first, with Ctrl-C."
+                    f"{root} was deleted {stopped}: nothing more can be recorded, and what it had found is gone with "
+                    "the directory. Run it again; whoever wants to be rid of a sweep stops it first, with Ctrl-C."
                 )
-            place = Path(now)
+            target = Path(now)
             return (
-                f"{root} was moved to {place} while its sweep ran. The sweep was stopped and its trials were ended; "
-                "what is recorded was kept. Move it back, or resume it where it is now: with "
-                f"storage_path={str(place.parent)!r}, name={place.name!r} "
-                f"(sweep resume {shlex.join([place.name, '--storage', str(place.parent)])})."
+                f"{root} was moved to {target} {stopped}; what is recorded was kept. Move it back, or resume it where "
+                f"it is now: with storage_path={str(target.parent)!r}, name={target.name!r} "
+                f"(sweep resume {shlex.join([target.name, '--storage', str(target.parent)])})."
             )
-        if not is_record_there and self._paths[1] != str(self._layout.database):
-            return (
-                f"{self._paths[1]} was deleted or replaced while its sweep ran. The sweep was stopped and its trials "
-                f"were ended. What was published until a few seconds before is in {self._layout.database}: resume the "
-                "sweep, and it goes on from there."
+        gone = next((path for path in self._known if not self._is_there(path)), None)
+        if gone is None:
+            return ""
+        if gone == lock or gone == self._layout.code:
+            why = "another driver could write the same record" if gone == lock else "no trial can start"
+            rest = f": without it {why}. What is recorded was kept: resume the sweep, and it goes on."
+        elif database != self._layout.database:
+            rest = (
+                f". What was published until a few seconds before is in {self._layout.database}: resume the sweep, and "
+                "it goes on from there."
             )
-        if not is_record_there:
-            return (
-                f"{self._paths[1]} was deleted or replaced while its sweep ran. The sweep was stopped and its "
-                "trials were ended: nothing more can be recorded. Their checkpoints and output are still in "
-                f"{root}; without its record it cannot be resumed. Put the file back from a copy, or run the sweep "
-                "again under another name."
+        else:
+            rest = (
+                f": nothing more can be recorded. Their checkpoints and output are still in {root}; without its record "
+                "it cannot be resumed. Put the file back from a copy, or run the sweep again under another name."
             )
-        if (gone := self._other_gone()) is not None:
-            why = "another driver could write the same record" if gone == self._layout.lock else "no trial can start"
-            return (
-                f"{gone} was deleted or replaced while its sweep ran. The sweep was stopped and its trials were ended: "
-                f"without it {why}. What is recorded was kept: resume the sweep, and it goes on."
-            )
-        return ""
+        return f"{gone} was deleted or replaced {stopped}{rest}"
 
 
-def _said_by(path: Path) -> str | None:
+def _text_of(path: Path) -> str | None:
     """Return what a file says, or that it is a directory; empty: it is gone; None: the file system does not answer."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
@@ -204,17 +191,17 @@ def _said_by(path: Path) -> str | None:
         return None
 
 
-def _is_at(path: str, known: os.stat_result) -> bool | None:
+def _is_at(path: Path, known: os.stat_result) -> bool | None:
     """Whether what is known lies at a path; None: the file system does not answer now."""
     try:
-        return os.path.samestat(os.stat(path), known)
+        return os.path.samestat(os.stat(str(path)), known)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
         return None
 
 
-def _place_of(descriptor: int) -> str:
+def _location_of(descriptor: int) -> str:
     """Return where the kernel says an open file is; empty: it does not say."""
     with contextlib.suppress(OSError):
         return os.readlink(f"/proc/self/fd/{descriptor}")

@@ -14,7 +14,7 @@ from typing import Any
 
 from searchers.errors import nearest
 from sweep.core.history import Fact, History
-from sweep.core.messages import Exit, Saved
+from sweep.core.messages import Exit
 from sweep.core.plan import Plan
 from sweep.core.ranking import Objectives, objectives_of
 from sweep.core.results import AUTO_FILLED, TrialResult, flatten
@@ -23,10 +23,11 @@ from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.record.checksums import check_state, checked_events
 from sweep.record.db import last_event, last_seq, understood
 from sweep.record.encoding import decode
-from sweep.record.facts import Report, last_exit, last_plan, read_facts, read_reports
+from sweep.record.facts import END, Report, last_exit, last_plan, read_facts, read_reports
 from sweep.record.layout import ExperimentLayout
 from sweep.record.lock import Driver, find_driver
 from sweep.record.rows import Snapshot, TrialRow, trainable_name
+from sweep.record.stored import saved_before
 from sweep.storage.fetch import has_checkpoint, open_all_for_reading, open_storage_for_reading
 from sweep.storage.location import parse_storage
 from sweep.storage.shared import open_record
@@ -332,23 +333,14 @@ class ExperimentReader:
 
     def checkpoints(self, trial_id: str) -> list[tuple[CheckpointRef, dict[str, Any]]]:
         """Return the checkpoints of a trial that still exist, oldest first, each with the metrics it was taken at."""
-        marks: list[tuple[int, CheckpointRef | None, dict[str, Any] | None]] = []
-        with self.connect() as connection:
-            for fact in read_facts(connection, trial_id=trial_id, kinds=[Saved], trust=False):
-                if isinstance(fact.event, Saved):
-                    marks.append((fact.seq, CheckpointRef.parse(fact.event.checkpoint), None))
-        marks += [(row.seq, row.checkpoint, row.metrics) for row in self.results(trial_id)]
-        marks.sort(key=lambda mark: mark[0])
-        latest = self.snapshot().by_id[trial_id].checkpoint
         found: dict[str, tuple[CheckpointRef, dict[str, Any]]] = {}
-        metrics: dict[str, Any] = {}
-        for _, ref, reported in marks:
-            metrics = metrics if reported is None else reported
-            if ref is not None:
-                found.pop(ref.path, None)
-                found[ref.path] = (ref, metrics)
-        if latest is not None:
-            found.setdefault(latest.path, (latest, metrics))
+        with self.connect() as connection:
+            for _, path, metrics in saved_before(connection, END, trial_id):
+                found.pop(path, None)
+                found[path] = CheckpointRef(path), metrics
+        row = self.snapshot().by_id[trial_id]
+        if row.checkpoint is not None:
+            found.setdefault(row.checkpoint.path, (row.checkpoint, row.last_metrics or {}))
         return [pair for path, pair in found.items() if has_checkpoint(self.root, path)]
 
 

@@ -15,17 +15,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from searchers.base import Searcher
+from sweep.core import messages as m
 from sweep.core.expected import fault
 from sweep.core.history import History
-from sweep.core.messages import (
-    CloneTrial,
-    Hook,
-    NodesChanged,
-    Reported,
-    Started,
-    Suggested,
-    Verdict,
-)
 from sweep.core.plan import Plan
 from sweep.core.results import TrialResult, score
 from sweep.core.retention import Kept, without
@@ -127,7 +119,7 @@ def read_trials(db: sqlite3.Connection, database: Path, *, trust: bool) -> Itera
             if (seq := fields.get(name)) is not None:
                 fields[name] = TrialResult(metrics_of(json.loads(events[seq][1]), trial_id) or {}, seq)
         trial = Trial(checked_trial_id(trial_id), decode(config, trust=trust), status=Status(status), **fields)
-        pending = trial.pending.checkpoint if isinstance(trial.pending, CloneTrial) else None
+        pending = trial.pending.checkpoint if isinstance(trial.pending, m.CloneTrial) else None
         for ref in (trial.checkpoint, trial.started_from, pending):
             if ref is not None:
                 checked_checkpoint(ref.path)
@@ -181,7 +173,7 @@ def retell(
     database: Path,
     scheduler: Scheduler,
     searcher: Searcher,
-    judge: Callable[[str, TrialResult], Verdict] | None = None,
+    judge: Callable[[str, TrialResult], m.Verdict] | None = None,
     *,
     before: int | None = None,
 ) -> None:
@@ -199,7 +191,7 @@ def retell(
     for fact in read_facts(database, with_results=needs_results, before=before):
         history.happened(fact)
         match fact.event:
-            case Reported(trial_id) if fact.metrics is not None and fact.is_judged:
+            case m.Reported(trial_id) if fact.metrics is not None and fact.is_judged:
                 trial = history.trials[trial_id]
                 result = TrialResult(fact.metrics, fact.seq)
                 if judge is not None:
@@ -209,18 +201,18 @@ def retell(
                 is_over = fact.event.verdict or result.get("done") is True or reached(history.plan.stop, result)
                 if not is_over and not fault(history.plan, result, fact.metrics)[0]:
                     scheduler.on_result(trial, result, view)
-            case Suggested(trial_id, config, _, state) if isinstance(config, Mapping):
+            case m.Suggested(trial_id, config, _, state) if isinstance(config, Mapping):
                 searcher.retell(trial_id, dict(config), state)
                 scheduler.on_trial_add(history.trials[trial_id])
-            case Started(trial_id):
+            case m.Started(trial_id):
                 searcher.on_unpause(trial_id)
-            case NodesChanged(nodes):
+            case m.NodesChanged(nodes):
                 scheduler.on_nodes_changed(nodes)
         for hook, trial in history.followed(fact):
-            if hook is Hook.PAUSE:
+            if hook is m.Hook.PAUSE:
                 searcher.on_pause(trial.id)
             elif trial.is_ended:
-                is_error = hook is Hook.ERROR
+                is_error = hook is m.Hook.ERROR
                 trial = evolve(trial, last_result=last.get(trial.id, trial.last_result))
                 searcher.on_trial_complete(trial.id, None if is_error else trial.last_result, error=is_error)
                 scheduler.on_trial_end(trial)

@@ -33,6 +33,20 @@ class _Recorded(Generic[T]):
         return found
 
 
+class _Unpacked(_Recorded[T]):
+    """A field of `recorded` that is no plain value, unpacked once."""
+
+    def __get__(self, row: TrialRow, owner: type) -> T:
+        known = vars(row)
+        if self._key not in known:
+            is_there = self._key in row.recorded
+            known[self._key] = (
+                unpack_trial({self._key: row.recorded[self._key]})[self._key] if is_there else self._default
+            )
+        found: T = known[self._key]
+        return found
+
+
 @dataclass(frozen=True)
 class TrialRow:
     """One trial as it is recorded, with its last result; JSON is decoded when it is asked for.
@@ -116,26 +130,9 @@ class TrialRow:
         """What the trial asks for."""
         return request_of(json.dumps(self.recorded["resources"]))
 
-    @cached_property
-    def escalation(self) -> Escalation | None:
-        """How it came to ask for more than it was given; None: it asks for that."""
-        found: Escalation | None = self._field("escalation")
-        return found
-
-    @cached_property
-    def placement(self) -> Placement | None:
-        """What the trial holds now, or None."""
-        found: Placement | None = self._field("placement")
-        return found
-
-    @cached_property
-    def checkpoint(self) -> CheckpointRef | None:
-        """Its latest checkpoint, or None."""
-        found: CheckpointRef | None = self._field("checkpoint")
-        return found
-
-    def _field(self, name: str) -> Any:
-        return unpack_trial({name: self.recorded[name]})[name] if name in self.recorded else None
+    escalation = _Unpacked[Escalation | None](None)  # how it came to ask for more than it was given
+    placement = _Unpacked[Placement | None](None)  # what it holds now
+    checkpoint = _Unpacked[CheckpointRef | None](None)  # its latest
 
     @cached_property
     def experiment_tag(self) -> str:

@@ -53,12 +53,16 @@ class StoredCheckpoints:
         return new
 
 
-def saved_before(db: sqlite3.Connection, before: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def saved_before(
+    db: sqlite3.Connection, before: int, of_trial: str | None = None
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield (trial id, path, metrics) of each checkpoint that was stored before an event, oldest first, with what the
     trial had reported last."""
     latest = "SELECT data FROM event WHERE seq < ? AND trial_id = ? AND data GLOB ? ORDER BY seq DESC LIMIT 1"
     rows = db.execute(
-        f"SELECT seq, trial_id, data FROM event WHERE seq < ? AND data GLOB {_STORING[0]} ORDER BY seq", (before,)
+        f"SELECT seq, trial_id, data FROM event WHERE seq < ? AND trial_id = ifnull(?, trial_id)"
+        f" AND data GLOB {_STORING[0]} ORDER BY seq",
+        (before, of_trial),
     )
     for seq, trial_id, text in rows.fetchall():
         data = json.loads(text)

@@ -12,25 +12,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from searchers.base import Signal
+from sweep.core import messages as m
 from sweep.core.claims import Claim
 from sweep.core.history import Fact
-from sweep.core.messages import (
-    Changes,
-    ClaimsChanged,
-    Command,
-    Discard,
-    Event,
-    Exited,
-    Failed,
-    NodesChanged,
-    Notify,
-    PlanChanged,
-    Reported,
-    Saved,
-    Started,
-    Suggested,
-    Verdict,
-)
 from sweep.core.packing import Packer
 from sweep.core.resources import Node, Resources
 from sweep.core.retention import without
@@ -164,7 +148,7 @@ def rerun(experiment: str | os.PathLike[str], *, trainable: Any = None) -> Repla
     requests = deque(
         fact.event.resources
         for fact in record.facts
-        if isinstance(fact.event, Suggested) and isinstance(fact.event.config, Mapping)
+        if isinstance(fact.event, m.Suggested) and isinstance(fact.event.config, Mapping)
     )
     with suppress(_Differs):
         drive(
@@ -240,7 +224,7 @@ class _Record:
         """Build the searcher and the scheduler anew; returns them, and what `stop=` meant."""
         return _own_policies(self.layout, self._given)
 
-    def compare(self, fact: Fact, event: Event, commands: Sequence[Command]) -> None:
+    def compare(self, fact: Fact, event: m.Event, commands: Sequence[m.Command]) -> None:
         """Compare what followed from a fact, which is this event now, with what followed then."""
         found = self.found
         found.num_events += 1
@@ -251,9 +235,9 @@ class _Record:
         if not is_same(now, fact.caused):
             found.add(Difference(fact.seq, _what_of(fact.event), fact.caused, now))
 
-    def compare_answer(self, fact: Fact, then: Suggested, now: Suggested) -> None:
+    def compare_answer(self, fact: Fact, then: m.Suggested, now: m.Suggested) -> None:
         """Compare what the searcher answered; an error of then cannot be expected to come again."""
-        if isinstance(then.config, Failed):
+        if isinstance(then.config, m.Failed):
             return
         self.found.num_suggestions += 1
         before, after = _plain(then), _plain(now)
@@ -261,18 +245,18 @@ class _Record:
             self.found.add(Difference(fact.seq, f"the searcher was asked for {then.trial_id}", before, after))
 
 
-def _plain(answer: Suggested) -> Any:
+def _plain(answer: m.Suggested) -> Any:
     """Return what a searcher answered as it comes back from the record."""
     match answer.config:
         case Signal() as signal:
             return signal.value
-        case Failed(error):
+        case m.Failed(error):
             return error
         case config:
             return decode(encode(dict(config)), trust=True)
 
 
-def _what_of(event: Event) -> str:
+def _what_of(event: m.Event) -> str:
     """Return what happened, for people."""
     trial_id = getattr(event, "trial_id", None)
     return f"{type(event).__name__} {trial_id}" if trial_id else type(event).__name__
@@ -289,11 +273,11 @@ class _Replayer:
         self.existing: set[str] = set()  # checkpoints that are committed and not discarded
         self.sweep: Sweep
         self.policies: Policies
-        self.late: deque[Notify] = deque()  # the searcher hears them after the questions of the same batch
+        self.late: deque[m.Notify] = deque()  # the searcher hears them after the questions of the same batch
 
     def run(self) -> Replay:
         for fact in self.record.facts:
-            if isinstance(fact.event, PlanChanged):
+            if isinstance(fact.event, m.PlanChanged):
                 self._begin_run(fact)
             elif self.found.num_runs == 0:
                 raise ExperimentError(f"{self.database} does not begin with a plan; it cannot be replayed.")
@@ -302,7 +286,7 @@ class _Replayer:
 
     def _begin_run(self, fact: Fact) -> None:
         """Build what the driver built then: all from the record so far."""
-        assert isinstance(fact.event, PlanChanged)
+        assert isinstance(fact.event, m.PlanChanged)
         plan = fact.event.plan
         trials: list[Trial] = []
         kept = None
@@ -312,7 +296,7 @@ class _Replayer:
             kept = kept_before(self.database, plan, self.existing, fact.seq)
             trials = [t if t.is_ended else without(plan.lost, t, kept) for t in self.sweep.trials.values()]
             retell(self.database, self.policies.scheduler, self.policies.searcher, before=fact.seq)
-        first = next((t.event for t in self._after(fact) if isinstance(t.event, NodesChanged)), NodesChanged(()))
+        first = next((t.event for t in self._after(fact) if isinstance(t.event, m.NodesChanged)), m.NodesChanged(()))
         packer = Packer(first.nodes, first.away)
         self.sweep = Sweep(plan, self.policies.scheduler, packer, trials, kept=kept, seq=fact.seq - 1)
         self.late.clear()
@@ -325,8 +309,8 @@ class _Replayer:
 
     def _handle(self, fact: Fact) -> None:
         event = fact.event
-        if isinstance(event, Suggested):
-            if not isinstance(event.config, Failed):
+        if isinstance(event, m.Suggested):
+            if not isinstance(event.config, m.Failed):
                 now = ask(self.policies.searcher, event.trial_id, lambda config: Resources(), self.policies.complete)
                 self.record.compare_answer(fact, event, now)
         else:
@@ -335,8 +319,8 @@ class _Replayer:
         self.sweep.take_changes()
         self.record.compare(fact, event, commands)
         self._follow_checkpoints(event, commands)
-        self.late.extend(command for command in commands if isinstance(command, Notify))
-        if not isinstance(event, Suggested):
+        self.late.extend(command for command in commands if isinstance(command, m.Notify))
+        if not isinstance(event, m.Suggested):
             self._tell_late()
 
     def _tell_late(self) -> None:
@@ -347,10 +331,10 @@ class _Replayer:
             except SweepError as error:
                 self.found.notices.append(str(error))
 
-    def _follow_checkpoints(self, event: Event, commands: Sequence[Command]) -> None:
-        if isinstance(event, (Reported, Saved)) and event.checkpoint is not None:
+    def _follow_checkpoints(self, event: m.Event, commands: Sequence[m.Command]) -> None:
+        if isinstance(event, (m.Reported, m.Saved)) and event.checkpoint is not None:
             self.existing.add(event.checkpoint)
-        self.existing.difference_update(c.checkpoint.path for c in commands if isinstance(c, Discard))
+        self.existing.difference_update(c.checkpoint.path for c in commands if isinstance(c, m.Discard))
 
 
 # --- by the loop that drove it ---------------------------------------------------------------------------------------
@@ -372,12 +356,12 @@ class _Loop(Engine):
 
     def __init__(self, record: _Record) -> None:
         events = [fact.event for fact in record.facts]
-        plans = [event.plan for event in events if isinstance(event, PlanChanged)]
-        machines = [event for event in events if isinstance(event, NodesChanged)]
+        plans = [event.plan for event in events if isinstance(event, m.PlanChanged)]
+        machines = [event for event in events if isinstance(event, m.NodesChanged)]
         if len(plans) != 1 or len(machines) != 1:
             raise _cannot(f"it was driven in {len(plans)} runs, on {len(machines)} inventories")
-        ended = {(event.trial_id, event.attempt) for event in events if isinstance(event, Exited)}
-        if any(isinstance(event, Started) and (event.trial_id, event.attempt) not in ended for event in events):
+        ended = {(event.trial_id, event.attempt) for event in events if isinstance(event, m.Exited)}
+        if any(isinstance(event, m.Started) and (event.trial_id, event.attempt) not in ended for event in events):
             raise _cannot("it has not ended, or its driver was killed")
         self.plan, self._nodes, self.away = plans[0], machines[0].nodes, machines[0].away
         record.found.num_runs = 1
@@ -389,7 +373,7 @@ class _Loop(Engine):
 
     def claims(self) -> Sequence[Claim]:
         first = self._record.facts[2].event if len(self._record.facts) > 2 else None
-        return first.others if isinstance(first, ClaimsChanged) else ()
+        return first.others if isinstance(first, m.ClaimsChanged) else ()
 
     def now(self) -> float:
         return (self._ahead or self._record.facts)[0 if self._ahead else -1].at
@@ -397,17 +381,17 @@ class _Loop(Engine):
     def execute(self, command: EngineCommand) -> None:
         pass  # what it brought about is ahead
 
-    def next_events(self, deadline: float | None) -> Sequence[Event]:
+    def next_events(self, deadline: float | None) -> Sequence[m.Event]:
         """Return what came in one batch: the loop asks the searcher after it."""
         now = self.now()
-        batch = takewhile(lambda fact: fact.at == now and not isinstance(fact.event, Suggested), self._ahead)
+        batch = takewhile(lambda fact: fact.at == now and not isinstance(fact.event, m.Suggested), self._ahead)
         events = [_unjudged(fact.event) for fact in batch]
         if not events:
             self.end()
             self._differ(Difference(0, "the end, after which the sweep goes on", None, None))
         return events
 
-    def post(self, event: Event) -> None:
+    def post(self, event: m.Event) -> None:
         pass  # nobody asks for anything but what was asked for then
 
     def close(self) -> None:
@@ -420,7 +404,7 @@ class _Loop(Engine):
             self._differ(Difference(fact.seq, f"{_what_of(fact.event)}, which did not happen", fact.caused, None))
 
     def commit(
-        self, events: Sequence[Event], commands: Sequence[Sequence[Command]], changes: Changes, now: float
+        self, events: Sequence[m.Event], commands: Sequence[Sequence[m.Command]], changes: m.Changes, now: float
     ) -> None:
         for event, caused in zip(events, commands, strict=True):
             if not self._ahead:
@@ -429,7 +413,7 @@ class _Loop(Engine):
             then = fact.event
             if _what_of(then) != _what_of(event):
                 self._differ(Difference(fact.seq, "what happened", _what_of(then), _what_of(event)))
-            if isinstance(then, Suggested) and isinstance(event, Suggested):
+            if isinstance(then, m.Suggested) and isinstance(event, m.Suggested):
                 self._record.compare_answer(fact, then, event)
             self._record.compare(fact, event, caused)
             if not self._record.found.is_same:
@@ -442,16 +426,16 @@ class _Loop(Engine):
     def discard(self, checkpoint: CheckpointRef) -> None:
         pass  # there are none
 
-    def notify(self, told: Sequence[Notify]) -> None:
+    def notify(self, told: Sequence[m.Notify]) -> None:
         pass  # there are no callbacks
 
     def step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
         pass
 
 
-def _unjudged(event: Event) -> Event:
+def _unjudged(event: m.Event) -> m.Event:
     """Return a report without the verdict of then: the stop functions are asked again."""
-    return replace(event, verdict=Verdict.NONE) if isinstance(event, Reported) and event.verdict else event
+    return replace(event, verdict=m.Verdict.NONE) if isinstance(event, m.Reported) and event.verdict else event
 
 
 def _cannot(why: str) -> ExperimentError:

@@ -290,6 +290,7 @@ def test_no_page_of_any_older_copy_gives_a_wrong_value(copies: list[Path], tmp_p
 FORMER = (
     "CREATE TABLE event (seq INTEGER PRIMARY KEY, at REAL NOT NULL, wall REAL NOT NULL, kind TEXT NOT NULL, data TEXT)",
     "CREATE TABLE report (seq INTEGER PRIMARY KEY, trial INTEGER NOT NULL)",
+    "CREATE TABLE tally (id INTEGER PRIMARY KEY, last INTEGER NOT NULL)",
 )
 
 

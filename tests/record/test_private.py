@@ -13,7 +13,7 @@ import sweep
 from sweep import CheckpointConfig, RunConfig, Trainable, TuneConfig, Tuner
 from sweep.errors import ConfigError
 from sweep.record.files import create_private
-from sweep.record.saved_spec import pack_saved_spec, read_saved_spec, with_environment, write_saved_spec
+from sweep.record.saved_spec import read_saved_spec
 
 SECRET = "not-for-the-disk-8d1f"
 
@@ -102,9 +102,3 @@ def test_a_restored_experiment_takes_them_from_the_environment_or_names_those_th
     monkeypatch.setenv("TOKEN", SECRET)
     grid = Tuner.restore(experiment, trainable, tune_config=TuneConfig(num_samples=3)).fit()
     assert [result.metrics["has_token"] for result in grid] == [True, False, True]
-
-
-def test_a_saved_spec_of_a_former_version_that_holds_the_values_goes_on(tmp_path: Path):
-    write_saved_spec(tmp_path, pack_saved_spec({"metric": "loss"}))
-    arguments, _ = read_saved_spec(tmp_path)
-    assert with_environment({**arguments, "env": {"A": "1"}}, {}) == {"metric": "loss", "env": {"A": "1"}}
