@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import cloudpickle
 
-from sweep.core.resources import Node, Placement, Resources
+from sweep.core.resources import Node, Placement
 from sweep.core.trial import Trial
 from sweep.engines.base import EngineContext
 from sweep.record.layout import ExperimentLayout
@@ -109,7 +109,6 @@ class JobMaker:
         environ = os.environ if context.environ is None else context.environ
         self.environ: Mapping[str, str] = {**environ, **self._env}
         self._stored = stored
-        self._requests: dict[Resources, tuple[dict[str, Any], int]] = {}
 
     @property
     def is_group(self) -> bool:
@@ -203,10 +202,6 @@ class JobMaker:
     def one(self, token: int, trial: Trial, payload: Payload | None = None, *, start_from: str = "") -> wire.Job:
         """Return the job of a single process; `start_from` is the checkpoint of a trial that has none of its own."""
         payload = payload or self.payload(trial)
-        request = self._requests.get(trial.resources)
-        if request is None:
-            threads = environment.num_threads(trial.resources, self.environ)
-            request = self._requests[trial.resources] = (trial.resources.to_json(), threads)
         variables = environment.attempt_variables(
             experiment=self._directory,
             driver=self._driver,
@@ -231,13 +226,13 @@ class JobMaker:
             objects=self._stored.objects,
             config=payload.config,
             variables={**self._env, **variables, environment.CALLER_VARIABLE: self._caller},
-            num_threads=request[1],
+            num_threads=environment.num_threads(trial.resources, self.environ),
             seed=environment.trial_seed(self._context.seed, trial.id),
             base_count=start.count if start is not None else 0,
             checkpoint=os.path.join(self._directory, start.path)
             if start is not None
             else start_from or self._context.start_from,
-            resources=request[0],
+            resources=trial.resources.to_json(),
             is_chdir=self._context.is_chdir,
             has_company=self._context.has_company,
             placement=trial.placement.to_json() if trial.placement is not None else None,

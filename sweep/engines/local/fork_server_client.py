@@ -239,7 +239,7 @@ def own_path() -> list[str]:
     return path if here in path else [*path, here]
 
 
-# The fork server that is kept between the runs of this process, at most one: that of the run that ended last. It is
+# The fork server that is cached between the runs of this process, at most one: that of the run that ended last. It is
 # used again only where a new one would be the same, and ends with the driver, or when no run has come for ten minutes.
 _cached: ForkServerClient | None = None
 _lock = threading.Lock()
@@ -274,20 +274,20 @@ def fork_server_for(
 
 
 def prepare(environ: Mapping[str, str]) -> None:
-    """Start a fork server for a run that is about to begin, unless one is kept: it boots while we get ready."""
+    """Start a fork server for a run that is about to begin, unless one is cached: it boots while we get ready."""
     if _cached is None:
         with contextlib.suppress(OSError):  # the run will meet the reason
             cache(ForkServerClient(setup_of(is_importing=True), environ))
 
 
 def cache(fork_server: ForkServerClient) -> None:
-    """Keep a fork server that rests; one that was kept before is ended."""
+    """Cache a fork server that rests; the one before is ended."""
     if (before := _exchange(fork_server)) is not None:
         before.end_resting()
 
 
 def end_cached() -> None:
-    """End the fork server that is kept, and wait until it is gone."""
+    """End the fork server that is cached, and wait until it is gone."""
     if (found := _exchange(None)) is not None:
         found.end_resting()
 

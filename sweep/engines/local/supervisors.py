@@ -251,7 +251,7 @@ class Supervisors:
         """End everything, and return when it is gone.
 
         Args:
-            is_in_order: the run has come to its end: the fork server may be kept for another.
+            is_in_order: the run has come to its end: the fork server may be cached for another.
         """
         orphans = []
         for slot in self.slots.values():
