@@ -590,7 +590,7 @@ def _await_end(peer: socket.socket, give_up: float) -> None:
 
 MOST_BYTES = 50 << 20
 _OURS = ("sweep", "searchers")
-_HERE = Path(__file__).resolve().parents[2]
+_HERE = Path(__file__).resolve().parents[3]
 
 
 def ship_local_modules(directory: Path, say: Callable[[str], None]) -> str:

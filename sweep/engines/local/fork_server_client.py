@@ -234,7 +234,7 @@ def setup_of(*, is_importing: bool) -> wire.Setup:
 
 def own_path() -> list[str]:
     """Return `sys.path` as another process needs it: absolute, with the place that this package was found in."""
-    here = str(Path(__file__).resolve().parents[2])
+    here = str(Path(__file__).resolve().parents[3])
     path = [os.path.abspath(entry) for entry in sys.path]
     return path if here in path else [*path, here]
 
