@@ -321,10 +321,6 @@ def test_the_parents_list_is_read_as_cuda_reads_it(parent, expected):
     assert named(FOUR, parent) == expected
 
 
-def test_the_beginning_of_a_uuid_is_handed_on_as_the_parent_wrote_it():
-    assert named([Gpu(Device("GPU-5d5ba0d6-d33d"))], "GPU-5d5b") == [("GPU-5d5ba0d6-d33d", "GPU-5d5b")]
-
-
 CUT = [
     Gpu(Device("GPU-whole")),
     Gpu(Device("GPU-cut"), (Instance(Device("MIG-1"), 7, 0), Instance(Device("MIG-2"), 8, 1))),
@@ -409,14 +405,6 @@ def test_a_driver_that_answers_is_believed_more_than_device_files(install, libra
     seen = look({}, sysfs=tmp_path, dev=files(tmp_path, "nvidia0", "nvidia1"))
     assert len(seen.devices) == len(library.gpus)
     assert seen.notices == ()
-
-
-def test_an_index_beyond_the_device_files_ends_a_list(install, tmp_path):
-    install(SILENT)
-    dev = files(tmp_path, "nvidia0", "nvidia1")
-    seen = look({"CUDA_VISIBLE_DEVICES": "1,2,0"}, sysfs=tmp_path, dev=dev)
-    assert shown(seen.devices) == [("1", "1")]
-    assert seen.why == f"CUDA_VISIBLE_DEVICES='1,2,0' ends at '2', which names no GPU here, and {NO_DRIVER}"
 
 
 @pytest.mark.parametrize("library", [SILENT, FakeNvml(FakeGpu("GPU-a"))])
@@ -548,21 +536,6 @@ def test_a_forked_child_opens_the_library_for_itself(install):
         assert pipe.read() == "2"
     os.waitpid(child, 0)
     assert library.num_inits == 1
-
-
-def test_a_library_that_somebody_closed_is_opened_again(install):
-    library = install(FakeNvml(FakeGpu("GPU-a")))
-    open_library()
-    library.nvmlShutdown()
-    assert open_library() is library
-    assert (library.num_inits, library.num_open) == (2, 1)
-
-
-def test_a_driver_that_appears_later_is_found(install):
-    library = install(FakeNvml(init_error=NVMLError_LibraryNotFound()))
-    assert open_library() is None
-    library.init_error = None
-    assert open_library() is library
 
 
 def write_node(root, number, *, banks=(), product=None, **properties):
@@ -726,20 +699,14 @@ def test_nvidias_gpus_count_where_there_are_both(install, tmp_path):
     ("name", "mebibytes", "expected"),
     [
         ("Tesla V100-SXM2-32GB", 32510, ("V100", "V100-32G")),
-        ("NVIDIA A100-SXM4-40GB", 40536, ("A100", "A100-40G")),
         ("NVIDIA H100 80GB HBM3", 81559, ("H100", "H100-80G")),
         ("NVIDIA H100 NVL", 95830, ("H100", "H100-94G")),
-        ("NVIDIA H200", 143771, ("H200", "H200-141G")),
         ("NVIDIA H20-3e", 143771, ("H20", "H20-141G")),
         ("NVIDIA GH200 480GB", 97871, ("GH200", "GH200-96G")),
-        ("NVIDIA B300 SXM6 AC", 275040, ("B300", "B300-288G")),
-        ("NVIDIA L40S", 46068, ("L40S", "L40S-48G")),
-        ("NVIDIA A10G", 22731, ("A10G", "A10G-24G")),
         ("Tesla T4", 15109, ("T4", "T4-16G")),
         ("NVIDIA GeForce RTX 3090 Ti", 24564, ("RTX3090Ti", "RTX3090Ti-24G")),
         ("GeForce GTX 1060 6GB", 6078, ("GTX1060", "GTX1060-6G")),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", 16376, ("RTX4090Laptop", "RTX4090Laptop-16G")),
-        ("NVIDIA RTX 6000 Ada Generation", 49140, ("RTX6000Ada", "RTX6000Ada-48G")),
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 97887, ("RTXPRO6000", "RTXPRO6000-96G")),
         ("TITAN RTX", 24217, ("TITANRTX", "TITANRTX-24G")),
         ("NVIDIA TITAN X (Pascal)", 12196, ("TITANX", "TITANX-12G")),
@@ -763,7 +730,6 @@ def test_nvidias_gpus_count_where_there_are_both(install, tmp_path):
         ("Graphics Device", 0, ("GraphicsDevice",)),
         ("NVIDIA", 100, ("NVIDIA",)),
         ("", 0, ()),
-        (" ", 1024, ()),
         ("(?)", 1024, ()),
     ],
 )
@@ -783,19 +749,15 @@ def test_every_known_type_is_spelled_as_it_is_detected():
     [
         ("A100", "A100"),
         (" a100 ", "A100"),
-        ("a100-80g", "A100-80G"),
         ("A100 80GB", "A100-80G"),
         ("A100-SXM4-80GB", "A100-80G"),
         ("Tesla V100", "V100"),
         ("RTX 3090", "RTX3090"),
         ("rtx_3090_ti", "RTX3090Ti"),
-        ("NVIDIA GeForce RTX 3090", "RTX3090"),
         ("Titan RTX", "TITANRTX"),
         ("AMD-Instinct-MI300X-OAM", "MI300X"),
         ("AMD-Instinct-MI250X-MI250", "MI250X"),
         ("TPU-V6E", "TPU-V6E"),
-        ("TPU-V5LITEPOD", "TPU-V5LITEPOD"),
-        ("tpu-v4", "tpu-v4"),
     ],
 )
 def test_a_type_may_be_spelled_in_many_ways(text, expected):

@@ -112,12 +112,6 @@ def test_named_ids_and_nodes_count_instead_of_the_list(machine, gpus, listed):
     assert inventory.notices() == ()
 
 
-def test_ids_of_the_list_are_no_news(machine):
-    machine(EIGHT, listed="4,5")
-    assert names(gpu_ids=["5"]) == [("GPU-5a", "5")]
-    assert inventory.notices() == ()
-
-
 @pytest.mark.parametrize(
     ("gpus", "files", "listed", "because"),
     [
@@ -143,15 +137,6 @@ def test_all_gpus_of_the_list_being_declared_does_not_hide_why_there_are_no_more
     sweep.init(num_gpus=2)
     with pytest.raises(ResourceError, match=r"has: 2\. CUDA_VISIBLE_DEVICES='4,5' names no others\. Lower"):
         sweep.run(sees, resources_per_trial={"gpu": 3}, storage_path=tmp_path, verbose=0)
-
-
-def test_a_request_that_lacks_declared_gpus_or_cpus_is_refused_without_more_words(machine, tmp_path):
-    sweep.init(num_cpus=1, num_gpus=1)
-    with pytest.raises(ResourceError, match=r"this machine has: 1\. Lower resources_per_trial"):
-        sweep.run(sees, resources_per_trial={"gpu": 2}, storage_path=tmp_path, verbose=0)
-    sweep.init(num_cpus=1)
-    with pytest.raises(ResourceError, match=r"this machine has: 1\. Lower resources_per_trial"):
-        sweep.run(sees, resources_per_trial={"cpu": 2}, storage_path=tmp_path, verbose=0)
 
 
 @pytest.mark.parametrize(

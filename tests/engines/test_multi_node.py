@@ -229,14 +229,6 @@ def test_a_refused_group_can_be_ended_before_it_is_tried_again(running, end, kin
     assert not any(isinstance(command, Start) for _, command in running.take_sent())
 
 
-def test_what_is_said_of_attempts_that_are_gone_or_of_others_is_not_taken(running):
-    running.groups.hear("a", ("abcde_00009", 1), wire.NodeReady(1, ()))
-    running.groups.hear("elsewhere", KEY, wire.Relayed(1, "", 0, "x", 0.0))
-    assert not running.groups.take("a", Exited("abcde_00009", 1, FINISHED))
-    assert not running.groups.take("a", Waiting("abcde_00000", "imports"))
-    assert running.take_sent() == running.events == []
-
-
 def test_one_node_that_another_sweep_was_faster_on_declines_the_whole_once_the_others_gave_theirs_back(world):
     world.ready("a")
     world.take_sent()
@@ -260,9 +252,3 @@ def test_what_is_killed_while_it_is_being_declined_ends_as_killed(world):
         world.exit(node, KILLED)
     world.release("a", "c")
     assert world.events == [Exited(*KEY, Exit(ExitKind.KILLED, error="enough")), Released(*KEY)]
-
-
-def test_both_others_may_decline_too(world):
-    for node in NODES:
-        assert world.groups.take(node, Declined(*KEY))
-    assert world.events == [Declined(*KEY)]

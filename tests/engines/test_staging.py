@@ -86,16 +86,6 @@ def test_what_is_hurried_waits_for_nothing(line):
     assert done == ["first", "second", "third"]
 
 
-def test_nothing_follows_after_the_end(line):
-    gate, done = threading.Event(), []
-    line.add("a", lambda: done.append("then"), gate.wait)
-    line.close()
-    gate.set()
-    time.sleep(0.02)
-    line.settle()
-    assert done == []
-
-
 # --- output ----------------------------------------------------------------------------------------------------------
 
 
