@@ -104,7 +104,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    from sweep.errors import SweepError, UserCodeError, readable
+    from sweep.errors import (
+        ConfigError,
+        ExperimentError,
+        RecordError,
+        ResourceError,
+        SearchError,
+        SweepError,
+        TrainableError,
+        UserCodeError,
+        readable,
+    )
 
     if sys.stdout is None:  # it was closed by who called
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the program ends
@@ -112,9 +122,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         code: Any = sweep.main(arguments, prog_name="sweep", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
-    except click.exceptions.Abort:
-        return 130
-    except KeyboardInterrupt:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         return 130
     except click.ClickException as error:
         error.show()
@@ -136,7 +144,8 @@ def _run(arguments: Sequence[str] | None) -> int:
             click.echo(readable(error.traceback), err=True)
         elif cause is not None and _is_of_the_user(error, cause):
             click.echo(readable("".join(traceback.format_exception(cause))), err=True)
-        return 2 if _is_usage(error) else 1
+        is_usage = isinstance(error, (ConfigError, ResourceError, ExperimentError, TrainableError, SearchError))
+        return 2 if is_usage and not isinstance(error, RecordError) else 1
 
 
 def _is_of_the_user(error: Exception, cause: BaseException) -> bool:
@@ -148,15 +157,6 @@ def _is_of_the_user(error: Exception, cause: BaseException) -> bool:
     if isinstance(error, TrainableError):
         return True
     return not isinstance(error, ExperimentError) and not isinstance(cause, ImportError)
-
-
-def _is_usage(error: Exception) -> bool:
-    from sweep import errors
-
-    return not isinstance(error, errors.RecordError) and isinstance(
-        error,
-        errors.ConfigError | errors.ResourceError | errors.ExperimentError | errors.TrainableError | errors.SearchError,
-    )
 
 
 if __name__ == "__main__":
