@@ -284,7 +284,7 @@ def test_a_page_of_an_older_copy_is_refused_or_changes_nothing(copies: list[Path
 @pytest.mark.slow
 def test_no_page_of_any_older_copy_gives_a_wrong_value(copies: list[Path], tmp_path: Path) -> None:
     refused, same = check_mixed(copies, tmp_path / "made", random.Random(1), None)
-    assert refused > 20 * same
+    assert refused > 10 * same  # those of a page that holds nothing which is read
 
 
 FORMER = (

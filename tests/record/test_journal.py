@@ -228,3 +228,14 @@ def test_a_report_resets_the_node_losses_of_a_row_that_changes_in_nothing_else(t
     one = evolve(trial, count=1, judged_to=1, node_losses=0, last_result=TrialResult(metrics, 2))
     journal.commit([event], [[]], Changes({trial.id: one}, [(2, trial.id, 1, None, metrics)]), 0.0)
     assert [found.node_losses for found in load(tmp_path / "sweep.db").trials] == [0]
+
+
+@pytest.mark.parametrize("cut", [0, 50, 600, 5000])
+def test_a_damaged_file_is_refused_and_left_as_it_is(tmp_path, cut):
+    path = tmp_path / "sweep.db"
+    Journal(path).close()
+    data = path.read_bytes()[:cut] + b"\xff" * 100
+    path.write_bytes(data)
+    with pytest.raises(ExperimentError):
+        load(path)
+    assert path.read_bytes() == data
