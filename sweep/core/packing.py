@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from sweep.core.account import Account
-from sweep.core.capacity import Capacity, Free, Look, Need, OneNode, Types, Used, accelerator_of
+from sweep.core.capacity import Account, Capacity, Free, Look, Need, OneNode, Types, Used, accelerator_of
 from sweep.core.claims import Claim, of_others
 from sweep.core.infeasible import why_absent, why_never
 from sweep.core.resources import (

@@ -13,18 +13,14 @@ from searchers.errors import SearchError
 from sweep.core import failures, scheduler_guard
 from sweep.core import messages as m
 from sweep.core.claims import Wanted
-from sweep.core.expected import Expected, fault, silence
 from sweep.core.nesting import Escalations
 from sweep.core.packing import Packer
-from sweep.core.pending_queue import PendingQueue
 from sweep.core.plan import Plan
-from sweep.core.reports import auto_filled, improves, reference, worth
+from sweep.core.reports import Expected, auto_filled, fault, improves, reference, silence, worth
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
 from sweep.core.retention import CheckpointLedger, Kept
 from sweep.core.stoppers import reached
-from sweep.core.suggestions import Suggestions
-from sweep.core.timers import Timers
 from sweep.core.trial import (
     ENDED,
     HELD,
@@ -39,6 +35,7 @@ from sweep.core.trial import (
     number_of,
     revived,
 )
+from sweep.core.waiting import PendingQueue, Suggestions, Timers
 from sweep.errors import MetricError, SweepError, SweepStalled
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from sweep.core.expected import is_silent
 from sweep.core.ranking import shown_objectives
+from sweep.core.reports import is_silent
 from sweep.core.resources import format_bytes
 from sweep.core.results import flatten, without_index
 from sweep.core.trial import Status, Trial, shown_state

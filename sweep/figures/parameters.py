@@ -10,7 +10,7 @@ from typing import Any
 
 from searchers.space import Categorical, Float, Integer, LogUniform, from_json
 from sweep import checks
-from sweep.core.naming import evaluated_params
+from sweep.core.literals import evaluated_params
 from sweep.core.results import flatten
 from sweep.core.values import as_float, shown_range
 from sweep.errors import ConfigError, nearest

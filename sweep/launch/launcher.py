@@ -16,9 +16,9 @@ from sweep import __version__
 from sweep.callbacks.dispatch import Dispatcher
 from sweep.checkpoints.store import discard_in
 from sweep.core.config import level_of_caller
-from sweep.core.expected import silent_trials
 from sweep.core.messages import Tick
 from sweep.core.plan import Plan
+from sweep.core.reports import silent_trials
 from sweep.core.sweep import Sweep
 from sweep.display.ending import Ending
 from sweep.engines.base import Engine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sweep.core.naming import experiment_tag
+from sweep.core.literals import experiment_tag
 from sweep.core.trial import Trial
 from sweep.logs.files import Files
 from sweep.schedulers.pbt_policy import GLOBAL_FILE, PolicyLog, perturbed_tag, policy_file

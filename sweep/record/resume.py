@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from searchers.base import Searcher
 from sweep.core import messages as m
-from sweep.core.expected import fault
 from sweep.core.history import History
 from sweep.core.plan import Plan
+from sweep.core.reports import fault
 from sweep.core.results import TrialResult, score
 from sweep.core.retention import Kept, without
 from sweep.core.stoppers import reached

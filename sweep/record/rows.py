@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from sweep.core.naming import experiment_tag
+from sweep.core.literals import experiment_tag
 from sweep.core.resources import Placement, Resources
 from sweep.core.trial import CheckpointRef, Escalation, shown_state
 from sweep.record.codec import metrics_of, request_of, unpack_trial

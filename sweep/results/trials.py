@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweep.checkpoints.store import Checkpoint
-from sweep.core.naming import evaluated_params, experiment_tag
+from sweep.core.literals import evaluated_params, experiment_tag
 from sweep.core.resources import Resources
 from sweep.core.trial import Trial, shown_state
 from sweep.errors import readable

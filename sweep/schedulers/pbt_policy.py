@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.core.naming import evaluated_params, format_vars
+from sweep.core.literals import evaluated_params, format_vars
 from sweep.core.trial import Trial
 
 GLOBAL_FILE = "pbt_global.txt"

@@ -10,7 +10,7 @@ import pytest
 from conformance.schedulers import Told
 
 from searchers import qlograndint, qrandint, quniform, uniform
-from sweep.core.naming import experiment_tag, format_vars
+from sweep.core.literals import experiment_tag, format_vars
 from sweep.core.stoppers import ExperimentPlateauStopper, MaximumIterationStopper, TrialPlateauStopper
 from sweep.schedulers.asha import ASHAScheduler
 

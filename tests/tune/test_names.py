@@ -118,7 +118,7 @@ FROM = """
     sweep.tune.search.repeater: Repeater -> searchers.wrapper
     sweep.tune.search.sample: Domain loguniform -> searchers.space
     sweep.tune.search.searcher: Searcher -> searchers.base
-    sweep.tune.search.variant_generator: format_vars -> sweep.core.naming
+    sweep.tune.search.variant_generator: format_vars -> sweep.core.literals
     sweep.tune.sample: Categorical -> searchers.space
     sweep.tune.suggest: ConcurrencyLimiter Repeater -> searchers.wrapper
     sweep.tune.suggest.bayesopt: BayesOptSearch -> searchers.bayesopt_search

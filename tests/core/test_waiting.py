@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sweep.core.packing import Packer
-from sweep.core.pending_queue import PendingQueue
 from sweep.core.resources import Bundle, Device, Node, Resources
+from sweep.core.waiting import PendingQueue
 
 WHOLE = Resources((Bundle(gpu=2.0),))
 SMALL = Resources((Bundle(gpu=1.0),))

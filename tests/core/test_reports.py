@@ -7,7 +7,7 @@ from datetime import date
 import numpy as np
 import pytest
 
-from sweep.core import expected
+from sweep.core import reports
 from sweep.core.plan import Plan
 from sweep.core.results import TrialResult
 
@@ -16,7 +16,7 @@ LONG = "1" + "0" * 400
 
 
 def fault(plan=PLAN, **metrics):
-    return expected.fault(plan, TrialResult(metrics), metrics)[0]
+    return reports.fault(plan, TrialResult(metrics), metrics)[0]
 
 
 @pytest.mark.parametrize(
