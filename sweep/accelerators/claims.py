@@ -175,6 +175,7 @@ class Claims:
         self.awaited: Resources | None = None
         self._file = directory / f"{os.getpid()}-{uuid.uuid4().hex[:12]}.claim"
         self.fd = -1
+        self._row_at = 0  # where the own row begins in its file
         try:
             with self._locked():
                 self.fd = _open(self._file)
@@ -311,14 +312,14 @@ class Claims:
                 if _lock(descriptor):
                     os.unlink(path)
                 else:
-                    self._rows.append(_Row.from_json(os.pread(descriptor, os.fstat(descriptor).st_size, 0)))
-            except (ValueError, TypeError, AttributeError, OverflowError):
+                    self._rows.append(_last_row(os.pread(descriptor, os.fstat(descriptor).st_size, 0)))
+            except ValueError:
                 self._say(f"another sweep of this machine is not seen: {path} is damaged")
             finally:
                 os.close(descriptor)
 
     def _write(self) -> None:
-        """Write the own row: at once and over the one before, so that a kill leaves one of them."""
+        """Write the own row where the one before is not, so that a kill leaves one whole: the last line counts."""
         held: Counter[Place] = Counter()
         for need in (*self._held.values(), *self._idle.values()):
             held.update(need)
@@ -329,9 +330,14 @@ class Claims:
             os.dup2(again, self.fd, inheritable=False)
             os.close(again)
             fcntl.flock(self.fd, fcntl.LOCK_EX)
-        text = self._row.to_json().ljust(os.fstat(self.fd).st_size)
-        if os.pwrite(self.fd, text, 0) < len(text):
+            self._row_at = 0
+        text, end = b"\n%b\n" % self._row.to_json(), os.fstat(self.fd).st_size
+        is_first = len(text) <= self._row_at
+        if os.pwrite(self.fd, text, 0 if is_first else end) < len(text):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if is_first:
+            os.ftruncate(self.fd, len(text))
+        self._row_at = 0 if is_first else end
 
     def _say(self, text: str) -> None:
         if text not in self._noticed:
@@ -452,6 +458,18 @@ def _wants(request: Resources) -> list[tuple[str, str, int]]:
             number = _units(name, amount)
         wants.append((name, of_type, number))
     return wants
+
+
+def _last_row(text: bytes) -> _Row:
+    """Return the row that a driver's file says last.
+
+    Raises:
+        ValueError: it says none.
+    """
+    for line in filter(None, reversed(text.split(b"\n"))):
+        with contextlib.suppress(ValueError, TypeError, AttributeError, OverflowError):
+            return _Row.from_json(line)
+    raise ValueError("no whole row")
 
 
 def _open(path: Path) -> int:

@@ -427,6 +427,28 @@ def test_a_row_that_cannot_be_read_is_named_once_and_hinders_nothing(driver, tmp
     assert driver("another").look()[0].amounts == (("local", "cpu", 3 * UNIT),)
 
 
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_kill_within_a_write_leaves_the_row_before(driver, monkeypatch, number):
+    claims, other = driver("killed"), driver("other")
+    for one in range(number):
+        assert claims.take(one, CPU, at("01"[one % 2]))
+    before = other.look()
+    write = os.pwrite
+
+    class Killed(BaseException):
+        pass
+
+    def cut(descriptor, data, offset):
+        write(descriptor, data[: len(data) // 2], offset)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", cut)
+        with pytest.raises(Killed):
+            claims.take("next", CPU, at())
+    assert other.look() == before
+
+
 def test_a_file_system_that_locks_no_more_makes_a_driver_blind_and_not_fail(driver, tmp_path, monkeypatch):
     said = []
     claims = driver("new", notice=said.append)
