@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -46,6 +47,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.engines.local": (
         "sweep.core",
         "sweep.engines.base",
+        "sweep.engines.clocks",
         "sweep.engines.exits",
         "sweep.engines.jobs",
         "sweep.engines.link",
@@ -412,6 +414,7 @@ TO_COME = {"sweep.engines.cluster.ray", "sweep.callbacks.optuna_export"}
 COMPOSITION = ("sweep.api", "sweep.launch", "sweep.cli")
 FORBIDDEN_FILE_NAMES = {"utils", "util", "helpers", "helper", "common", "constants", "types"}
 MAX_LINES = 700
+MOST_FILES = 24  # of a room
 MAY_BE_LONGER = {
     # one handler per event, in the order of a trial's life: to be read from top to bottom
     "sweep/core/sweep.py": 910,
@@ -653,6 +656,11 @@ def test_a_file_has_a_name_that_says_something_and_a_size_one_can_read(path):
     lines = len(path.read_text(encoding="utf-8").splitlines())
     most = MAY_BE_LONGER.get(str(path.relative_to(ROOT)), MAX_LINES)
     assert lines <= most, f"{path.relative_to(ROOT)} has {lines} lines; split it at {most}"
+
+
+def test_a_room_has_no_more_files_than_one_finds_at_a_glance():
+    rooms = Counter(str(path.parent.relative_to(ROOT)) for path in FILES)
+    assert {room: number for room, number in rooms.items() if number > MOST_FILES} == {}
 
 
 def test_importing_the_package_loads_nothing_heavy():

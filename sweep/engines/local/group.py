@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sweep.core.clocks import ClockGap
 from sweep.core.group import (
     START_ERROR,
     Action,
@@ -35,6 +34,7 @@ from sweep.core.group import (
     Tell,
 )
 from sweep.core.trial import Outcome
+from sweep.engines.clocks import ClockGap
 from sweep.engines.local.ranks import LocalRanks, MakeRank
 from sweep.worker import wire
 from sweep.worker.limits import describe_shortage
