@@ -32,6 +32,7 @@ from sweep.errors import SweepError
 DIRECTORY_VARIABLE = "SWEEP_CLAIMS"
 
 _PATIENCE_S = 5.0  # for the lock, which others hold for a fraction of a millisecond
+_YOUNG_S = 60.0  # since the lock was touched: who clears old files away is to leave it
 _DEAF_S = 5.0  # a driver that waits and has not looked for so long, as when it is stopped, lets others go first
 # What the drivers of GPUs call one of them, in every process and whatever the order in which it sees them.
 _UUID = re.compile(r"(GPU|MIG)-[0-9A-Fa-f-]{8}")
@@ -115,6 +116,7 @@ class _Row:
     @lru_cache(maxsize=64)
     def from_json(cls, text: bytes) -> _Row:
         row = cls(**json.loads(text))
+        row.looked_at = float(row.looked_at)
         for name in ("totals", "held"):
             rows = {(str(machine), str(kind), str(what)): int(n) for machine, kind, what, n in getattr(row, name)}
             setattr(row, name, Counter(rows))
@@ -175,7 +177,7 @@ class Claims:
         self.awaited: Resources | None = None
         self._file = directory / f"{os.getpid()}-{uuid.uuid4().hex[:12]}.claim"
         self.fd = -1
-        self._row_at = 0  # where the own row begins in its file
+        self._row_at = 0, 0  # where the own row begins and ends in its file
         try:
             with self._locked():
                 self.fd = _open(self._file)
@@ -287,7 +289,8 @@ class Claims:
             lock = _open(path)
             try:
                 if _lock(lock) and _is_at(path, lock):
-                    os.utime(lock)
+                    if os.fstat(lock).st_mtime < time.time() - _YOUNG_S:
+                        os.utime(lock)
                     yield
                     fcntl.flock(lock, fcntl.LOCK_UN)
                     return
@@ -319,7 +322,7 @@ class Claims:
                 os.close(descriptor)
 
     def _write(self) -> None:
-        """Write the own row where the one before is not, so that a kill leaves one whole: the last line counts."""
+        """Write the own row where the one before is not, so that a kill leaves one whole: the latest counts."""
         held: Counter[Place] = Counter()
         for need in (*self._held.values(), *self._idle.values()):
             held.update(need)
@@ -330,14 +333,13 @@ class Claims:
             os.dup2(again, self.fd, inheritable=False)
             os.close(again)
             fcntl.flock(self.fd, fcntl.LOCK_EX)
-            self._row_at = 0
-        text, end = b"\n%b\n" % self._row.to_json(), os.fstat(self.fd).st_size
-        is_first = len(text) <= self._row_at
-        if os.pwrite(self.fd, text, 0 if is_first else end) < len(text):
+            self._row_at = 0, 0
+        text = b"\n%b\n" % self._row.to_json()
+        before, after = self._row_at
+        at = 0 if len(text) <= before else after
+        if os.pwrite(self.fd, text, at) < len(text):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if is_first:
-            os.ftruncate(self.fd, len(text))
-        self._row_at = 0 if is_first else end
+        self._row_at = at, at + len(text)
 
     def _say(self, text: str) -> None:
         if text not in self._noticed:
@@ -461,15 +463,16 @@ def _wants(request: Resources) -> list[tuple[str, str, int]]:
 
 
 def _last_row(text: bytes) -> _Row:
-    """Return the row that a driver's file says last.
+    """Return the latest of the whole rows in a driver's file.
 
     Raises:
         ValueError: it says none.
     """
-    for line in filter(None, reversed(text.split(b"\n"))):
+    rows = []
+    for line in filter(None, text.split(b"\n")):
         with contextlib.suppress(ValueError, TypeError, AttributeError, OverflowError):
-            return _Row.from_json(line)
-    raise ValueError("no whole row")
+            rows.append(_Row.from_json(line))
+    return max(rows, key=lambda row: row.looked_at)
 
 
 def _open(path: Path) -> int:

@@ -65,15 +65,17 @@ def encode(value: Any) -> str:
 
 
 # allow_nan=False raises at NaN and infinities, which then get tagged. Tuples and odd keys would pass silently as lists
-# and texts, hence the check before.
+# and texts, hence the check before. The encoder in C is made once: `JSONEncoder.encode` makes it anew for every value.
 _encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+_make = getattr(json.encoder, "c_make_encoder", None)
+_chunks = _make and _make(None, _encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
 _PLAIN = frozenset({float, int, str, bool, type(None)})
 
 
 def _fast(value: Any) -> str:
     if not _is_plain(value):
         raise TypeError
-    return _encoder.encode(value)
+    return _encoder.encode(value) if _chunks is None or type(value) in _PLAIN else "".join(_chunks(value, 0))
 
 
 def _is_plain(value: Any) -> bool:
