@@ -177,6 +177,7 @@ class Claims:
         self.awaited: Resources | None = None
         self._file = directory / f"{os.getpid()}-{uuid.uuid4().hex[:12]}.claim"
         self.fd = -1
+        self._lock = -1  # of the directory, once it is open
         self._row_at = 0, 0  # where the own row begins and ends in its file
         try:
             with self._locked():
@@ -253,6 +254,7 @@ class Claims:
             fcntl.flock(self.fd, fcntl.LOCK_UN)  # also for a process that was forked from this one and has it still
             os.close(self.fd)
             self.fd = -1
+        self._drop_lock()
 
     # --- the files ---------------------------------------------------------------------------------------------------
 
@@ -286,19 +288,27 @@ class Claims:
         """
         path, give_up = self._directory / "lock", time.monotonic() + _PATIENCE_S
         while True:
-            lock = _open(path)
-            try:
-                if _lock(lock) and _is_at(path, lock):
-                    if os.fstat(lock).st_mtime < time.time() - _YOUNG_S:
-                        os.utime(lock)
-                    yield
-                    fcntl.flock(lock, fcntl.LOCK_UN)
-                    return
-            finally:
-                os.close(lock)
-            if time.monotonic() > give_up:
+            if self._lock < 0:
+                self._lock = _open(path)
+            if _lock(self._lock):
+                if _is_at(path, self._lock):
+                    break
+                self._drop_lock()  # something has cleared the directory
+            elif time.monotonic() > give_up:
                 raise OSError(errno.EBUSY, "a process that does not go on keeps it locked", str(path))
-            time.sleep(0.0002)
+            else:
+                time.sleep(0.0002)
+        try:
+            if os.fstat(self._lock).st_mtime < time.time() - _YOUNG_S:
+                os.utime(self._lock)
+            yield
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def _drop_lock(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     def _read(self) -> None:
         """Read the rows of the other drivers, and delete those of drivers that are gone with all their trials."""
