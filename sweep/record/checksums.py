@@ -29,7 +29,6 @@ from sweep.record.layout import DATABASE, MARK
 
 _MOST_ASKED = 500  # numbers of events in one query
 _LENGTH = 96  # bytes of the mark, so that a new line covers the old one
-_TRIES = 3
 
 
 class Totals(NamedTuple):
@@ -66,17 +65,12 @@ def total(crcs: Iterable[int], gone: Iterable[int] = (), before: int = 0) -> int
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 
-# By database: its device and inode, and the last event of it that this process has checked, with all before it.
-_checked: dict[Path, tuple[tuple[int, int], tuple[int, int]]] = {}
-_lock = threading.Lock()
+# By database, its device and its inode: number and checksum of the last event that this process has checked.
+_checked: dict[tuple[Path, int, int], tuple[int, int]] = {}
 
 
 def check_structure(connection: sqlite3.Connection, database: Path) -> None:
-    """Have SQLite check the structure of the file.
-
-    Raises:
-        ExperimentError: it is damaged.
-    """
+    """Have SQLite check the structure of the file; raises ExperimentError where it is damaged."""
     (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if said != "ok":
         raise damaged(database, said)
@@ -119,11 +113,10 @@ def check_history(connection: sqlite3.Connection, database: Path) -> None:
         stat = database.stat()
     except FileNotFoundError:  # deleted while it is read
         return
-    file = stat.st_dev, stat.st_ino
-    with _lock:
-        known, (last, chain) = _checked.get(database, (file, (0, 0)))
+    file = database, stat.st_dev, stat.st_ino
+    last, chain = _checked.get(file, (0, 0))
     found = connection.execute("SELECT crc FROM event WHERE seq = ?", (last,)).fetchone()
-    if known != file or (last and found != (chain,)):  # another record lies there now
+    if last and found != (chain,):  # another record lies there now
         last = chain = 0
     if not last:
         check_state(connection, database)
@@ -138,8 +131,7 @@ def check_history(connection: sqlite3.Connection, database: Path) -> None:
         last = seq
     if (last, chain) != end_of(connection):
         raise damaged(database, "its last events are missing")
-    with _lock:
-        _checked[database] = file, (last, chain)
+    _checked[file] = last, chain
 
 
 def checked_events(
@@ -202,11 +194,11 @@ class HighWaterMark(NamedTuple):
         Raises:
             ValueError: it is not what was written.
         """
-        text, _, checksum = line.decode("ascii").rstrip().rpartition(" ")
-        if int(checksum, 16) != zlib.crc32(text.encode()):
-            raise ValueError(f"{line!r} has another checksum")
-        _, committed, _, flushed, _, boot = text.split(" ")
-        return HighWaterMark(int(committed), int(flushed), "" if boot == "-" else boot)
+        _, committed, _, flushed, _, boot, _ = line.decode("ascii").split()
+        mark = HighWaterMark(int(committed), int(flushed), boot.strip("-"))
+        if mark.encode() != line:
+            raise ValueError(f"{line!r} is not what was written")
+        return mark
 
 
 def boot() -> str:
@@ -218,13 +210,8 @@ def boot() -> str:
 
 def high_water_mark(database: Path) -> HighWaterMark | None:
     """Return the high-water mark of a record; None where there is none that can be read."""
-    for _ in range(_TRIES):  # it may be half written just now
-        try:
-            return HighWaterMark.parse(database.with_suffix(MARK).read_bytes())
-        except FileNotFoundError:
-            return None
-        except (ValueError, OSError):
-            continue
+    with suppress(ValueError, OSError):  # none, or it is half written just now
+        return HighWaterMark.parse(database.with_suffix(MARK).read_bytes())
     return None
 
 
@@ -240,24 +227,16 @@ def check_high_water_mark(mark: HighWaterMark | None, last: int, database: Path)
     """
     if mark is None or last >= mark.must_have():
         return
-    log = database.with_name(f"{DATABASE}-wal")
-    state = "is cut short or damaged" if log.exists() else "is gone"
+    log = f"{DATABASE}-wal"
     raise ExperimentError(
-        f"{database} ends with event {last}, and event {mark.must_have()} was recorded: its write-ahead log "
-        f"({log.name}) {state}, or it was put back from an older copy. Nothing was changed. Restore {DATABASE} and "
-        f"{log.name} together; to go on with what is there, delete {database.with_suffix(MARK)}."
+        f"{database} ends with event {last}, and event {mark.must_have()} was recorded: its write-ahead log ({log}) is "
+        f"gone, cut or damaged, or it was put back from an older copy. Nothing was changed. Restore {DATABASE} and "
+        f"{log} together; to go on with what is there, delete {database.with_suffix(MARK)}."
     )
 
 
 class MarkWriter:
-    """Writes the high-water mark of the record that this process writes.
-
-    Args:
-        database: beside which it lies.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Writes the high-water mark of the record that this process writes; raises OSError where it cannot."""
 
     def __init__(self, database: Path) -> None:
         self._file = os.open(database.with_suffix(MARK), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)

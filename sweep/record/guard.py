@@ -35,14 +35,7 @@ def make_directory(path: Path, *, exist_ok: bool = False) -> list[Path]:
 
 
 def make_writable(layout: ExperimentLayout, *, is_resumed: bool = False) -> None:
-    """Create an experiment's directory, and prove that it takes files.
-
-    Args:
-        is_resumed: the experiment is there, and to be continued.
-
-    Raises:
-        ExperimentError: it does not.
-    """
+    """Create an experiment's directory, and prove that it takes files; raises ExperimentError where it does not."""
     probe = layout.root / f".probe-{os.getpid()}"
     try:
         make_directory(layout.root, exist_ok=True)
@@ -96,16 +89,12 @@ class DirectoryGuard:
         self._database = database or layout.database
         self._fd = os.open(layout.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._was_at = _location_of(self._fd)
-        # Of the record, the lock and the code: which file it is, and what it says. The record is not opened: closing it
-        # here would drop the locks that SQLite holds on it in this process.
-        self._known: dict[Path, tuple[os.stat_result, str | None]] = {}
+        self._known: dict[Path, tuple[int, ...]] = {}  # the record, the lock and the code, and what tells each of them
 
     def start(self) -> None:
         """Take note of what is there."""
-        self._known = {self._database: (os.stat(self._database), None)}
-        for path in (self._layout.lock, self._layout.code):
-            if text := _text_of(path):
-                self._known[path] = os.stat(path), text
+        paths = (self._database, self._layout.lock, self._layout.code)
+        self._known = {path: seen for path in paths if (seen := self._seen(path))}
 
     def check(self, *, anew: bool = True) -> None:
         """Refuse to go on when something is gone.
@@ -116,8 +105,9 @@ class DirectoryGuard:
         Raises:
             RecordError: says what is gone and what to do.
         """
-        if anew and self._fd >= 0:
-            self._look()
+        if anew and self._fd >= 0 and not self.problem and not self._is_all_there():
+            time.sleep(_CERTAIN_S)
+            self.problem = self._what_happened()
         if self.problem:
             raise RecordError(self.problem)
 
@@ -127,27 +117,37 @@ class DirectoryGuard:
             os.close(self._fd)
             self._fd = -1
 
-    def _look(self) -> None:
-        if not self.problem and not (self._is_root_there() and all(map(self._is_there, self._known))):
-            time.sleep(_CERTAIN_S)
-            self.problem = self._what_happened()
+    def _is_all_there(self) -> bool:
+        return self._is_root_there() and all(map(self._is_there, self._known))
 
     def _is_root_there(self) -> bool:
         # Some file systems number a directory anew: what the kernel calls it decides.
-        is_named_so = bool(self._was_at) and _location_of(self._fd) == self._was_at
-        return is_named_so or _is_at(self._layout.root, os.fstat(self._fd)) is not False
+        if self._was_at and _location_of(self._fd) == self._was_at:
+            return True
+        known = os.fstat(self._fd)
+        return self._seen(self._layout.root) in (None, (known.st_dev, known.st_ino))
 
     def _is_there(self, path: Path) -> bool:
-        known, text = self._known.get(path, (None, None))
-        if known is None or _is_at(path, known) is not False:
-            return True
-        return text is not None and _text_of(path) in (text, None)
+        return self._seen(path) in (None, self._known.get(path))
+
+    def _seen(self, path: Path) -> tuple[int, ...] | None:
+        """Return what changes when another one takes the place of a file; empty: it is gone; None: the file system does
+        not answer. The record is not opened: closing it here would drop the locks that SQLite holds on it."""
+        try:
+            found = os.stat(str(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        except OSError:
+            return None
+        # A network file system may number files anew. The lock is written once; in the code there is always more.
+        if path == self._layout.lock:
+            return found.st_size, found.st_mtime_ns
+        return (1,) if path == self._layout.code else (found.st_dev, found.st_ino)
 
     def _what_happened(self) -> str:
         root, database, lock = self._layout.root, self._database, self._layout.lock
         stopped = "while its sweep ran. The sweep was stopped and its trials were ended"
-        is_record_there = self._is_there(database)
-        if not self._is_root_there() or not (is_record_there or lock.exists()):
+        if not self._is_root_there() or not (self._is_there(database) or lock.exists()):
             now = _location_of(self._fd)
             if now == self._was_at or not now or now.endswith(_DELETED) or not os.path.isdir(now):
                 return (
@@ -163,42 +163,17 @@ class DirectoryGuard:
         gone = next((path for path in self._known if not self._is_there(path)), None)
         if gone is None:
             return ""
-        if gone == lock or gone == self._layout.code:
+        if gone != database:
             why = "another driver could write the same record" if gone == lock else "no trial can start"
             rest = f": without it {why}. What is recorded was kept: resume the sweep, and it goes on."
         elif database != self._layout.database:
-            rest = (
-                f". What was published until a few seconds before is in {self._layout.database}: resume the sweep, and "
-                "it goes on from there."
-            )
+            rest = f". What was published is in {self._layout.database}: resume the sweep, and it goes on from there."
         else:
             rest = (
                 f": nothing more can be recorded. Their checkpoints and output are still in {root}; without its record "
                 "it cannot be resumed. Put the file back from a copy, or run the sweep again under another name."
             )
         return f"{gone} was deleted or replaced {stopped}{rest}"
-
-
-def _text_of(path: Path) -> str | None:
-    """Return what a file says, or that it is a directory; empty: it is gone; None: the file system does not answer."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except IsADirectoryError:
-        return "a directory"
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
-    except OSError:
-        return None
-
-
-def _is_at(path: Path, known: os.stat_result) -> bool | None:
-    """Whether what is known lies at a path; None: the file system does not answer now."""
-    try:
-        return os.path.samestat(os.stat(str(path)), known)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return None
 
 
 def _location_of(descriptor: int) -> str:

@@ -91,7 +91,7 @@ def test_what_runs_in_the_directory_is_no_harm(guarded: Guarded) -> None:
     guarded.layout.database.write_text("more of the record")
     (root / "sweep.db-wal").write_text("a log")
     os.utime(root)
-    (root / "lock").write_text("pid 1")  # numbered anew, as some file systems do
+    shutil.copy2(root / "driver.lock", root / "lock")  # numbered anew, as some file systems do
     (root / "lock").replace(root / "driver.lock")
     guarded.guard.check()
 
