@@ -6,18 +6,17 @@ import base64
 import gzip
 import json
 import os
-import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from sweep.display.formats import escaped
 from sweep.errors import ConfigError
 from sweep.figures.style import graph_objects
 from sweep.page.model import PageModel, models_of
 from sweep.page.subject import Subject
+from sweep.record.files import write_atomically
 
 _ASSETS = Path(__file__).with_name("assets")
 _RULES = (
@@ -59,27 +58,11 @@ def page(models: Sequence[PageModel], *, events: str = "") -> str:
     )
 
 
-def payload_of(models: Sequence[PageModel], events: str = "") -> str:
-    """Return as JSON what the page's script is given to begin with."""
-    experiments, versions = [], []
-    for index, model in enumerate(models):
-        with model.lock:
-            experiments.append(experiment_json(model.news(0), model, index, with_parts=False))
-            versions.append(model.version)
-    head = json.dumps({"version": versions, "events": events})
-    return f'{head[:-1]}, "experiments": [{",".join(experiments)}]}}'
-
-
-def experiment_json(news: Mapping[str, Any], model: PageModel, index: int, *, with_parts: bool = True) -> str:
-    """Return what is new of an experiment as JSON; the texts of parts and figures are JSON already."""
-    known = {name: value for name, value in news.items() if name not in ("parts", "figures", "variants")}
-    known |= {"index": index, "order": model.order, "choices": model.choices}
-    parts = ",".join(f"{json.dumps(name)}:{text}" for name, text in news["parts"].items()) if with_parts else ""
-    figures, variants = (
-        ",".join(f"{json.dumps(name)}:{text}" for name, text in news[kind].items()) for kind in ("figures", "variants")
-    )
-    known_text = json.dumps(known, allow_nan=False)[:-1]
-    return f'{known_text}, "parts": {{{parts}}}, "figures": {{{figures}}}, "variants": {{{variants}}}}}'
+def payload_of(models: Sequence[PageModel], events: str) -> str:
+    """Return as JSON what the page's script is given to begin with: all but the parts, which are there already."""
+    experiments = [model.news(0) | {"index": index, "parts": {}} for index, model in enumerate(models)]
+    versions = [one["version"] for one in experiments]
+    return json.dumps({"version": versions, "events": events, "experiments": experiments}, allow_nan=False)
 
 
 def rendered(subjects: Sequence[Subject]) -> str:
@@ -117,35 +100,19 @@ def write_page(subjects: Sequence[Subject], path: str | os.PathLike[str]) -> Pat
         if target.exists() and not target.is_file():
             target.write_text(text, encoding="utf-8")
         else:
-            _write_whole(target.resolve(), text)
+            mode = target.stat().st_mode & 0o777 if target.exists() else None
+            write_atomically(target.resolve(), text, is_private=mode is not None)
+            if mode is not None:
+                target.chmod(mode)
     except OSError as error:
         raise ConfigError(f"{target} cannot be written: {error.strerror or error}. Name another file.") from error
     return target
 
 
-def _write_whole(target: Path, text: str) -> None:
-    mode = target.stat().st_mode & 0o777 if target.exists() else 0o644 & ~_umask()
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".sweep-page-")
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, mode)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 def _article(model: PageModel, index: int) -> str:
     name = f"e{index}"
     first, *others = (_section(model, part, title, name) for part, title in model.titles.items())
-    head = f'<div data-part="head">{json.loads(model.parts["head"].text)}</div>' if "head" in model.parts else ""
+    head = f'<div data-part="head">{model.parts["head"].text}</div>' if "head" in model.parts else ""
     figures = _headed(name, "figures", "Figures", '<div class="figures" data-figures></div>')
     trials = _headed(name, "trials", "Trials", "<div data-trials></div>") if head else ""
     return (
@@ -155,7 +122,7 @@ def _article(model: PageModel, index: int) -> str:
 
 
 def _section(model: PageModel, part: str, title: str, article: str) -> str:
-    body = json.loads(model.parts[part].text)
+    body = model.parts[part].text
     return _headed(article, part, title, f'<div data-part="{part}">{body}</div>', is_hidden=not body)
 
 

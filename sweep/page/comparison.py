@@ -8,8 +8,9 @@ from typing import Any
 from sweep.core.results import flatten
 from sweep.figures.attempts import held_until
 from sweep.page.markup import line, rows
-from sweep.page.parts import counts_of, span_text
+from sweep.page.parts import span_text
 from sweep.page.subject import Subject
+from sweep.results.winners import shown_counts
 
 _MAX_ROWS = 100
 _FACTS = ("command", "searcher", "scheduler", "num_trials", "seed", "import_path", "resources_per_trial")
@@ -19,15 +20,14 @@ def overview(subjects: Mapping[str, Subject]) -> str:
     """Return how each stands: its trials, its best value, how long it took."""
     body = []
     for name, subject in subjects.items():
-        reader, best = subject.reader, subject.best()
-        shown: Any = None if best is None else best.value
+        reader, best, end = subject.reader, subject.best(), subject.reader.driven_s()
+        value: Any = None if best is None else best.value
         if subject.objectives:
-            shown = f"Pareto set of {len(subject.front())}"
-        end = reader.driven_s()
-        held = sum(held_until(one, end) - one.granted.at for one in reader.history().attempts)
-        said = ", ".join(f"{count} {what}" for what, count in counts_of(reader).items())
+            value = f"Pareto set of {len(subject.front())}"
         trial = None if best is None else f"{best.row.number:05d}"
-        body.append([name, reader.state(), said, subject.objective, shown, trial, span_text(end), span_text(held)])
+        held = sum(held_until(one, end) - one.granted.at for one in reader.history().attempts)
+        stands = [name, reader.state(), shown_counts(reader), subject.objective]
+        body.append([*stands, value, trial, span_text(end), span_text(held)])
     heads = ["experiment", "state", "trials", "objective", "best", "trial", "driven for", "trials ran for"]
     return rows(heads, body, "Experiments")
 

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from sweep.errors import ConfigError, ExperimentError
-from sweep.page.build import experiment_json, page
+from sweep.page.build import page
 from sweep.page.model import models_of
 from sweep.page.subject import Subject
 
@@ -40,7 +40,7 @@ class LivePage:
 
     def __init__(self, subjects: Sequence[Subject]) -> None:
         self.models = models_of(subjects)
-        self.watching: dict[object, list[tuple[int, str]]] = {}  # who looks -> variants of figures that are shown there
+        self.watching: dict[object, list[tuple[int, str]]] = {}  # who looks -> figures that are shown there
 
     def page(self, events: str) -> str:
         """Return the page as of now; figures that were not made before follow by `news`."""
@@ -65,22 +65,18 @@ class LivePage:
         """Return the versions now, and as JSON what changed since some, one for each experiment; empty: nothing did.
 
         Args:
-            wanted: variants of figures that are given whether they changed or not: index of the experiment, and key.
+            wanted: figures that are given whether they changed or not: index of the experiment, and key.
         """
         found, now = [], []
         for index, (model, version) in enumerate(zip(self.models, versions, strict=True)):
-            with model.lock:
-                now.append(model.version)
-                more = {key: model.variants[key].text for at, key in wanted if at == index and key in model.variants}
-                more = {key: text for key, text in more.items() if text}
-                if model.version != version or more:
-                    news = model.news(version)
-                    news["variants"] |= more
-                    found.append(experiment_json(news, model, index))
+            more = {key for at, key in wanted if at == index}
+            news = model.news(version, more)
+            now.append(news["version"])
+            if news["version"] != version or more & news["figures"].keys():
+                found.append(news | {"index": index})
         if not found:
             return now, ""
-        head = {"version": now, "title": self.models[0].title}
-        return now, f'{json.dumps(head)[:-1]}, "experiments": [{",".join(found)}]}}'
+        return now, json.dumps({"version": now, "title": self.models[0].title, "experiments": found}, allow_nan=False)
 
 
 def application(live: LivePage, token: str) -> Any:

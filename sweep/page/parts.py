@@ -5,48 +5,36 @@ from __future__ import annotations
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from searchers.space import Categorical, Float, Integer, LogUniform, Normal
 from sweep.core.failures import without_numbers
-from sweep.core.history import Attempt
 from sweep.core.literals import as_arguments, json_text
 from sweep.core.results import MOST_SECONDS, flatten, without_index
-from sweep.core.trial import STATES, Cause
 from sweep.core.values import shown as safe_repr
 from sweep.display.formats import at_step, duration, escaped, rough_duration, text
 from sweep.figures.attempts import held_until, spans_of
 from sweep.figures.parameters import space_of
 from sweep.page.markup import code, facts, line, rows, shown
 from sweep.page.subject import Subject
-from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 from sweep.results.notebook import as_python
-from sweep.results.winners import Best, better_earlier
+from sweep.results.winners import Best, better_earlier, shown_counts
 
 _MAX_GROUPS = 20
 _MAX_FRONT = 50
 _MAX_NAMES = 50
-_MAX_SPACE = 50  # parameters that are shown at once
 _MIN_ENDED = 3  # trials, before the end of a sweep is estimated
-ENDED = ("finished", "stopped early", "failed")
-
-
-def counts_of(reader: ExperimentReader) -> dict[str, int]:
-    """Return how many trials have come to what, without those that none has."""
-    counts = Counter(row.state for row in reader.trials())
-    return {name: counts[name] for name in STATES if counts[name]}
 
 
 def head(subject: Subject) -> str:
     """Return how it stands: state, counts, how far it is."""
     reader = subject.reader
-    counts, meta = counts_of(reader), reader.meta
-    planned, known = meta.get("num_trials"), sum(counts.values())
-    total = planned if isinstance(planned, int) and planned >= known else None
-    ended = sum(counts.get(name, 0) for name in ENDED)
-    said = ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "no trials yet"
+    trials, planned = reader.trials(), reader.meta.get("num_trials")
+    total = planned if isinstance(planned, int) and planned >= len(trials) else None
+    ended = sum(row.is_ended for row in trials)
+    said = shown_counts(reader) or "no trials yet"
     of = f" of {total:,}" if total is not None else ""
     bar = f'<progress max="{total}" value="{ended}" aria-label="trials that have ended"></progress>' if total else ""
     state = reader.state()
@@ -144,22 +132,16 @@ def waits(subject: Subject) -> str:
 
 
 def cost(subject: Subject) -> str:
-    """Return what was held for how long, and about what early stopping saved."""
-    end = subject.reader.driven_s()
-    held = _held(subject.reader.history().attempts, {row.trial_id: row for row in subject.reader.trials()}, end)
-    values: list[tuple[str, Any]] = [("driven for", span_text(end))]
-    values += [(f"{name}-{unit}", amount) for name, s in held.items() if s for amount, unit in [_amount(s)]]
-    if saved := _saved(subject.reader):
-        trials, max_t, seconds = saved
-        amount, unit = _amount(seconds)
-        some = f"{trials} trial{'s' * (trials > 1)}"
-        values.append(
-            (
-                "saved by early stopping",
-                f"about {amount} trial-{unit}: {some} ended before step {max_t:g}, at their own pace",
-            )
-        )
-    return facts(values)
+    """Return for how long what was held, shares counted as such."""
+    reader, end = subject.reader, subject.reader.driven_s()
+    asked = {row.trial_id: row.resources.total for row in reader.trials()}
+    held = {"trials": 0.0, "CPUs": 0.0, "GPUs": 0.0, "TPUs": 0.0}
+    for one in reader.history().attempts:
+        total = asked[one.trial_id]
+        for name, amount in zip(held, (1.0, total.cpu, total.gpu, total.tpu), strict=True):
+            held[name] += amount * (held_until(one, end) - one.granted.at)
+    times = [(f"{name} held for", span_text(seconds)) for name, seconds in held.items() if seconds]
+    return facts([("driven for", span_text(end)), *times])
 
 
 def about(subject: Subject) -> str:
@@ -190,9 +172,7 @@ def about(subject: Subject) -> str:
     )
     if space:
         written = [(name, as_written(one)) for name, one in space.items()]
-        shown = rows(["parameter", "space"], written, "Search space")
-        many = f"<details><summary>Search space of {len(space)} parameters</summary>{shown}</details>"
-        found += many if len(space) > _MAX_SPACE else shown
+        found += rows(["parameter", "space"], written, "Search space")
     return found
 
 
@@ -251,46 +231,8 @@ def _pasted(config: Mapping[str, Any]) -> str:
         "JSON": json_text(config),
         "arguments": as_arguments(config),
     }
-    return (
-        '<div class="forms">'
-        + "".join(
-            f"<section><h3>{name}</h3>{code(body, f'config as {name}')}</section>" for name, body in forms.items()
-        )
-        + "</div>"
-    )
-
-
-def _held(attempts: Iterable[Attempt], rows_by_id: Mapping[str, TrialRow], end: float) -> dict[str, float]:
-    """Return device -> seconds for which it was held, shares counted as such."""
-    held = {"trial": 0.0, "CPU": 0.0, "GPU": 0.0, "TPU": 0.0}
-    for one in attempts:
-        seconds = held_until(one, end) - one.granted.at
-        total = rows_by_id[one.trial_id].resources.total
-        for name, amount in (("trial", 1.0), ("CPU", total.cpu), ("GPU", total.gpu), ("TPU", total.tpu)):
-            held[name] += amount * seconds
-    return held
-
-
-def _saved(reader: ExperimentReader) -> tuple[int, float, float] | None:
-    """Return how many trials were stopped early, at which step they would have ended, and the seconds that would
-    have taken them; None: it is not known how far they were to go."""
-    stop = reader.plan().stop.get("training_iteration")
-    reached = [row.last_metrics or {} for row in reader.trials() if row.cause == Cause.REACHED]
-    max_t = float(stop or max((last.get("training_iteration", 0) for last in reached), default=0))
-    saved, trials = 0.0, 0
-    for row in reader.trials():
-        last = row.last_metrics or {}
-        step, took = last.get("training_iteration"), last.get("time_total_s")
-        if row.state == "stopped early" and step and took and step < max_t:
-            saved += (max_t - step) / step * took
-            trials += 1
-    return (trials, max_t, saved) if trials else None
-
-
-def _amount(seconds: float) -> tuple[str, str]:
-    """Return an amount of held time and its unit: hours, of a short sweep minutes or seconds."""
-    divisor, unit = (3600, "hours") if seconds >= 3600 else (60, "minutes") if seconds >= 60 else (1, "seconds")
-    return f"{seconds / divisor:.4g}", unit
+    shown = (f"<section><h3>{name}</h3>{code(body, f'config as {name}')}</section>" for name, body in forms.items())
+    return f'<div class="forms">{"".join(shown)}</div>'
 
 
 def as_written(node: Any) -> str:

@@ -113,14 +113,14 @@ def test_a_figure_with_another_metric_is_drawn_for_who_asks_and_sent_to_who_come
     live.page("events")
     for _ in live.renew():
         pass
-    assert live.models[0].variants[key].text == ""
+    assert live.models[0].figures[key].text == ""
     live.watching["somebody"] = [(0, key), (0, "curves\nno such"), (7, key)]
     for _ in live.renew():
         pass
     now, _ = live.news([0])
     assert live.news(now)[1] == ""
     (sent,) = json.loads(live.news(now, live.watching["somebody"])[1])["experiments"]
-    assert list(sent["variants"]) == [key]
+    assert list(sent["figures"]) == [key]
     assert sent["choices"]["curves"]["metrics"][:2] == ["loss", "eval/acc"]
 
 

@@ -24,6 +24,13 @@ class Clock:
         return self.now
 
 
+def timed(made: MadeExperiment) -> tuple[ExperimentModel, Clock, Clock]:
+    """Return a page, and the clocks by which it goes: of the time and of its CPU."""
+    model, clock, cpu = ExperimentModel(subject(made.root)), Clock(), Clock()
+    model._clock, model._cpu = clock, cpu  # type: ignore[method-assign]
+    return model, clock, cpu
+
+
 @pytest.fixture
 def made(tmp_path: Path) -> MadeExperiment:
     return shown_experiment(tmp_path)
@@ -39,7 +46,9 @@ def test_what_has_not_changed_is_not_made_again_and_nothing_is_news(made: MadeEx
     model.refresh()
     assert calls == []
     assert model.version == version
-    assert model.news(version) == {"parts": {}, "figures": {}, "variants": {}, "rows": []}
+    news = model.news(version)
+    assert news["version"] == version
+    assert not any(news.get(kind) for kind in ("parts", "figures", "old", "rows", "columns", "best"))
 
 
 def test_a_new_report_is_news_of_its_row_and_of_what_shows_it_only(made: MadeExperiment) -> None:
@@ -56,16 +65,15 @@ def test_a_new_report_is_news_of_its_row_and_of_what_shows_it_only(made: MadeExp
     assert "about" not in news["parts"]
     assert "curves" in news["figures"]
     assert "importance" not in news["figures"] or json.loads(news["figures"]["importance"])
-    assert model.news(0)["columns"] == model.table.columns
+    assert model.news(0)["columns"] == model.columns
 
 
 def test_a_piece_that_is_dear_is_made_seldom_and_holds_up_no_other(
     made: MadeExperiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two seconds of CPU at a share of 2% are made up for in 100 s; what is cheap goes on meanwhile, once a second."""
-    monkeypatch.setattr(ExperimentModel, "share", 0.02)
-    clock, cpu = Clock(), Clock()
-    model = ExperimentModel(subject(made.root), clock=clock, cpu=cpu)
+    monkeypatch.setattr(model_module, "_SHARE", 0.02)
+    model, clock, cpu = timed(made)
     made_at: dict[str, list[float]] = {"dear": [], "cheap": [], "quick": []}
 
     def piece(name: str, cost: float) -> Piece:
@@ -87,13 +95,9 @@ def test_a_piece_that_is_dear_is_made_seldom_and_holds_up_no_other(
     assert len(made_at["quick"]) == len(made_at["cheap"]) == 500
 
 
-def test_figures_of_a_sweep_that_runs_are_at_most_five_seconds_old(
-    made: MadeExperiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_figures_of_a_sweep_that_runs_are_at_most_five_seconds_old(made: MadeExperiment) -> None:
     """Eight of them, the first of which has to import for two seconds."""
-    monkeypatch.setattr(ExperimentModel, "share", model_module._SHARE)
-    clock, cpu = Clock(), Clock()
-    model = ExperimentModel(subject(made.root), clock=clock, cpu=cpu)
+    model, clock, cpu = timed(made)
     model._quick = model._others = []
     model.order = [f"figure {number}" for number in range(8)]
     made_at: dict[str, list[float]] = {name: [] for name in model.order}
@@ -117,10 +121,8 @@ def test_figures_of_a_sweep_that_runs_are_at_most_five_seconds_old(
 def test_a_figure_that_is_older_than_the_counts_says_as_of_when(
     made: MadeExperiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, wall = Clock(), Clock()
+    (model, clock, _), wall = timed(made), Clock()
     monkeypatch.setattr(model_module.time, "time", wall)
-    monkeypatch.setattr(ExperimentModel, "share", 1e6)
-    model = ExperimentModel(subject(made.root), clock=clock)
 
     def go_on(seconds: float) -> None:
         clock.now += seconds
@@ -129,13 +131,13 @@ def test_a_figure_that_is_older_than_the_counts_says_as_of_when(
             pass
 
     go_on(0.0)
-    assert "old" not in model.news(model.version - 1)
-    model.figures["curves"].is_due = lambda now, share: False  # type: ignore[method-assign]
-    for at, old in ((4.0, {}), (3.0, {"curves": [100.0, 8]})):
+    assert model.news(0)["old"] == {}
+    model.figures["curves"].is_due = lambda now: False  # type: ignore[method-assign]
+    for at, old in ((4.0, {}), (3.0, {"curves": (100.0, 8)})):
         made.end("abcde_00008", at=20.0 + at)
         made.commit()
         go_on(at)
-        assert model.news(0).get("old", {}) == old
+        assert model.news(0)["old"] == old
     version = model.version
     del model.figures["curves"].is_due  # type: ignore[method-assign]
     go_on(2.0)
@@ -146,7 +148,7 @@ def test_at_first_everything_is_made_at_once(made: MadeExperiment) -> None:
     model = ExperimentModel(subject(made.root))
     for _ in model.renew():
         pass
-    model.wanted = set(model.variants)
+    model.wanted = set(model.figures)
     for _ in model.renew():
         pass
     assert not model.is_running
@@ -164,7 +166,7 @@ def test_a_file_offers_only_what_it_holds_and_holds_what_is_small_beside_what_is
     monkeypatch.setattr(model_module, "_MOST_VARIANTS", len(whole.figures["curves"].text))
     model = ExperimentModel(subject(made.root))
     model.refresh()
-    held = {key.partition("\n")[0] for key, piece in model.variants.items() if piece.text}
+    held = {key.partition("\n")[0] for key, piece in model.figures.items() if "\n" in key and piece.text}
     assert held == {"history"}
     assert model.choices["curves"]["metrics"] == ["loss"]
     assert model.choices["history"] == whole.choices["history"]

@@ -478,7 +478,15 @@ class Experiment {
     if (data.columns) this.table?.columnsChanged();
     if (this.table && (data.columns || data.best || data.rows?.length)) this.filter();
     const place = this.root.querySelector("[data-figures]");
-    for (const [name, spec] of Object.entries(data.figures ?? {})) {
+    for (const [key, text] of Object.entries(data.figures ?? {})) {
+      const spec = JSON.parse(text);
+      const [name, ...other] = key.split("\n");
+      if (other.length) {  // with another metric or axis
+        if (spec) this.variants.set(key, spec);
+        const figure = this.figures.get(name);
+        if (spec && figure?.key === key) figure.set(spec);
+        continue;
+      }
       if (spec === null) { this.figures.get(name)?.frame.remove(); this.figures.delete(name); continue; }
       if (!this.figures.has(name)) {
         const made = new Figure(this, name);
@@ -490,11 +498,6 @@ class Experiment {
       const figure = this.figures.get(name);
       figure.base = spec;
       if (figure.key === name) figure.set(spec);
-    }
-    for (const [key, spec] of Object.entries(data.variants ?? {})) {
-      if (spec === null) continue;
-      this.variants.set(key, spec);
-      for (const figure of this.figures.values()) if (figure.key === key) figure.set(spec);
     }
     for (const [name, figure] of this.figures) figure.offer(data.choices?.[name]);
     place.closest("section").toggleAttribute("hidden", !this.figures.size);
