@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from searchers import create_searcher
 from sweep.cli.ranges import parse_parameter, put, space_of
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, TrainableError, nearest
 from sweep.record.importing import DriverCalled, ended_at, importing, load_file, why_missing
+from sweep.schedulers import create_scheduler
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -25,7 +27,7 @@ class RunArguments:
     Attributes:
         target: `file.py:function`, the file as an absolute path.
         parameters: those of a spec file, in its form.
-        ranges: those of the command line, name -> text; they win.
+        ranges: those of the command line, `name=RANGE`; they win.
         given: parameters of `sweep.run` under its names. Without `num_samples` the space is sampled 10 times, or once
             for a grid, or without limit with `time_budget_s`.
         scheduler_options, searcher_options: arguments of their constructors.
@@ -34,27 +36,11 @@ class RunArguments:
 
     target: str
     parameters: dict[str, Any] = field(default_factory=dict)
-    ranges: dict[str, str] = field(default_factory=dict)
+    ranges: Sequence[str] = ()
     given: dict[str, Any] = field(default_factory=dict)
     searcher_options: dict[str, Any] = field(default_factory=dict)
     scheduler_options: dict[str, Any] = field(default_factory=dict)
     goal_value: float | None = None
-
-    @property
-    def is_grid(self) -> bool:
-        """Whether listings are crossed instead of drawn from."""
-        return self.given.get("search_alg") == "grid"
-
-    def space(self) -> dict[str, Any]:
-        """Return the search space.
-
-        Raises:
-            ConfigError: a range cannot be read or makes no sense.
-        """
-        config = space_of(self.parameters, is_grid=self.is_grid)
-        for name, text in self.ranges.items():
-            put(config, *parse_parameter(f"{name}={text}", is_grid=self.is_grid))
-        return config
 
     def run_kwargs(self) -> dict[str, Any]:
         """Return the keyword arguments for `sweep.run`.
@@ -62,68 +48,33 @@ class RunArguments:
         Raises:
             ConfigError, SearchError: something in it makes no sense.
         """
-        given = self.given
+        given, is_grid = self.given, self.given.get("search_alg") == "grid"
         if given.get("metric") is not None and given.get("mode") is None:
             raise ConfigError(f"--metric {given['metric']} needs --goal minimize or --goal maximize.")
-        kwargs = given | {
-            "config": self.space(),
-            "num_samples": self.num_samples(),
-            "search_alg": self._searcher(),
-            "scheduler": self._scheduler(),
-            "stop": self._stop(),
-            "import_path": self.target,
-        }
-        return {key: value for key, value in kwargs.items() if value is not None}
+        config, mistakes = space_of(self.parameters, is_grid=is_grid)
+        for where, what in mistakes:
+            raise ConfigError(f"{'.'.join(where)}: {what}")
+        for text in self.ranges:
+            put(config, *parse_parameter(text, is_grid=is_grid))
+        made: dict[str, Any] = {}
+        if self.searcher_options:
+            made["search_alg"] = create_searcher(given.get("search_alg", "random"), **self.searcher_options)
+        if self.scheduler_options:
+            made["scheduler"] = create_scheduler(given.get("scheduler", "fifo"), **self.scheduler_options)
+        if self.goal_value is not None:
+            made["stop"] = _reaching(given["metric"], given["mode"], self.goal_value)
+        default = 1 if is_grid else -1 if "time_budget_s" in given else 10
+        return {"num_samples": default, **given, **made, "config": config, "import_path": self.target}
 
-    def num_samples(self) -> int:
-        """Return how often the space is sampled."""
-        default = 1 if self.is_grid else -1 if self.given.get("time_budget_s") is not None else 10
-        return default if self.given.get("num_samples") is None else self.given["num_samples"]
 
-    def num_configs(self) -> int | None:
-        """Return how many configs there are; None when there are more than can be counted."""
-        from searchers.space import Categorical, Domain
-        from searchers.variants import grid_values, walk
+def _reaching(metric: str, mode: str, bound: float) -> Callable[[str, Mapping[str, Any]], bool]:
+    """Return what ends a trial whose metric is at the bound or better."""
 
-        number = 1
-        for _, leaf in walk(self.space()):
-            if isinstance(leaf, Categorical):
-                number *= len(leaf.categories)
-            elif isinstance(leaf, Domain) or grid_values(leaf) is not None:
-                return None
-        return number
+    def has_reached(trial_id: str, result: Mapping[str, Any]) -> bool:
+        value = as_float(result.get(metric))
+        return value is not None and (value <= bound if mode == "min" else value >= bound)
 
-    def _searcher(self) -> Any:
-        name = self.given.get("search_alg")
-        if not self.searcher_options:
-            return name
-        from searchers import create_searcher
-
-        return create_searcher(name or "random", **self.searcher_options)
-
-    def _scheduler(self) -> Any:
-        name = self.given.get("scheduler")
-        if not self.scheduler_options:
-            return name
-        from sweep.schedulers import create_scheduler
-
-        if name in (None, "fifo"):
-            shown = ", ".join(f"{option}={value}" for option, value in self.scheduler_options.items())
-            raise ConfigError(f"{shown} says when a scheduler stops trials; also say which, such as --scheduler asha.")
-        return create_scheduler(name, **self.scheduler_options)
-
-    def _stop(self) -> Any:
-        metric, bound = self.given.get("metric"), self.goal_value
-        if bound is None or metric is None:
-            return None
-        if self.given.get("mode") == "max":
-            return {metric: bound}
-
-        def has_reached(trial_id: str, result: Mapping[str, Any]) -> bool:
-            value = as_float(result.get(metric))
-            return value is not None and value <= bound
-
-        return has_reached
+    return has_reached
 
 
 def split_target(text: str) -> tuple[str, str] | None:
@@ -150,9 +101,9 @@ def import_trainable(target: str, notice: Callable[[str], None] | None = None) -
         raise ConfigError(f"{target!r} is no trainable; expected FILE.py:FUNCTION, such as train.py:train.")
     path, name = Path(parts[0]).expanduser().absolute(), parts[1]
     if not path.is_file():
-        known = sorted(other.name for other in path.parent.glob("*.py")) if path.parent.is_dir() else []
-        hint = nearest(path.name, known) if known else f"{path.parent} holds no Python files."
-        raise ConfigError(f"there is no file {path}. {hint}")
+        raise ConfigError(
+            f"there is no file {path}. {nearest(path.name, [one.name for one in path.parent.glob('*.py')])}"
+        )
     refuse_shadows(path.parent)
     module = _import(path)
     call = ended_at(module.__name__)
@@ -162,15 +113,12 @@ def import_trainable(target: str, notice: Callable[[str], None] | None = None) -
     for part in name.split("."):
         if not hasattr(value, part):
             known = [key for key, item in vars(value).items() if callable(item) and not key.startswith("_")]
-            why = f"{call}, where an import by sweep ends. Define {name!r} above." if call is not None else ""
-            raise ConfigError(
-                f"{path.name} has no {name!r}. {why or (nearest(part, known) if known else 'It is empty.')}"
-            )
+            why = f"{call}, where an import by sweep ends. Define {name!r} above." if call else nearest(part, known)
+            raise ConfigError(f"{path.name} has no {name!r}. {why}")
         value = getattr(value, part)
     if not callable(value) and not hasattr(value, "__sweep_trainable__"):
-        raise ConfigError(
-            f"{name!r} in {path.name} is a {type(value).__name__}; expected a function, a class or a trainer."
-        )
+        found = type(value).__name__
+        raise ConfigError(f"{name!r} in {path.name} is a {found}; expected a function, a class or a trainer.")
     return value
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import click
 
-from searchers.errors import nearest
 from sweep.callbacks.base import Callback
 from sweep.cli.arguments import RunArguments, import_trainable, parse_count, parse_seconds, split_target
 from sweep.cli.options import name_argument, named_option, storage_option, where_option
@@ -100,7 +99,7 @@ def run(
     Exit codes: 0 all done, 1 no trial succeeded, 2 bad usage or spec, 3 some trials failed, 130 interrupted.
     """
     arguments = _arguments(target, ranges, options)
-    if resume and arguments.given.get("name") is None:
+    if resume and "name" not in arguments.given:
         raise ConfigError("--resume continues a sweep by its name; also give --name, or use `sweep resume NAME`.")
     if engine == "local" and address is not None:
         raise ConfigError(f"--address {address} is of a cluster of Ray. Give --engine ray, or leave it out.")
@@ -108,13 +107,8 @@ def run(
         import sweep
 
         sweep.init(engine="ray", address=address)
-    is_quiet = quiet or as_json
-    trainable = import_trainable(arguments.target, None if is_quiet else _note)
-    kwargs, number = arguments.run_kwargs(), arguments.num_configs()
-    samples = kwargs["num_samples"]
-    if not is_quiet and "num_samples" not in arguments.given and number is not None and 1 < number < samples:
-        _note(f"{samples} trials draw from {number} configurations; --searcher grid tries each once")
-    kwargs["resume"] = "AUTO" if resume else None
+    trainable = import_trainable(arguments.target, None if quiet or as_json else _note)
+    kwargs = arguments.run_kwargs() | {"resume": "AUTO" if resume else None}
     return _carry_out(trainable, kwargs, quiet, is_wordy, as_json)
 
 
@@ -143,12 +137,7 @@ def _note(text: str) -> None:
 
 def _arguments(target: str, ranges: Sequence[str], options: dict[str, Any]) -> RunArguments:
     arguments = _target_arguments(target)
-    given = arguments.given
-    for text in ranges:
-        name, sign, value = _cut(text)
-        if not sign:
-            raise ConfigError(f"{text!r} is no parameter; expected NAME=VALUE or NAME=RANGE, such as lr=uniform(0,1).")
-        arguments.ranges[name] = value
+    arguments.ranges, given = ranges, arguments.given
     goals = [(metric, mode) for mode in ("min", "max") if (metric := options.pop(f"{mode}imize")) is not None]
     goal = options.pop("goal")
     if len(goals) > 1 or (goals and (options["metric"] or goal)):
@@ -158,13 +147,8 @@ def _arguments(target: str, ranges: Sequence[str], options: dict[str, Any]) -> R
         arguments.scheduler_options = {}
     arguments.scheduler_options |= _taken(options, max_t="max_t", grace="grace_period")
     if amounts := _taken(options, cpus="cpu", gpus="gpu", mem="memory"):
-        from sweep.core.resources import parse_resources
-
-        given["resources_per_trial"] = {"cpu": 1.0} | (given.get("resources_per_trial") or {}) | amounts
-        parse_resources(given["resources_per_trial"])
+        given["resources_per_trial"] = {"cpu": 1.0} | given.get("resources_per_trial", {}) | amounts
     given |= {name: value for name, value in options.items() if value is not None}
-    if (trials := given.get("num_samples", 1)) == 0 or trials < -1:
-        raise ConfigError(f"--trials is {trials}; expected a number of at least 1, or -1 for no limit.")
     return arguments
 
 
@@ -178,21 +162,12 @@ def _target_arguments(target: str) -> RunArguments:
     if target.lower().endswith((".yaml", ".yml")):
         from sweep.cli.spec import read_spec
 
-        if not Path(target).is_file():
-            known = [path.name for path in Path(target).parent.glob("*.y*ml")]
-            raise ConfigError(f"there is no spec file {target}. {nearest(Path(target).name, known) if known else ''}")
         return read_spec(Path(target))
     parts = split_target(target)
     if parts is None:
-        what = "names no function in it" if target.endswith(".py") else "is a plain program, which is not supported yet"
-        hint = f"{target}:FUNCTION" if target.endswith(".py") else "SCRIPT.py:FUNCTION or SPEC.yaml"
-        raise ConfigError(f"{target} {what}; expected {hint}.")
+        hint = f"{target}:FUNCTION" if target.endswith(".py") else "SCRIPT.py:FUNCTION or SPEC.yaml, no plain program"
+        raise ConfigError(f"{target} names no function in it; expected {hint}.")
     return RunArguments(target=f"{Path(parts[0]).expanduser().absolute()}:{parts[1]}")
-
-
-def _cut(text: str) -> tuple[str, str, str]:
-    cut = min((index for index in (text.find("="), text.find("~")) if index >= 0), default=-1)
-    return (text, "", "") if cut < 1 else (text[:cut].removeprefix("--"), text[cut], text[cut + 1 :])
 
 
 class _JsonLines(Callback):

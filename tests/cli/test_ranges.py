@@ -27,7 +27,6 @@ def same(a: Any, b: Any) -> bool:
         ("normal(0,1)", searchers.randn(0, 1)),
         ("16,32,64", searchers.choice([16, 32, 64])),
         ("choice(adam,sgd)", searchers.choice(["adam", "sgd"])),
-        ("choices([adam, sgd])", searchers.choice(["adam", "sgd"])),
         ("range(1,6)", searchers.randint(1, 6)),
         ("range(0,1,0.25)", searchers.choice([0.0, 0.25, 0.5, 0.75])),
         ("interval(0,0.5)", searchers.uniform(0, 0.5)),
@@ -36,6 +35,7 @@ def same(a: Any, b: Any) -> bool:
         ("tag(log, int(interval(1, 100)))", searchers.lograndint(1, 101)),
         ("int(loguniform(16,512))", searchers.lograndint(16, 512)),
         ("int(uniform(1,9))", searchers.randint(1, 9)),
+        ("int(choice(1.0,2.0))", searchers.choice([1, 2])),
     ],
 )
 def test_every_function_means_its_domain(text: str, meant: Any) -> None:
@@ -60,9 +60,8 @@ def test_single_words_are_values(word: str, value: Any) -> None:
     assert type(parse_literal(word)) is type(value)
 
 
-def test_orions_tilde_and_dashes_mean_the_same() -> None:
+def test_orions_tilde_means_the_same() -> None:
     assert same(parse_parameter("lr~loguniform(1e-5,1)")[1], searchers.loguniform(1e-5, 1))
-    assert parse_parameter("--epochs=10") == ("epochs", 10)
 
 
 def test_commas_inside_quotes_and_parentheses_do_not_split() -> None:
@@ -75,8 +74,8 @@ def test_commas_inside_quotes_and_parentheses_do_not_split() -> None:
     [
         ("lr", "expected NAME=VALUE or NAME=RANGE"),
         ("lr=unifrm(0,1)", "Did you mean 'uniform'"),
-        ("lr=uniform(0)", "1 arguments; expected 2"),
-        ("lr=uniform(a,1)", "'a' is no number"),
+        ("lr=uniform(0)", "missing a required argument: 'upper'"),
+        ("lr=uniform(a,1)", "lower is 'a'; expected a"),
         ("lr=uniform(1,0)", "lr=uniform\\(1,0\\): "),
         ("lr=loguniform(0,1)", "lr=loguniform\\(0,1\\): "),
         ("lr=uniform(0,1", "not closed"),
@@ -84,10 +83,10 @@ def test_commas_inside_quotes_and_parentheses_do_not_split() -> None:
         ("lr=0.1..0.2", r"no range; expected uniform\(0.1,0.2\)"),
         ("lr=1e-5...1e-1", r"no range; expected uniform\(1e-5,1e-1\)"),
         ("lr=-.5..+3", r"no range; expected uniform\(-.5,\+3\)"),
-        ("n=range(5,1)", "is empty"),
-        ("n=range(1,5,0)", "step of 0"),
-        ("n=range(0,1e9)", "use randint"),
-        ("lr=tag(log,choice(1,2))", "only an interval"),
+        ("n=range(5,1)", "expected 1 to 100000 steps"),
+        ("n=range(1,5,0)", "expected 1 to 100000 steps"),
+        ("n=range(0,1e9)", "randint and uniform are for more"),
+        ("lr=tag(log,choice(1,2))", "expected tag"),
         ("lr=choice()", "at least one value"),
     ],
 )
