@@ -15,7 +15,6 @@ import click
 from sweep.cli.options import complete_name, goal_option, metric_option, name_argument, storage_option, where_option
 from sweep.cli.tables import (
     ListCommand,
-    Selection,
     Table,
     emit,
     format_option,
@@ -29,13 +28,11 @@ from sweep.core.results import MOST_SECONDS, flatten, own_metrics, without_index
 from sweep.core.trial import STATES
 from sweep.display.formats import at_step, clean, text, to_yaml
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
-from sweep.record.layout import ExperimentLayout, split_uri
-from sweep.record.reader import ExperimentReader, find_experiment, list_experiments, what_is_there
+from sweep.record.reader import ExperimentReader, find_experiment, list_experiments
 from sweep.record.rows import TrialRow
 from sweep.results.analysis import ExperimentAnalysis
 from sweep.results.views import TrialView
-from sweep.results.winners import Best, best_by_last, better_earlier, objectives_front
-from sweep.storage.fetch import has_experiment
+from sweep.results.winners import best_by_last, better_earlier, objectives_front
 from sweep.storage.location import parse_storage
 
 COUNTS = [state.replace(" ", "_") for state in STATES]  # columns
@@ -46,7 +43,7 @@ MAX_FRONT = 5  # trials of a Pareto set that are shown where it is not asked for
 @click.argument("where", required=False, metavar="[DIRECTORY|NAME]", shell_complete=complete_name)
 @selection_options
 @storage_option()
-def ls(where: str | None, chosen: Selection, storage: str | None) -> None:
+def ls(where: str | None, storage: str | None, **chosen: Any) -> None:
     """List the sweeps, oldest first: how each stands, how many trials in which state, and the best of their last
     reports; of several objectives the Pareto set.
 
@@ -61,11 +58,13 @@ def ls(where: str | None, chosen: Selection, storage: str | None) -> None:
       sweep ls --filter 'state=crashed' --format json
     """
     if where is not None:
-        found = _meant(where, storage)
-        if isinstance(found, ExperimentReader):
-            _list_trials(found, chosen)
+        try:
+            _list_trials(find_experiment(where, storage), chosen)
             return
-        storage = str(found)
+        except NoExperimentError:
+            if not list_experiments(where):
+                raise
+        storage = where
     rows, problems = _experiment_rows(storage)
     root = parse_storage(storage).describe("").rstrip("/")
     table = Table(
@@ -77,7 +76,7 @@ def ls(where: str | None, chosen: Selection, storage: str | None) -> None:
         telling=dict.fromkeys(("paused", "stopped_early"), bool),
     )
     nothing = f"no sweeps in {root}; --storage or SWEEP_STORAGE names another place"
-    print_table(table, chosen, empty=f"no such sweeps in {root}" if rows else nothing)
+    print_table(table, empty=f"no such sweeps in {root}" if rows else nothing, **chosen)
     for problem in problems:
         click.echo(f"error: {clean(problem)}", err=True)
 
@@ -86,7 +85,7 @@ def ls(where: str | None, chosen: Selection, storage: str | None) -> None:
 @name_argument
 @selection_options
 @where_option
-def trials(reader: ExperimentReader, chosen: Selection) -> None:
+def trials(reader: ExperimentReader, **chosen: Any) -> None:
     """List the trials of a sweep with their last report. NAME is a sweep, or the path of one.
 
     Columns are trial, state, step, time_s, attempt, reason, the metrics by their names, and the parameters by theirs
@@ -103,27 +102,12 @@ def trials(reader: ExperimentReader, chosen: Selection) -> None:
     _list_trials(reader, chosen)
 
 
-def _list_trials(reader: ExperimentReader, chosen: Selection) -> None:
+def _list_trials(reader: ExperimentReader, chosen: dict[str, Any]) -> None:
     table = _trial_table(reader)
-    print_table(table, chosen, empty=f"{reader.name} has no such trials" if table.rows else "no trials yet")
+    print_table(table, empty=f"{reader.name} has no such trials" if table.rows else "no trials yet", **chosen)
     hint = reader.state_hint()
-    if hint and chosen.style == "table":
+    if hint and chosen["style"] == "table":
         click.echo(hint, err=True)
-
-
-def _meant(where: str, storage: str | None) -> ExperimentReader | Path | str:
-    """Return the sweep that `where` names, or the directory of sweeps that it is."""
-    if "://" in where:
-        parent, name = split_uri(where)
-        is_name = bool(name) and has_experiment(parse_storage(parent), name)
-        return find_experiment(where, storage) if is_name else where
-    path = Path(where).expanduser().absolute()
-    is_name = ExperimentLayout(parse_storage(storage).local_root / where).database.is_file()
-    if is_name or not path.is_dir() or ExperimentLayout(path).database.is_file():
-        return find_experiment(where, storage)
-    if not list_experiments(path):
-        raise NoExperimentError(what_is_there(path))
-    return path
 
 
 @click.command(short_help="Print the best configuration.")
@@ -163,52 +147,38 @@ def best(
       sweep best digits --as args      # lr=0.00031 act=gelu
       sweep best digits --as yaml > best.yaml
     """
-    if reader.objectives and metric is None:
-        if scope != "last" or mode is not None:
-            wanted = f"--scope {scope}" if scope != "last" else f"--goal {mode}imize"
-            raise ConfigError(
-                f"{wanted} is for one metric, and {reader.name} has several objectives, "
-                f"{shown_objectives(reader.objectives)}. Name one with --metric, or leave {wanted.split()[0]} out."
-            )
-        _print_front(reader, top, form, style)
-        return
-    analysis = ExperimentAnalysis(reader.root)
-    metric, mode = analysis.chosen_metric(metric, mode)
-    found = analysis.ranking(metric, mode, scope)[: top or 1]
-    earlier = better_earlier(reader, metric, mode) if scope == "last" else None
+    title = note = ""
+    found: list[tuple[TrialRow | TrialView, dict[str, Any]]]
+    if reader.objectives and metric is None and mode is None and scope == "last":
+        front = objectives_front(reader)
+        wanted, found = ", ".join(metric for metric, mode in reader.objectives if mode != "obs"), [*front[:top]]
+        title = f"Pareto set by {clean(shown_objectives(reader.objectives))}: {len(front)} trial{'s'[: len(front) > 1]}"
+    else:
+        analysis = ExperimentAnalysis(reader.root)
+        metric, mode = analysis.chosen_metric(metric, mode)
+        ranked = analysis.ranking(metric, mode, scope)[: top or 1]
+        wanted, found = metric, [(trial, {metric: value}) for trial, value in ranked]
+        if scope == "last" and (earlier := better_earlier(reader, metric, mode)) is not None:
+            where = f"trial {earlier.row.number:05d}{at_step(earlier.step)}   (--scope all)"
+            note = f"better earlier: {clean(metric)} {text(earlier.value)}   {where}"
     if not found:
-        where = " in its last report" if earlier is not None else ""
-        more = _reported(reader) if earlier is None else _earlier_text(earlier, "Earlier")
-        raise ConfigError(f"no trial of {reader.name} has a usable number under {metric!r}{where}. {more}")
+        reported = f"Reported were: {', '.join(map(clean, reader.metric_names())) or 'nothing'}."
+        raise ConfigError(f"no trial of {reader.name} has a usable number under {wanted!r}. {note or reported}")
+    configs = [without_index(trial.config) for trial, _ in found]
     if form is not None:
-        _print_configs([without_index(trial.config) for trial, _ in found], form)
-        return
-    if style != "table" or (top or 1) > 1:
-        _print_trials([(trial, {str(metric): value}) for trial, value in found], style)
-        if earlier is not None and style == "table":
-            click.echo(_earlier_text(earlier, "better earlier"), err=True)
-        return
-    trial, value = found[0]
-    words = {"all": "best report", "last": "last report"}.get(scope, scope)
-    click.echo(f"{clean(metric)} {text(value)}   trial {trial.number:05d}   ({words}; {trial.state})")
-    if earlier is not None:
-        click.echo(_earlier_text(earlier, "better earlier"))
-    click.echo(to_yaml(without_index(trial.config)), nl=False)
-
-
-def _print_front(reader: ExperimentReader, top: int | None, form: str | None, style: str) -> None:
-    """Print the trials that no other beats in every objective, or their configs."""
-    found = objectives_front(reader)
-    if not found:
-        names = ", ".join(repr(metric) for metric, mode in reader.objectives if mode != "obs")
-        raise ConfigError(f"no trial of {reader.name} has usable numbers under {names}. {_reported(reader)}")
-    if form is not None:
-        _print_configs([without_index(trial.config) for trial, _ in found[:top]], form)
-        return
-    if style == "table":
-        count = f"{len(found)} trial{'' if len(found) == 1 else 's'}"
-        click.echo(f"Pareto set by {clean(shown_objectives(reader.objectives))}: {count}")
-    _print_trials(found[:top], style)
+        _print_configs(configs, form)
+    elif title or style != "table" or (top or 1) > 1:
+        if title and style == "table":
+            click.echo(title)
+        _print_trials(found, style)
+        if note and style == "table":
+            click.echo(note, err=True)
+    else:
+        ((trial, values),) = found
+        words = {"all": "best report", "last": "last report"}.get(scope, scope)
+        click.echo(f"{clean(wanted)} {text(values[wanted])}   trial {trial.number:05d}   ({words}; {trial.state})")
+        click.echo(f"{note}\n" if note else "", nl=False)
+        click.echo(to_yaml(configs[0]), nl=False)
 
 
 def _print_trials(found: Sequence[tuple[TrialRow | TrialView, Mapping[str, Any]]], style: str) -> None:
@@ -360,17 +330,6 @@ def _best_cell(reader: ExperimentReader) -> Any:
     points = [f"({', '.join(map(text, values.values()))})" for _, values in front[:MAX_FRONT]]
     more = ["..."] if len(front) > len(points) else []
     return f"Pareto set of {len(front)}: {' '.join(points + more)}" if front else None
-
-
-def _earlier_text(earlier: Best, lead: str) -> str:
-    """Say what had been better at an earlier step, and how to get at it."""
-    shown = f"{clean(earlier.metric)} {text(earlier.value)}   trial {earlier.row.number:05d}{at_step(earlier.step)}"
-    return f"{lead}: {shown}   (--scope all)"
-
-
-def _reported(reader: ExperimentReader) -> str:
-    names = reader.metric_names()
-    return f"Reported were: {', '.join(map(clean, names))}." if names else "Nothing was reported yet."
 
 
 def _print_configs(configs: Sequence[Mapping[str, Any]], form: str) -> None:

@@ -12,6 +12,19 @@ from typing import Any
 
 import click
 
+from sweep import __version__
+from sweep.errors import (
+    ConfigError,
+    ExperimentError,
+    RecordError,
+    ResourceError,
+    SearchError,
+    SweepError,
+    TrainableError,
+    nearest,
+    readable,
+)
+
 COMMANDS: Mapping[str, str] = {
     "run": "sweep.cli.run:run",
     "ls": "sweep.cli.inspect:ls",
@@ -50,36 +63,17 @@ class CommandGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
         place = COMMANDS.get(ALIASES.get(cmd_name, cmd_name))
-        if place is None:
+        if place is None and ctx.resilient_parsing:  # on Tab
             return None
+        if place is None:
+            ctx.fail(f"there is no command {cmd_name!r}. {nearest(cmd_name, COMMANDS)}")
         module, _, attribute = place.partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the arguments begin with."""
-        is_unknown = bool(args) and args[0] not in {*COMMANDS, *ALIASES} and not args[0].startswith("-")
-        if is_unknown and not ctx.resilient_parsing:  # not on Tab
-            from searchers.errors import nearest
-
-            ctx.fail(f"there is no command {args[0]!r}. {nearest(args[0], COMMANDS)}")
-        return super().resolve_command(ctx, args)
-
-
-def _version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
-    if value:
-        from sweep import __version__
-
-        click.echo(f"sweep {__version__}")
-        ctx.exit()
-
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version and exit."
-)
+@click.version_option(__version__, message="sweep %(version)s", help="Print the version and exit.")
 def sweep() -> None:
     """Run hyperparameter sweeps of Python functions on this machine, and look at them.
 
@@ -104,18 +98,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    from sweep.errors import (
-        ConfigError,
-        ExperimentError,
-        RecordError,
-        ResourceError,
-        SearchError,
-        SweepError,
-        TrainableError,
-        UserCodeError,
-        readable,
-    )
-
     if sys.stdout is None:  # it was closed by who called
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the program ends
     try:
@@ -127,36 +109,32 @@ def _run(arguments: Sequence[str] | None) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except BrokenPipeError:
-        # The reader has seen enough. Python flushes once more when it ends: into nothing.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
-        if error.errno != errno.ENOSPC or error.filename is not None:
+        is_closed = isinstance(error, BrokenPipeError)  # the reader has seen enough
+        if not is_closed and (error.errno != errno.ENOSPC or error.filename is not None):
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        click.echo(f"error: what was to be printed cannot be written: {error.strerror}", err=True)
-        return 1
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more when it ends
+        if not is_closed:
+            click.echo(f"error: what was to be printed cannot be written: {error.strerror}", err=True)
+        return 0 if is_closed else 1
     except SweepError as error:
         click.echo(f"error: {error}", err=True)
-        cause = error.__cause__
-        if isinstance(error, UserCodeError) and error.traceback:
-            click.echo(readable(error.traceback), err=True)
-        elif cause is not None and _is_of_the_user(error, cause):
-            click.echo(readable("".join(traceback.format_exception(cause))), err=True)
+        if trace := _trace_of_the_user(error):
+            click.echo(readable(trace), err=True)
         is_usage = isinstance(error, (ConfigError, ResourceError, ExperimentError, TrainableError, SearchError))
         return 2 if is_usage and not isinstance(error, RecordError) else 1
 
 
-def _is_of_the_user(error: Exception, cause: BaseException) -> bool:
-    """Whether a cause says more than the error's one line: it came out of the user's code, not out of a file's."""
-    from sweep.errors import ExperimentError, SweepError, TrainableError
-
-    if isinstance(cause, (SweepError, OSError, ValueError, click.ClickException)):
-        return False
-    if isinstance(error, TrainableError):
-        return True
-    return not isinstance(error, ExperimentError) and not isinstance(cause, ImportError)
+def _trace_of_the_user(error: SweepError) -> str:
+    """Return the traceback of what the user's own code raised, if that is what it comes from."""
+    cause = error.__cause__
+    ours = (SweepError, OSError, ValueError, click.ClickException)
+    is_missing = isinstance(cause, ImportError) and not isinstance(error, TrainableError)
+    if known := getattr(error, "traceback", ""):
+        return str(known)
+    if cause is None or is_missing or isinstance(cause, ours) or isinstance(error, ExperimentError):
+        return ""
+    return "".join(traceback.format_exception(cause))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import tokenize
 import warnings
 from collections.abc import Iterator
 from functools import cache
-from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,14 +19,14 @@ import click
 
 from sweep.cli.arguments import refuse_shadows
 from sweep.errors import ConfigError
-from sweep.record.files import write_atomically
 
-_FROM = re.compile(rb"from[\s\\]+(ray)\b")
+_FROM = re.compile(rb"from\s+(ray)\b")
 _SPEAKS_OF_RAY = re.compile(r"\b(?:from|import)\s+ray\b|\bray\.\w")
 _CLASS = re.compile(r"ray(\.\w+)+\.[A-Z]\w*")
 _BY_NAME = ("import_module", "__import__", "patch")  # functions that take a module's name as a text
 
 Remarks = dict[tuple[int, str], None]  # line and what to say of it, each once
+Edit = tuple[int, int, int, bytes]  # row, from and to which byte of it, what stands there then
 
 
 @click.command(short_help="Rewrite scripts and notebooks that were written for Ray.")
@@ -54,9 +53,7 @@ def migrate(files: tuple[Path, ...], write: bool) -> int:
             before = path.read_bytes()
             text, after, left = _changed(path, before)
             if write and after != text:
-                mode = path.stat().st_mode
-                write_atomically(path.resolve(), after.encode(_encoding(before)))
-                path.chmod(mode)
+                path.write_bytes(after.encode(_encoding(before)))
         except OSError as error:
             raise ConfigError(f"{path} cannot be read or written: {error.strerror or error}.") from error
         difference = difflib.unified_diff(_lines(text), _lines(after), str(path), str(path))
@@ -78,33 +75,27 @@ def migrated(source: str, bound: dict[str, str]) -> tuple[str, Remarks]:
     """
     lines = _lines(source)
     tree, unread = _parsed(lines)
-    data = source.encode("utf-8", "surrogatepass")
-    starts = [0, *accumulate(len(line.encode("utf-8", "surrogatepass")) for line in lines)]
-    edits: list[tuple[int, int, bytes]] = []
-    left: Remarks = {}
+    rows = [line.encode() for line in lines]
+    edits: set[Edit] = set()
+    left: Remarks = {(row + 1, "this line cannot be read as Python: change it by hand."): None for row in unread}
     fallbacks: list[Any] = [node for node in ast.walk(tree) if _falls_back(node)]
     guarded = {id(node) for block in fallbacks for inner in block.body for node in ast.walk(inner)}
     for node in ast.walk(tree):
-        if not isinstance(node, (ast.Import, ast.ImportFrom)):
-            continue
-        for at, end, new, theirs, name in _imports(node, data, starts):
-            edits.append((at, end, new))
+        for edit, theirs, name in _imports(node, rows):
+            edits.add(edit)
             problem = _problem(_ours(theirs))
             if not problem or name == "ray":
                 bound[name] = "sweep" if name == "ray" else _ours(theirs)
             if problem and id(node) not in guarded:
-                left[node.lineno, problem] = None
+                left[edit[0] + 1, problem] = None
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and (problem := _problem(_dotted(node, bound))):
             left[node.lineno, problem] = None
         elif isinstance(node, (ast.Call, ast.Constant)) and (named := _named(node)):
             left[node.lineno, f"the text {named!r} stays as it is: write {_ours(named)!r} if that is meant."] = None
-    for row in unread:
-        if _SPEAKS_OF_RAY.search(lines[row]):
-            left[row + 1, "this line cannot be read as Python: change it by hand."] = None
-    for at, end, new in sorted(set(edits), reverse=True):
-        data = data[:at] + new + data[end:]
-    return data.decode("utf-8", "surrogatepass"), dict(sorted(left.items()))
+    for row, at, end, new in sorted(edits, reverse=True):
+        rows[row] = rows[row][:at] + new + rows[row][end:]
+    return b"".join(rows).decode(), dict(sorted(left.items()))
 
 
 def _below(directory: Path) -> list[Path]:
@@ -122,13 +113,12 @@ def _changed(path: Path, data: bytes) -> tuple[str, str, list[str]]:
         else:
             after, remarks = migrated(text, {})
             left = [f"{line}: {what}" for (line, what) in remarks]
-    except (ValueError, SyntaxError, LookupError, TypeError) as error:
-        return "", "", [f"{path}: it cannot be read as what its name says: {error}"]
-    try:
         if after != text:
             refuse_shadows(path.absolute().parent)
     except ConfigError as error:
         left.append(f" {error}")
+    except (ValueError, SyntaxError, LookupError, TypeError) as error:
+        return "", "", [f"{path}: it cannot be read as what its name says: {error}"]
     return text, after, [f"{path}:{line}" for line in left]
 
 
@@ -143,17 +133,13 @@ def _notebook(text: str) -> tuple[str, list[str]]:
         raise ValueError("no notebook of format 4; open it in Jupyter and save it")
     bound: dict[str, str] = {}
     left: list[str] = []
-    is_new = False
     for number, cell in enumerate(content["cells"], 1):
         if cell["cell_type"] != "code":
             continue
-        before = "".join(cell["source"])
-        after, remarks = migrated(before, bound)
+        after, remarks = migrated("".join(cell["source"]), bound)
         left += [f" cell {number}, line {line}: {what}" for (line, what) in remarks]
-        if after != before:
-            is_new = True
-            cell["source"] = after if isinstance(cell["source"], str) else _lines(after)
-    if not is_new:
+        cell["source"] = after if isinstance(cell["source"], str) else _lines(after)
+    if content == json.loads(text):
         return text, left
     indent = re.match(r"\{\r?\n( *)", text)
     after = json.dumps(content, indent=len(indent[1]) if indent else None, ensure_ascii=text.isascii())
@@ -165,14 +151,15 @@ def _lines(text: str) -> list[str]:
     return io.StringIO(text, newline="").readlines()
 
 
-def _parsed(lines: list[str]) -> tuple[ast.Module, set[int]]:
-    """Return the syntax tree without the lines that are no Python, such as magics, and the indices of those."""
+def _parsed(lines: list[str]) -> tuple[ast.Module, list[int]]:
+    """Return the syntax tree without the lines that are no Python, such as magics, and the indices of those that speak
+    of Ray."""
     kept, unread = list(lines), set[int]()
     while True:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return ast.parse("".join(kept)), unread
+                return ast.parse("".join(kept)), [row for row in unread if _SPEAKS_OF_RAY.search(lines[row])]
         except (SyntaxError, ValueError) as error:
             row = (getattr(error, "lineno", None) or 0) - 1
             filled = [index for index, line in enumerate(kept) if line.strip()]
@@ -182,25 +169,21 @@ def _parsed(lines: list[str]) -> tuple[ast.Module, set[int]]:
             unread.add(row)
 
 
-def _imports(
-    node: ast.Import | ast.ImportFrom, data: bytes, starts: list[int]
-) -> Iterator[tuple[int, int, bytes, str, str]]:
-    """Yield for each name that is imported from Ray: what to replace, by what, its dotted name, its name here."""
+def _imports(node: ast.AST, rows: list[bytes]) -> Iterator[tuple[Edit, str, str]]:
+    """Yield for each name that a statement imports from Ray: what to change, its dotted name, its name here."""
     if isinstance(node, ast.Import):
-        for alias in node.names:
-            if alias.name.partition(".")[0] == "ray":
-                at = starts[alias.lineno - 1] + alias.col_offset
-                end = starts[(alias.end_lineno or 0) - 1] + (alias.end_col_offset or 0)
-                if alias.asname:
-                    yield at, at + len("ray"), b"sweep", alias.name, alias.asname
+        for one in node.names:
+            if one.name.partition(".")[0] == "ray":
+                row, at = one.lineno - 1, one.col_offset
+                if one.asname:
+                    yield (row, at, at + len("ray"), b"sweep"), one.name, one.asname
                 else:
-                    yield at, end, b"sweep as ray", alias.name, "ray"
-    elif (node.module or "").partition(".")[0] == "ray" and not node.level:
-        found = _FROM.match(data, starts[node.lineno - 1] + node.col_offset)
-        assert found is not None  # that is how such a statement begins
-        for alias in node.names:
-            theirs = f"{node.module}.{alias.name}".removesuffix(".*")
-            yield *found.span(1), b"sweep", theirs, alias.asname or alias.name
+                    yield (row, at, one.end_col_offset or at, b"sweep as ray"), one.name, "ray"
+    elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").partition(".")[0] == "ray":
+        found = _FROM.match(rows[node.lineno - 1], node.col_offset)
+        for one in node.names if found else ():  # not where the line ends behind `from`
+            theirs = f"{node.module}.{one.name}".removesuffix(".*")
+            yield (node.lineno - 1, *found.span(1), b"sweep"), theirs, one.asname or one.name  # type: ignore[union-attr]
 
 
 def _falls_back(node: ast.AST) -> bool:

@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -89,50 +89,24 @@ class Table:
         return any(passes(row.get(column)) for row in rows)
 
 
-@dataclass(frozen=True)
-class Selection:
-    """What of a list is wanted, and how: see `selection_options`."""
-
-    sort: tuple[str, ...]
-    desc: bool
-    filters: tuple[str, ...]
-    columns: tuple[str, ...]
-    limit: int | None
-    output: str | None
-    style: str
-
-
 class ListCommand(click.Command):
     """A command that lists something; it takes Tune's `--desc True` and `--desc False` for `--desc` and nothing."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse what was typed."""
-        kept: list[str] = []
-        waiting = list(args)
-        while waiting:
-            word = waiting.pop(0)
-            name, has_value, value = word.partition("=")
-            if name == "--desc":
-                if not has_value and waiting and waiting[0].lower() in ("true", "false"):
-                    value = waiting.pop(0)
-                if value.lower() == "false":
-                    continue
-                word = "--desc" if value.lower() in ("", "true") else word
-            kept.append(word)
-        return super().parse_args(ctx, kept)
+        typed = "".join(f"{word}\0" for word in args)
+        typed = re.sub(r"(?i)(?<![^\0])--desc[=\0]false\0", "", typed)
+        typed = re.sub(r"(?i)(?<![^\0])--desc[=\0]true\0", "--desc\0", typed)
+        return super().parse_args(ctx, typed.split("\0")[:-1])
 
 
-def _names(ctx: click.Context, parameter: click.Parameter, given: str | None) -> tuple[str, ...]:
-    return tuple(name for part in (given or "").split(",") if (name := part.strip()))
+def _names(ctx: click.Context, parameter: click.Parameter, given: str | None) -> list[str]:
+    return [name for part in (given or "").split(",") if (name := part.strip())]
 
 
 def _writable(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
-    suffix = "" if given is None else Path(given).suffix.lower()
-    if given is not None and suffix not in FILES:
-        raise ConfigError(
-            f"--output {given}: {suffix or 'a name without suffix'} is no kind of file that can be written; expected "
-            f"one of {', '.join(FILES)}."
-        )
+    if given is not None and Path(given).suffix.lower() not in FILES:
+        raise ConfigError(f"--output {given}: its name ends in no kind of file; expected one of {', '.join(FILES)}.")
     return given
 
 
@@ -161,41 +135,43 @@ _SELECTION = (
 
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of a list; it gets them as one argument, `chosen`."""
-
-    @functools.wraps(command)
-    def with_selection(**options: Any) -> Any:
-        chosen = Selection(**{item.name: options.pop(item.name) for item in fields(Selection)})
-        return command(chosen=chosen, **options)
-
-    return functools.reduce(lambda decorated, option: option(decorated), reversed(_SELECTION), with_selection)
+    """Give a command the options of a list, which `print_table` takes."""
+    return functools.reduce(lambda decorated, option: option(decorated), reversed(_SELECTION), command)
 
 
-def print_table(table: Table, chosen: Selection, *, empty: str) -> None:
-    """Print what is chosen of a table, and write it to a file when one is named.
+def print_table(
+    table: Table,
+    *,
+    empty: str,
+    sort: Sequence[str],
+    desc: bool,
+    filters: Sequence[str],
+    columns: Sequence[str],
+    limit: int | None,
+    output: str | None,
+    style: str,
+) -> None:
+    """Print what is chosen of a table, and write it to a file when one is named; the arguments are the options.
 
     Raises:
         ConfigError: an unknown column, a condition that cannot be read, a file that cannot be written.
     """
     rows = list(table.rows)
-    for condition in chosen.filters:
-        holds = _condition(condition, table)
-        rows = [row for row in rows if holds(row)]
-    if chosen.desc and not chosen.sort:
+    for condition in filters:
+        rows = list(filter(_condition(condition, table), rows))
+    if desc and not sort:
         rows.reverse()
-    for name in reversed(chosen.sort):  # sorting is stable, so the first column counts most
-        column = table.column(name.removeprefix("-"))
-        rows = _sorted(rows, column, downwards=chosen.desc or name.startswith("-"))
-    rows = rows[: chosen.limit]
-    columns = list(dict.fromkeys(map(table.column, chosen.columns))) or list(table.columns)
-    if chosen.output is not None:
-        _write(rows, columns, Path(chosen.output).expanduser().absolute(), chosen.output)
+    for name in reversed(sort):  # sorting is stable, so the first column counts most
+        rows = _sorted(rows, table.column(name.removeprefix("-")), downwards=desc or name.startswith("-"))
+    rows = rows[:limit]
+    shown = list(dict.fromkeys(map(table.column, columns))) or list(table.columns)
+    if output is not None:
+        _write(rows, shown, Path(output).expanduser().absolute(), output)
     left_out: list[str] = []
-    if not chosen.columns and chosen.style == "table" and rows:
-        left_out = [name for name in columns if not table.is_telling(name, rows)]
-    print_rows(rows, [name for name in columns if name not in left_out], chosen.style, empty=empty)
-    named = [clean(name) for name in left_out if name not in table.telling]
-    if named:
+    if not columns and style == "table" and rows:
+        left_out = [name for name in shown if not table.is_telling(name, rows)]
+    print_rows(rows, [name for name in shown if name not in left_out], style, empty=empty)
+    if named := [clean(name) for name in left_out if name not in table.telling]:
         _note(f"(empty columns left out: {', '.join(named)})")
 
 
@@ -219,11 +195,7 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], style: str, *, empty
 
 def emit(content: str) -> None:
     """Print what programs read as it is; on a terminal without what would steer that."""
-    sys.stdout.write(readable(content) if _is_terminal() else content)
-
-
-def _is_terminal() -> bool:
-    return sys.stdout.isatty()
+    sys.stdout.write(readable(content) if sys.stdout.isatty() else content)
 
 
 # --- which rows ---
@@ -264,24 +236,24 @@ def _condition(condition: str, table: Table) -> Callable[[Row], bool]:
 
 
 def _sorted(rows: Sequence[Row], column: str, *, downwards: bool) -> list[Row]:
-    """Return the numbers, then the texts, each in order, then what is missing."""
+    """Return the numbers and the texts, each in order, then what is missing."""
+    is_there = {id(row): (value := row.get(column)) not in (None, "") and value == value for row in rows}
 
-    def kind(row: Row) -> int:
-        value = row.get(column)
-        if value is None or value != value or value == "":
-            return 2
-        return 0 if isinstance(value, (int, float)) else 1
+    def key(row: Row) -> tuple[bool, Any]:
+        value = row[column]
+        is_number = isinstance(value, (int, float))
+        return not is_number, value if is_number else str(value)
 
-    numbers, texts, missing = ([row for row in rows if kind(row) == one] for one in range(3))
-    numbers.sort(key=lambda row: row[column], reverse=downwards)
-    texts.sort(key=lambda row: str(row[column]), reverse=downwards)
-    return numbers + texts + missing
+    found = sorted((row for row in rows if is_there[id(row)]), key=key, reverse=downwards)
+    return found + [row for row in rows if not is_there[id(row)]]
 
 
 # --- files ---
 
 
 def _write(rows: Sequence[Row], columns: Sequence[str], path: Path, given: str) -> None:
+    from sweep.results.frames import metrics_frame
+
     chosen = [{name: row.get(name) for name in columns} for row in rows]
     try:
         match path.suffix.lower():
@@ -290,22 +262,14 @@ def _write(rows: Sequence[Row], columns: Sequence[str], path: Path, given: str) 
             case ".json":
                 path.write_text(json_text(chosen) + "\n", encoding="utf-8")
             case ".pkl":
-                _frame(chosen, columns).to_pickle(path)
+                metrics_frame(chosen, columns).to_pickle(path)
             case _:
-                _frame(chosen, columns).to_parquet(path)
+                metrics_frame(chosen, columns).to_parquet(path)
     except ImportError as error:
-        package = "pyarrow" if path.suffix.lower() == ".parquet" else "pandas"
-        raise ConfigError(f"--output {given} needs {package}: pip install {package}, or write .csv.") from error
+        raise ConfigError(f"--output {given} needs pyarrow: pip install pyarrow, or write .csv.") from error
     except OSError as error:
         raise ConfigError(f"--output {given} cannot be written: {error.strerror or error}.") from error
-    counts = [f"{len(some)} {word}{'s' * (len(some) != 1)}" for some, word in ((rows, "row"), (columns, "column"))]
-    _note(f"(wrote {' and '.join(counts)} to {path})")
-
-
-def _frame(rows: Sequence[Row], columns: Sequence[str]) -> Any:
-    from sweep.results.frames import metrics_frame
-
-    return metrics_frame(rows, columns)
+    _note(f"(wrote {len(rows)} rows and {len(columns)} columns to {path})")
 
 
 def _csv_text(rows: Sequence[Row], columns: Sequence[str]) -> str:

@@ -31,7 +31,7 @@ def load_yaml(path: Path) -> tuple[Any, dict[tuple[str, ...], int]]:
     """
     yaml = YAML(typ="safe", pure=True)
     yaml.Constructor = _Constructor
-    lines = {(): 1}
+    lines: dict[tuple[str, ...], int] = {(): 1}
     try:
         text = path.read_bytes().decode()
         data = yaml.load(text)
