@@ -22,7 +22,7 @@ from sweep.cli.main import sweep as command_line
 from sweep.errors import ExperimentError, SweepError
 from sweep.record.layout import checked_checkpoint, checked_name, checked_trial_id, leads_outside
 from sweep.record.reader import ExperimentReader
-from sweep.storage.local_copy import LocalState
+from sweep.storage.ownership import LocalState
 
 GOLDEN = Path(__file__).parent / "golden"
 SECRET = "what the neighbour printed"

@@ -19,21 +19,6 @@ class Stamp(NamedTuple):
     meta: str
 
 
-class Comparison(NamedTuple):
-    """Two records beside each other.
-
-    Attributes:
-        theirs, ours: numbers of their last events.
-        is_same: one continues the other: they agree where the shorter one ends.
-        is_other: they are of two experiments.
-    """
-
-    theirs: int
-    ours: int
-    is_same: bool
-    is_other: bool
-
-
 def copy_record(source: Path, target: Path) -> None:
     """Write a consistent copy of a `sweep.db` that may be in use: one file, without a log beside it.
 
@@ -70,17 +55,11 @@ def stamp_of_record(database: Path) -> Stamp:
         return Stamp(last_seq(db), hashlib.sha256(meta.encode()).hexdigest())
 
 
-def compare(theirs: Path, ours: Path) -> Comparison:
-    """Compare two records, the events of which are checked."""
+def compare(theirs: Path, ours: Path) -> tuple[int, int, bool]:
+    """Compare two records, the events of which are checked: the numbers of their last events, and whether one continues
+    the other: they agree where the shorter one ends."""
     with contextlib.closing(open_for_reading(theirs)) as one, contextlib.closing(open_for_reading(ours)) as two:
         seqs = last_seq(one), last_seq(two)
         same = "SELECT crc FROM event WHERE seq = ?"  # it continues those of all events before
-        of = "SELECT key, value FROM meta WHERE key IN ('created', 'prefix') ORDER BY key"
-        is_same = one.execute(same, (min(seqs),)).fetchone() == two.execute(same, (min(seqs),)).fetchone()
-        return Comparison(*seqs, is_same, one.execute(of).fetchall() != two.execute(of).fetchall())
-
-
-def has_trials(database: Path) -> bool:
-    """Whether a record has any trial."""
-    with contextlib.closing(open_for_reading(database)) as db:
-        return db.execute("SELECT 1 FROM trial").fetchone() is not None
+        crcs = [db.execute(same, (min(seqs),)).fetchone() for db in (one, two)]
+        return *seqs, crcs[0] == crcs[1]

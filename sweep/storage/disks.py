@@ -24,8 +24,8 @@ _NETWORK = frozenset(
         *("glusterfs", "ocfs2", "gfs", "gfs2", "lizardfs", "moosefs", "mfs", "juicefs", "cvfs"),
     }
 )
-# Programs that serve files of this machine by FUSE; all others are taken for shared where there is a choice. What a
-# host gives to its virtual machine (virtiofs, 9p) counts as local: a container may have nothing else.
+# Programs that serve files of this machine by FUSE; all others are taken for shared. What a host gives to its virtual
+# machine (virtiofs, 9p) counts as local: a container may have nothing else.
 _LOCAL_FUSE = frozenset(
     {
         *("overlayfs", "fuse-overlayfs", "ntfs-3g", "ntfs", "exfat", "encfs", "gocryptfs", "cryfs", "mergerfs"),
@@ -35,34 +35,42 @@ _LOCAL_FUSE = frozenset(
 
 
 class Disk(NamedTuple):
-    """Where a directory lies.
-
-    Attributes:
-        type: of the file system, as the kernel calls it; empty: unknown.
-        mount: directory at which it is mounted.
-        is_network: other machines may see the same files; None: it is not known of this type.
-    """
+    """Where a directory lies: the type of the file system, as the kernel calls it, and where it is mounted."""
 
     type: str
     mount: str
-    is_network: bool | None
+
+    def __str__(self) -> str:
+        return f"{self.type or 'an unknown type'} at {self.mount}"
+
+    @property
+    def is_network(self) -> bool:
+        """Whether other machines may see the same files."""
+        base, _, program = self.type.partition(".")
+        return program not in _LOCAL_FUSE if base == "fuse" else self.type in _NETWORK
 
 
 def disk_of(path: Path) -> Disk:
     """Return where a directory lies, or will lie once it is made."""
+    import psutil
+
     place = path.absolute()
     while not place.exists() and place != place.parent:  # looking also mounts what is mounted on demand
         place = place.parent
     place = Path(os.path.realpath(place))
-    found = Disk("", "/", False)
-    for mount, kind in _mounts():
-        if place.is_relative_to(mount) and len(mount) >= len(found.mount):
-            found = Disk(kind, mount, _is_network(kind))  # of several at one place the last one covers the others
+    found = Disk("", "/")
+    try:
+        mounted = psutil.disk_partitions(all=True)
+    except OSError:  # the kernel does not say
+        return found
+    for part in mounted:
+        if place.is_relative_to(part.mountpoint) and len(part.mountpoint) >= len(found.mount):
+            found = Disk(part.fstype, part.mountpoint)  # of several at one place the last one covers the others
     return found
 
 
-def is_shared(root: Path) -> bool | None:
-    """Whether other machines may see a directory: its file system says so, or the user; None: it is not known.
+def is_shared(root: Path) -> bool:
+    """Whether other machines may see a directory: its file system says so, or the user.
 
     Raises:
         ConfigError: `$SWEEP_SHARED_STORAGE` is neither 0 nor 1.
@@ -71,20 +79,3 @@ def is_shared(root: Path) -> bool | None:
     if setting not in ("", "0", "1"):
         raise ConfigError(f"{SHARED_VARIABLE} is {setting!r}; expected 1 (several machines see the storage) or 0.")
     return setting == "1" if setting else disk_of(root).is_network
-
-
-def _is_network(kind: str) -> bool | None:
-    base, _, program = kind.partition(".")
-    if base == "fuse":
-        return True if program in _NETWORK else False if program in _LOCAL_FUSE else None
-    return kind in _NETWORK
-
-
-def _mounts() -> list[tuple[str, str]]:
-    """Return (directory, type) of what is mounted, in the order of mounting; empty where the kernel does not say."""
-    import psutil
-
-    try:
-        return [(part.mountpoint, part.fstype) for part in psutil.disk_partitions(all=True)]
-    except OSError:
-        return []

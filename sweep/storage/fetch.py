@@ -8,44 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
-import time
-from collections.abc import Iterator
+import warnings
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sweep.errors import ExperimentError, NoExperimentError, nearest
+from sweep.errors import NoExperimentError, nearest
 from sweep.record.db import open_for_reading
 from sweep.record.layout import CHECKPOINT_PATTERN, DATABASE, MIRROR_STATE, ExperimentLayout, split_uri
 from sweep.record.lock import DriverLock
-from sweep.record.snapshot import compare
 from sweep.record.stored import StoredCheckpoints, references, statuses, trial_of
 from sweep.storage.filesystems import RemoteDirectory, explained, remember_home
-from sweep.storage.local_copy import (
-    LocalState,
-    bring_checkpoint,
-    install_record,
-    is_log,
-    is_mirrored,
-    remote_checkpoints,
-    stamp_of,
-)
+from sweep.storage.local_copy import bring_checkpoint, changed_files, is_log, is_mirrored, remote_checkpoints
 from sweep.storage.location import Storage, parse_storage
-from sweep.storage.ownership import Owner, version_of
-
-_STAGING = ".incoming-"  # of pulls that are under way, in the local storage
-_DEAD_S = 86400.0  # after that one that nothing was added to is of a process that was killed
+from sweep.storage.ownership import LocalState, Owner, install_record, set_aside
 
 
 def has_experiment(storage: Storage, name: str) -> bool:
-    """Whether remote storage holds an experiment `name`.
-
-    Raises:
-        ExperimentError: it cannot be reached.
-    """
+    """Whether remote storage holds an experiment `name`; raises ExperimentError where it cannot be reached."""
     with _reaching(storage, name):
         return storage.is_remote and storage.experiment(name).has(DATABASE)
 
@@ -65,10 +47,8 @@ def open_storage_for_reading(path_or_uri: str | os.PathLike[str], storage_filesy
     parent, name = split_uri(text)
     storage = parse_storage(parent or "/", storage_filesystem)
     local = storage.local_root / name
-    if not storage.is_remote:
-        return local
     pull(storage, name, for_reading=True)
-    if not ExperimentLayout(local).database.is_file():
+    if storage.is_remote and not ExperimentLayout(local).database.is_file():
         raise NoExperimentError(f"there is no experiment {name!r} in {storage.uri}. {nearest(name, _names(storage))}")
     return local
 
@@ -83,9 +63,8 @@ def open_all_for_reading(storage_path: str | os.PathLike[str] | None = None) -> 
         ConfigError, ExperimentError: as `parse_storage` and `open_storage_for_reading`.
     """
     storage = parse_storage(storage_path)
-    if storage.is_remote:
-        for name in _names(storage):
-            pull(storage, name, for_reading=True)
+    for name in _names(storage) if storage.is_remote else ():
+        pull(storage, name, for_reading=True)
     return storage.local_root
 
 
@@ -130,41 +109,31 @@ def pull(storage: Storage, name: str, *, for_reading: bool = False) -> bool:
         put the record in place, then the state         the new copy
         get the checkpoints that trials need            each whole or not at all; the next pull brings the rest
 
+    A local copy without which a driver on another machine has gone on is set aside as a whole, which is warned of.
+
     Args:
         for_reading: bring no artifacts, and no checkpoints: `Checkpoint` fetches those that are used. Otherwise those
             that trials continue from are brought, and all of trials that may go on (those that are not TERMINATED).
 
     Raises:
-        ExperimentError: the storage cannot be reached, or both copies went on by themselves since they were one.
+        ExperimentError: the storage cannot be reached, or as of `LocalState.is_to_come`.
     """
     if not storage.is_remote:
         return False
     remote, layout = storage.experiment(name), ExperimentLayout(storage.local_root / name)
     with _reaching(storage, name):
-        owner = Owner.of(remote)
-        version = version_of(remote, owner)
+        owner, version = Owner.of(remote), remote.stamp(DATABASE)
         if not version:
             return False
         has_come = False
         if not layout.database.is_file() or LocalState.load(layout.root).version != version:
-            with _staging(storage.local_root) as staging:
-                has_come = _pull_record(storage, layout, staging, owner, version, for_reading)
+            storage.local_root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".incoming-", dir=storage.local_root) as staging:
+                has_come = _pull_record(storage, layout, Path(staging), owner, version, for_reading)
         remember_home(layout.root, remote, storage.uri_of(name))
         if not for_reading:
             has_come = _pull_checkpoints(remote, layout) or has_come
     return has_come
-
-
-@contextlib.contextmanager
-def _staging(local_root: Path) -> Iterator[Path]:
-    """Give a directory for what is under way; what killed processes left of theirs goes."""
-    local_root.mkdir(parents=True, exist_ok=True)
-    for left in local_root.glob(f"{_STAGING}*"):
-        with contextlib.suppress(OSError):  # another process is deleting it
-            if left.stat().st_mtime < time.time() - _DEAD_S:
-                shutil.rmtree(left)
-    with tempfile.TemporaryDirectory(prefix=_STAGING, dir=local_root) as directory:
-        yield Path(directory)
 
 
 def _pull_record(
@@ -172,23 +141,28 @@ def _pull_record(
 ) -> bool:
     """Bring the record unless the local one went further, with everything but the checkpoints; whether it came."""
     remote, state = storage.experiment(layout.root.name), LocalState.load(layout.root)
+    incoming = staging / DATABASE
     remote.get([DATABASE], staging)
-    is_newer = not layout.database.is_file() or _goes_further(staging / DATABASE, layout, owner, storage)
+    where = storage.describe(layout.root.name)
+    is_newer, why = state.is_to_come(incoming, layout.database, owner, where, has_files=True)
     if for_reading and not is_newer:
         return False
     found = remote.find()
-    names = [name for name in found if _is_wanted(name, not for_reading)] if is_newer else []
+    names = [name for name in found if is_newer and _is_wanted(name, not for_reading)]
     remote.get(names, staging)
     layout.root.mkdir(exist_ok=True)
     lock = DriverLock(layout.lock)
     try:
+        if why:
+            warnings.warn(set_aside(layout.root, f"{where}: {why}"), stacklevel=4)
+            state = LocalState()
         for name in names:
             (layout.root / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(staging / name, layout.root / name)
         if is_newer:
-            install_record(staging / DATABASE, layout.database)
-            state.run = owner.run
-            state.files = {n: stamp for n in names if (stamp := stamp_of(layout.root / n))}
+            layout.root.mkdir(exist_ok=True)
+            install_record(incoming, layout.database)
+            state.run, state.files = owner.run, changed_files(layout.root, names, {})
         state.version = version
         state.elsewhere = [path for path, is_whole in remote_checkpoints(found).items() if is_whole]
         state.save(layout.root)
@@ -203,24 +177,6 @@ def _is_wanted(name: str, with_artifacts: bool) -> bool:
         is_mirrored(first)
         and not (len(rest) > 1 and CHECKPOINT_PATTERN.match(rest[0]))
         and (not rest or with_artifacts or is_log(rest[-1]))
-    )
-
-
-def _goes_further(incoming: Path, layout: ExperimentLayout, owner: Owner, storage: Storage) -> bool:
-    """Whether the record that came continues the local one.
-
-    Raises:
-        ExperimentError: each has events that the other lacks.
-    """
-    found = compare(incoming, layout.database)
-    if found.is_same:
-        return found.theirs > found.ours
-    name = layout.root.name
-    by = f", written by pid {owner.pid} on {owner.host}" if owner.host else ""
-    raise ExperimentError(
-        f"{layout.root} (up to event {found.ours}) and {storage.describe(name)} (up to event {found.theirs}{by}) are "
-        "two different experiments, or one that was continued in both places. Nothing was changed. Pass another name, "
-        f"or delete the copy that you do not want: {storage.local_deletion(name)} or {storage.remote_deletion(name)}."
     )
 
 

@@ -35,12 +35,9 @@ def locate(path: str | os.PathLike[str], filesystem: Any = None) -> tuple[Any, s
         ExperimentError: it cannot be opened.
     """
     text = os.fspath(path)
-    if filesystem is None:
-        if "://" not in text:
-            return None, os.path.abspath(text)
-        filesystem, text = _open_uri(text)
-    else:
-        filesystem = as_filesystem(filesystem)
+    if filesystem is None and "://" not in text:
+        return None, os.path.abspath(text)
+    filesystem, text = _open_uri(text) if filesystem is None else (_as_filesystem(filesystem), text)
     if _is_local(filesystem):
         return None, str(filesystem._strip_protocol(text))
     inside = str(filesystem._strip_protocol(text)).rstrip("/")
@@ -69,11 +66,7 @@ def _open_uri(uri: str) -> tuple[Any, str]:
 
 @contextmanager
 def explained(problem: str, advice: str) -> Iterator[None]:
-    """Say of whatever a file system raises what it means, and what to do.
-
-    Raises:
-        ExperimentError: in place of all errors that are not ours.
-    """
+    """Raise an `ExperimentError` that says what it means and what to do in place of whatever a file system raises."""
     try:
         yield
     except SweepError:
@@ -89,12 +82,7 @@ def local_filesystem() -> Any:
     return fsspec.filesystem("file")
 
 
-def as_filesystem(filesystem: Any) -> Any:
-    """Return the fsspec file system for one of fsspec or pyarrow.
-
-    Raises:
-        ConfigError: it is neither.
-    """
+def _as_filesystem(filesystem: Any) -> Any:
     import fsspec
 
     if isinstance(filesystem, fsspec.AbstractFileSystem):
@@ -120,8 +108,7 @@ def _is_local(filesystem: Any) -> bool:
 def _protocols(filesystem: Any) -> set[str]:
     while hasattr(filesystem, "fs"):  # a directory of another
         filesystem = filesystem.fs
-    names = filesystem.protocol
-    return {names} if isinstance(names, str) else set(names)
+    return {filesystem.protocol} if isinstance(filesystem.protocol, str) else set(filesystem.protocol)
 
 
 def identity(filesystem: Any) -> str:
@@ -169,33 +156,31 @@ class RemoteDirectory:
     def find(self, name: str = "") -> dict[str, int]:
         """Return the size in bytes of every file below `name`, by its name here; none when there is no such place."""
         self.filesystem.invalidate_cache()
-        try:
-            found = self.filesystem.find(self.full(name), detail=True)
-        except FileNotFoundError:
-            return {}
-        root = self.path.lstrip("/")
-        files = {str(path): info for path, info in found.items() if info.get("type", "file") == "file"}
-        sizes = {
-            path.lstrip("/").removeprefix(root).lstrip("/"): int(info.get("size") or 0) for path, info in files.items()
-        }
-        return {name: size for name, size in sizes.items() if name}
+        with suppress(FileNotFoundError):
+            found = self.filesystem.find(self.full(name), detail=True).items()
+            root = self.path.lstrip("/")
+            sizes = {
+                str(path).lstrip("/").removeprefix(root).lstrip("/"): int(info.get("size") or 0)
+                for path, info in found
+                if info.get("type", "file") == "file"
+            }
+            return {name: size for name, size in sizes.items() if name}
+        return {}
 
     def names(self) -> list[str]:
         """Return the names of what lies directly in this directory, sorted."""
         self.filesystem.invalidate_cache()
-        try:
+        with suppress(FileNotFoundError):
             found = self.filesystem.ls(self.path, detail=False)
-        except FileNotFoundError:
-            return []
-        return sorted({str(path).rstrip("/").rpartition("/")[2] for path in found})
+            return sorted({str(path).rstrip("/").rpartition("/")[2] for path in found})
+        return []
 
     def stamp(self, name: str) -> str:
         """Return a text that changes when the file `name` does, as its file system tells; empty: there is none."""
         self.filesystem.invalidate_cache()
-        try:
+        with suppress(FileNotFoundError):
             return str(self.filesystem.ukey(self.full(name)))
-        except FileNotFoundError:
-            return ""
+        return ""
 
     def has(self, name: str) -> bool:
         """Whether there is a file `name`."""
@@ -203,10 +188,9 @@ class RemoteDirectory:
 
     def read(self, name: str) -> bytes | None:
         """Return the contents of a small file; None when there is none."""
-        try:
+        with suppress(FileNotFoundError):
             return bytes(self.filesystem.cat_file(self.full(name)))
-        except FileNotFoundError:
-            return None
+        return None
 
     def write(self, name: str, data: bytes) -> None:
         """Write a small file such that readers see the old one or the new one, never a part."""
@@ -279,18 +263,14 @@ class RemoteDirectory:
 
     def remove(self, name: str) -> None:
         """Delete a file; gone already is fine."""
-        try:
+        with suppress(FileNotFoundError):
             self.filesystem.rm_file(self.full(name))
-        except FileNotFoundError:
-            return
 
     def remove_tree(self, name: str) -> None:
         """Delete a directory and everything in it; gone already is fine."""
         self.filesystem.invalidate_cache()
-        try:
+        with suppress(FileNotFoundError):
             self.filesystem.rm(self.full(name), recursive=True)
-        except FileNotFoundError:
-            return
 
     def _make_parents(self, names: Iterable[str]) -> None:
         # Making a directory in an object store could make a bucket, which was not asked for.

@@ -1,18 +1,15 @@
-"""What this machine has of an experiment that lies elsewhere, and which of its files belong there."""
+"""Which files of an experiment's directory belong where other machines reach it."""
 
 from __future__ import annotations
 
 import fnmatch
-import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from sweep.checkpoints.manifest import MANIFEST
 from sweep.checkpoints.store import STRAY_PREFIX, fetch
 from sweep.errors import CheckpointError
-from sweep.record.files import sync_directory, sync_file, write_atomically
 from sweep.record.layout import (
     CHECKPOINT_PATTERN,
     DATABASE,
@@ -37,39 +34,6 @@ _LOCAL_PREFIXES = (
 )
 
 
-@dataclass
-class LocalState:
-    """What a local directory knows of the place where its experiment lies; kept in it.
-
-    Attributes:
-        version: of that place when the records were last compared, by `version_of`: that one holds nothing which this
-            directory lacks.
-        run, epoch: of the driver that sent `files`, or whose files were brought.
-        files: size and time of change (ns) of each file when it was transferred, so that none is twice.
-        elsewhere: checkpoints that are only at that place.
-    """
-
-    version: str = ""
-    run: str = ""
-    epoch: int = 0
-    files: dict[str, tuple[int, int]] = field(default_factory=dict)
-    elsewhere: list[str] = field(default_factory=list)
-
-    @classmethod
-    def load(cls, root: Path) -> LocalState:
-        """Return the state that was saved; an empty one when there is none or it cannot be read."""
-        try:
-            data = json.loads((root / MIRROR_STATE).read_text(encoding="utf-8"))
-            files = {name: (int(size), int(time)) for name, (size, time) in data["files"].items()}
-            return cls(str(data["version"]), str(data["run"]), int(data["epoch"]), files, list(data["elsewhere"]))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return cls()
-
-    def save(self, root: Path, *, is_durable: bool = False) -> None:
-        """Write it down, whole or not at all."""
-        write_atomically(root / MIRROR_STATE, json.dumps(asdict(self)), is_durable=is_durable)
-
-
 def bring_checkpoint(remote: RemoteDirectory, target: Path) -> bool:
     """Fetch a checkpoint; False: it is here already, or damaged or gone there, and whoever needs it finds it missing.
 
@@ -85,21 +49,6 @@ def bring_checkpoint(remote: RemoteDirectory, target: Path) -> bool:
             raise
         return False
     return True
-
-
-def install_record(incoming: Path, database: Path) -> None:
-    """Put a record that was brought in the place of the one that is here."""
-    remove_record(database)
-    sync_file(incoming)
-    os.replace(incoming, database)
-    sync_directory(str(database.parent))
-
-
-def remove_record(database: Path) -> None:
-    """Delete a local record; the log last: one beside another database would be played into it."""
-    for end in ("", "-wal", "-shm"):
-        database.with_name(f"{DATABASE}{end}").unlink(missing_ok=True)
-    database.with_suffix(MARK).unlink(missing_ok=True)
 
 
 def is_log(name: str, more: Collection[str] = ()) -> bool:
@@ -140,16 +89,14 @@ def remote_checkpoints(names: Iterable[str]) -> dict[str, bool]:
     return found
 
 
-def stamp_of(place: Path) -> tuple[int, int] | None:
-    """Return the size and the time of change (ns) of a file; None when it is gone."""
-    try:
-        found = place.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_size, found.st_mtime_ns
-
-
 def changed_files(root: Path, names: Iterable[str], known: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
     """Return the files that are not as they are known, and how they are now: what is written later is sent later."""
-    stamps = {name: stamp_of(root / name) for name in sorted(names)}
-    return {name: stamp for name, stamp in stamps.items() if stamp is not None and known.get(name) != stamp}
+    changed = {}
+    for name in sorted(names):
+        try:
+            found = (root / name).stat()
+        except FileNotFoundError:
+            continue
+        if known.get(name) != (found.st_size, found.st_mtime_ns):
+            changed[name] = found.st_size, found.st_mtime_ns
+    return changed

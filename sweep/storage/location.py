@@ -42,13 +42,11 @@ class Storage:
 
     def experiment(self, name: str) -> RemoteDirectory:
         """Return the remote directory of an experiment."""
-        return RemoteDirectory(self.filesystem, f"{self.path}/{name}" if self.path else name)
+        return RemoteDirectory(self.filesystem, self.path) / name
 
     def uri_of(self, name: str) -> str | None:
         """Return the URI by which other processes reach the experiment `name`; None when there is none."""
-        if self.uri is None or not self.is_named:
-            return None
-        return f"{self.uri}{'' if self.uri.endswith('://') else '/'}{name}"
+        return self.describe(name) if self.is_remote and self.is_named else None
 
     def deletion(self, name: str, *, is_shell: bool = False) -> str:
         """Return the calls that delete the experiment `name`, here and in remote storage.
@@ -57,22 +55,18 @@ class Storage:
             is_shell: a command of the shell where one can do it.
         """
         local = self.local_root / name
+        here = f"shutil.rmtree({str(local)!r})"
         if not self.is_remote:
-            return f"rm -r {shlex.quote(str(local))}" if is_shell else self.local_deletion(name)
-        return " and ".join([self.remote_deletion(name), *([self.local_deletion(name)] if local.exists() else [])])
-
-    def local_deletion(self, name: str) -> str:
-        """Return the call that deletes the experiment `name` here."""
-        return f"shutil.rmtree({str(self.local_root / name)!r})"
-
-    def remote_deletion(self, name: str) -> str:
-        """Return the call that deletes the experiment `name` in remote storage."""
+            return f"rm -r {shlex.quote(str(local))}" if is_shell else here
         what = f"fsspec.filesystem({str(self.uri).partition('://')[0]!r})" if self.is_named else "storage_filesystem"
-        return f"{what}.rm({self.experiment(name).path!r}, recursive=True)"
+        there = f"{what}.rm({self.experiment(name).path!r}, recursive=True)"
+        return f"{there} and {here}" if local.exists() else there
 
     def describe(self, name: str) -> str:
         """Return where the experiment `name` is kept, for people."""
-        return (self.uri_of(name) or f"{self.uri}/{name}") if self.is_remote else str(self.local_root / name)
+        if self.uri is None:
+            return str(self.local_root / name)
+        return f"{self.uri}{'' if self.uri.endswith('://') else '/'}{name}"
 
 
 def parse_storage(storage_path: str | os.PathLike[str] | None = None, storage_filesystem: Any = None) -> Storage:
@@ -94,16 +88,15 @@ def parse_storage(storage_path: str | os.PathLike[str] | None = None, storage_fi
     if not path or ("://" not in os.fspath(path) and storage_filesystem is None):
         return Storage(None, storage_root(path))
     text = os.fspath(path)
+    protocol, _, rest = text.partition("://")
     if "?" in text:
         raise ConfigError(
-            f"storage_path={text!r} has options behind '?'. Give them to the file system: "
-            f"storage_filesystem=fsspec.filesystem({text.partition('://')[0]!r}, endpoint_url=...), "
-            f"storage_path={text.partition('://')[2].partition('?')[0]!r}."
+            f"storage_path={text!r} has options behind '?'. Give them to the file system: storage_filesystem="
+            f"fsspec.filesystem({protocol!r}, endpoint_url=...), storage_path={rest.partition('?')[0]!r}."
         )
     filesystem, inside = locate(text, storage_filesystem)
     if filesystem is None:
         return Storage(None, Path(inside))
-    protocol = text.partition("://")[0]
     if not inside.strip("/") and protocol in _BUCKETS:
         raise ConfigError(f"storage_path={text!r} names no bucket; expected {protocol}://bucket/directory.")
     if storage_filesystem is None:
@@ -135,8 +128,7 @@ def check_writable(storage: Storage) -> None:
     """
     if not storage.is_remote:
         return
-    root = RemoteDirectory(storage.filesystem, storage.path)
-    probe = f".sweep-probe-{secrets.token_hex(4)}"
+    root, probe = RemoteDirectory(storage.filesystem, storage.path), f".sweep-probe-{secrets.token_hex(4)}"
     advice = (
         "Check the name of the bucket and the permission to write and to delete there, or pass another storage_path."
     )

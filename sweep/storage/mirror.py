@@ -21,8 +21,8 @@ from sweep.record.layout import DATABASE, OUTGOING, RECORD_MARK, ExperimentLayou
 from sweep.record.snapshot import Stamp, copy_record, stamp_of_record
 from sweep.record.stored import StoredCheckpoints, references, statuses, trial_of
 from sweep.storage.filesystems import TEMPORARY, RemoteDirectory
-from sweep.storage.local_copy import LocalState, changed_files, files_of_trial, is_mirrored, remote_checkpoints
-from sweep.storage.ownership import Owner, TakenOver, version_of
+from sweep.storage.local_copy import changed_files, files_of_trial, is_mirrored, remote_checkpoints
+from sweep.storage.ownership import LocalState, Owner, TakenOver
 
 
 class SendingStopped(SweepError):
@@ -42,18 +42,11 @@ class Mirror:
         look again, send the record, then say how far it goes
         delete the checkpoints that it does not keep
 
-    Args:
-        remote: the experiment's directory there.
-        root: its directory here.
-        log_files: names of files in trials' directories that are sent like logs, besides the usual ones.
-
     Attributes:
         owner: what this driver has written last of itself; its epoch is 0 before it owned the experiment.
         shown, kept: that place, and where everything is that could not be sent; for people.
         await_flush: returns when what is committed survives a power cut, or raises; no record is sent before.
         is_over: asked between two batches of files; True ends a pass with `SendingStopped`.
-        took_s: how long copying and sending the last record took.
-        num_files: still to be sent in this pass.
         problems: checkpoints that cannot be sent, with the reasons.
     """
 
@@ -67,10 +60,8 @@ class Mirror:
         self.shown, self.kept = str(remote), str(root)
         self.await_flush: Callable[[], None] = lambda: None
         self.is_over: Callable[[], bool] = lambda: False
-        self.took_s = 0.0
-        self.num_files = 0
         self.problems: dict[str, str] = {}
-        self._log_files = log_files
+        self._log_files = log_files  # besides the usual ones
         self._state = LocalState()
         self._sent: tuple[Stamp, str] | None = None  # the record that is there, and what its file system says of it
         self._stored = StoredCheckpoints()
@@ -97,7 +88,6 @@ class Mirror:
         if snapshot is not None:
             self._check_time()
             self._put(snapshot)
-            self._state.version = version_of(self.remote, self.owner)
         self._delete_checkpoints(missing)
         self._state.elsewhere = [path for path in self._state.elsewhere if path in self._there]
         self._state.save(self.layout.root)
@@ -105,16 +95,10 @@ class Mirror:
     def end(self) -> None:
         """Do what is left to do when everything is sent and the record is closed."""
 
-    def num_unsent_checkpoints(self) -> int:
-        """Return how many checkpoints that the record keeps lie here and were not sent."""
-        return sum((self.layout.root / path).is_dir() for path in self._unsent())
-
     # --- ownership ---
 
     def _hold(self) -> None:
-        """Take ownership unless this driver has it.
-
-        The first time the remote directory must be as it was when it was pulled.
+        """Take ownership unless this driver has it; the first time the record must be the one that was pulled.
 
         Raises:
             TakenOver: it is another's.
@@ -123,7 +107,7 @@ class Mirror:
         if self._is_held(found):
             return
         self._state = state = LocalState.load(root)
-        if not self.owner.epoch and version_of(self.remote, found) not in ("", state.version):
+        if not self.owner.epoch and self.remote.stamp(DATABASE) not in ("", state.version):
             raise self._lost_to(found)
         shutil.rmtree(root / OUTGOING, ignore_errors=True)
         there, self._stored = remote_checkpoints(self.remote.find()), StoredCheckpoints()
@@ -136,7 +120,6 @@ class Mirror:
         if not found.run or found.run != state.run:  # what is there was sent by others
             state.files = {}
         self._own(found)
-        state.version = version_of(self.remote, self.owner)
         state.elsewhere = [path for path, is_whole in there.items() if is_whole and not (root / path).is_dir()]
         state.save(root)
 
@@ -174,12 +157,10 @@ class Mirror:
 
     def _snapshot(self) -> Path | None:
         """Return a copy of the record; None when that one is there."""
-        began = time.monotonic()
         database, outgoing = self.layout.database, self.layout.root / OUTGOING / DATABASE
         if self._sent == (stamp_of_record(database), self.remote.stamp(DATABASE)):
             return None
         copy_record(database, outgoing)
-        self.took_s = time.monotonic() - began
         return outgoing
 
     def _read(self, snapshot: Path) -> set[str]:
@@ -191,16 +172,15 @@ class Mirror:
 
     def _put(self, snapshot: Path) -> None:
         """Send a snapshot."""
-        began = time.monotonic()
         self.await_flush()
         if not self._is_held(Owner.of(self.remote)):
             raise ExperimentError(f"{self.remote} was changed while it was written")
         self.remote.replace(snapshot, DATABASE)
         stamp = stamp_of_record(snapshot)
-        self._sent = stamp, self.remote.stamp(DATABASE)
+        self._state.version = self.remote.stamp(DATABASE)
+        self._sent = stamp, self._state.version
         self._renew(stamp.seq)
         snapshot.unlink()
-        self.took_s += time.monotonic() - began
 
     # --- checkpoints ---
 
@@ -246,13 +226,11 @@ class Mirror:
     def _send_files(self, trial_ids: Collection[str] | None, with_artifacts: bool) -> None:
         root, known = self.layout.root, self._state.files
         changed = changed_files(root, self._files(trial_ids, with_artifacts), known)
-        self.num_files, names = len(changed), list(changed)
+        names = list(changed)
         for start in range(0, len(names), AT_ONCE):
             self._check_time()
-            for name in self.remote.put([(root / name, name) for name in names[start : start + AT_ONCE]]):
-                known[name] = changed[name]
-                self.num_files -= 1
-        self.num_files = 0
+            sent = self.remote.put([(root / name, name) for name in names[start : start + AT_ONCE]])
+            known |= {name: changed[name] for name in sent}
 
     def _files(self, trial_ids: Iterable[str] | None, with_artifacts: bool) -> Iterator[str]:
         """Give the files that are to be at the remote place, by their names in the experiment."""

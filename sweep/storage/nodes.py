@@ -10,14 +10,8 @@ $SWEEP_CACHE/nodes/<node>/<experiment>/    the directory of one node
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
-import os
 import shutil
-import tarfile
-import tempfile
-import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +24,7 @@ from sweep.storage.local_copy import bring_checkpoint, changed_files, files_of_t
 
 _CODE = "code"
 _START = f"{_CODE}/start"
-_PACKED = ".packed.tar"
 _SHARDS = "shards"
-_DEAD_S = 86400.0  # a directory that no agent has used for so long is of one that was killed
 
 
 @dataclass(frozen=True)
@@ -55,27 +47,14 @@ class Home:
 def send_code(home: Home, root: Path, paths: Iterable[str], start_from: str = "") -> None:
     """Send files and directories of the driver's `root` to where nodes fetch them; those of a former run go.
 
-    A directory goes as one archive: an object store takes as long for each of a thousand small files.
-
     Args:
         start_from: checkpoint of the user's own that trials start from; empty: there is none.
     """
     home.remote.remove_tree(STAGING)
-    pairs = []
-    with tempfile.TemporaryDirectory() as scratch:
-        for path in [Path(path) for path in paths if path]:
-            name = path.relative_to(root).as_posix()
-            if path.is_dir():
-                archive = Path(scratch, f"{path.name}.tar")
-                with tarfile.open(archive, "w") as tar:
-                    tar.add(path, name)
-                pairs.append((archive, f"{name}{_PACKED}"))
-            else:
-                pairs.append((path, name))
-        if start_from:
-            top = Path(start_from)
-            pairs += [(file, f"{_START}/{file.relative_to(top).as_posix()}") for file in _files_below(top)]
-        (home.remote / STAGING).put(pairs)
+    tops = [(Path(path), Path(path).relative_to(root).as_posix()) for path in paths if path]
+    if start_from:
+        tops.append((Path(start_from), _START))
+    (home.remote / STAGING).put([pair for top, name in tops for pair in _pairs(top, name)])
 
 
 def end_staging(home: Home) -> None:
@@ -83,8 +62,10 @@ def end_staging(home: Home) -> None:
     home.remote.remove_tree(STAGING)
 
 
-def _files_below(path: Path) -> list[Path]:
-    return [path] if path.is_file() else sorted(place for place in path.rglob("*") if place.is_file())
+def _pairs(top: Path, name: str) -> list[tuple[Path, str]]:
+    """Return a file, or all files below a directory, each with its name where `top` is called `name`."""
+    files = [top] if top.is_file() else [place for place in sorted(top.rglob("*")) if place.is_file()]
+    return [(place, f"{name}/{place.relative_to(top).as_posix()}".removesuffix("/.")) for place in files]
 
 
 class NodeCopy:
@@ -106,14 +87,10 @@ class NodeCopy:
         self._layout.code.mkdir(parents=True, exist_ok=True)
 
     def clear(self) -> None:
-        """Delete what is left of an agent that was killed, here and in directories that nobody uses any more."""
+        """Delete what is left of an agent that was killed."""
         for place in self.root.iterdir():
             if place != self._layout.code:
                 delete(place)
-        for other in self.root.parent.parent.glob("*/*"):
-            if other != self.root and other.stat().st_mtime < time.time() - _DEAD_S and not _is_locked(other):
-                shutil.rmtree(other, ignore_errors=True)
-        os.utime(self.root)
         remember_home(self.root, self.home.remote, self.home.uri, is_for_all=True)  # for ranks that miss a checkpoint
 
     def close(self) -> None:
@@ -134,12 +111,7 @@ class NodeCopy:
     def bring_code(self) -> None:
         """Fetch what trials are made of."""
         remote = self.home.remote / STAGING
-        names = list(remote.find(_CODE))
-        remote.get(names, self.root)
-        for name in names:
-            if name.endswith(_PACKED):
-                with tarfile.open(self.root / name) as tar:
-                    tar.extractall(self.root, filter="data")
+        remote.get(list(remote.find(_CODE)), self.root)
 
     # --- checkpoints -------------------------------------------------------------------------------------------------
 
@@ -194,11 +166,8 @@ class NodeCopy:
 
     def send_shard(self, path: str) -> None:
         """Move a directory of this node to the storage, with files of a checkpoint that another node will merge."""
-        place = Path(path)
-        name = self.shard_name(path)
-        files = [(file, f"{name}/{file.relative_to(place).as_posix()}") for file in _files_below(place)]
-        (self.home.remote / STAGING / _SHARDS).put(files)
-        shutil.rmtree(place, ignore_errors=True)
+        (self.home.remote / STAGING / _SHARDS).put(_pairs(Path(path), self.shard_name(path)))
+        shutil.rmtree(path, ignore_errors=True)
 
     def bring_shard(self, name: str) -> str:
         """Move such a directory here, and return where it is."""
@@ -225,14 +194,3 @@ def delete(place: Path) -> None:
         shutil.rmtree(place, ignore_errors=True)
     else:
         place.unlink(missing_ok=True)
-
-
-def _is_locked(root: Path) -> bool:
-    """Whether an agent works in a directory."""
-    for path in ExperimentLayout(root).code.glob("*.lock"):
-        with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-    return False

@@ -1,12 +1,17 @@
-"""Which driver writes an experiment that several machines reach: one file beside its record, with an epoch."""
+"""Which driver writes an experiment that several machines reach, and which of two records is continued."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+import os
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 from sweep.errors import ExperimentError
-from sweep.record.layout import DATABASE, RECORD_MARK
+from sweep.record.files import sync_directory, sync_file, write_atomically
+from sweep.record.layout import DATABASE, MARK, MIRROR_STATE, RECORD_MARK, cache_root
+from sweep.record.snapshot import compare
 from sweep.storage.filesystems import RemoteDirectory
 
 
@@ -50,11 +55,87 @@ class Owner:
         experiment.write(RECORD_MARK, json.dumps(asdict(self)).encode())
 
 
-def version_of(experiment: RemoteDirectory, owner: Owner) -> str:
-    """Return a text that changes whenever another record is there, or another driver; empty: there is no record.
+@dataclass
+class LocalState:
+    """What a local directory knows of the place where its experiment lies; kept in it.
 
-    The owner is written after the record. What the file system says of the record tells of one that was sent by a
-    driver that ended before it could do that.
+    Attributes:
+        version: what the file system there said of the record when the two were last compared: that one holds nothing
+            which this directory lacks.
+        run, epoch: of the driver that sent `files`, or whose files were brought.
+        files: size and time of change (ns) of each file when it was transferred, so that none is twice.
+        elsewhere: checkpoints that are only at that place.
     """
-    stamp = experiment.stamp(DATABASE)
-    return f"{owner.run} {owner.epoch} {owner.seq} {stamp}" if stamp else ""
+
+    version: str = ""
+    run: str = ""
+    epoch: int = 0
+    files: dict[str, tuple[int, int]] = field(default_factory=dict)
+    elsewhere: list[str] = field(default_factory=list)
+
+    @classmethod
+    def load(cls, root: Path) -> LocalState:
+        """Return the state that was saved; an empty one when there is none or it cannot be read."""
+        try:
+            data = json.loads((root / MIRROR_STATE).read_text(encoding="utf-8"))
+            files = {name: (int(size), int(time)) for name, (size, time) in data["files"].items()}
+            return cls(str(data["version"]), str(data["run"]), int(data["epoch"]), files, list(data["elsewhere"]))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return cls()
+
+    def save(self, root: Path, *, is_durable: bool = False) -> None:
+        """Write it down, whole or not at all."""
+        write_atomically(root / MIRROR_STATE, json.dumps(asdict(self)), is_durable=is_durable)
+
+    def is_to_come(self, theirs: Path, ours: Path, owner: Owner, where: str, *, has_files: bool) -> tuple[bool, str]:
+        """Return whether the record of the place is to be continued, and why in spite of what the one here has more.
+
+        Args:
+            has_files: checkpoints lie beside the record that is here, so that no other driver has deleted them.
+
+        Raises:
+            ExperimentError: each has events that the other lacks, and no driver is known to have taken over.
+        """
+        if not ours.exists():
+            return True, ""
+        num_theirs, num_ours, is_same = compare(theirs, ours)
+        # nobody has taken over since this machine did, or tried to
+        is_mine = owner.epoch < self.epoch or owner.run in ("", self.run)
+        if is_same and (has_files or is_mine or num_theirs >= num_ours):
+            return num_theirs > num_ours, ""
+        by = f"pid {owner.pid} on {owner.host or 'another machine'}"
+        if not is_mine:
+            return (
+                True,
+                f"what this machine has of it goes up to event {num_ours}, but a driver ({by}) went on without it",
+            )
+        raise ExperimentError(
+            f"{where} (up to event {num_theirs}, sent by {by}) and {ours} (up to event {num_ours}) do not continue "
+            "each other: they are two experiments, or one was put back from a copy, or changed by something else than "
+            "a driver. Nothing was changed. Pass another name, or delete the one that you do not want: that on this "
+            f"machine by rm -r {ours.parent}"
+        )
+
+
+def set_aside(root: Path, why: str) -> str:
+    """Keep a local directory that is not continued, in place of the one that was kept before; returns what to say."""
+    place = cache_root() / "superseded" / root.name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(place, ignore_errors=True)
+    root.rename(place)
+    return f"{why}: it is not continued, and kept in {place}"
+
+
+def install_record(incoming: Path, database: Path) -> None:
+    """Put a record that was brought in the place of the one that is here."""
+    remove_record(database)
+    sync_file(incoming)
+    os.replace(incoming, database)
+    sync_directory(str(database.parent))
+
+
+def remove_record(database: Path) -> None:
+    """Delete a local record; the log last: one beside another database would be played into it."""
+    for end in ("", "-wal", "-shm"):
+        database.with_name(f"{DATABASE}{end}").unlink(missing_ok=True)
+    database.with_suffix(MARK).unlink(missing_ok=True)

@@ -13,9 +13,8 @@ from sweep.errors import RecordError
 from sweep.storage.mirror import Mirror, SendingStopped
 from sweep.storage.ownership import TakenOver
 
-_GAP_S = 10.0  # between two passes: what happens faster than that is sent together
+_GAP_S = 10.0  # between two passes, and at least as long as one takes: what happens faster is sent together
 _SHARED_GAP_S = 3.0  # where only the record is sent
-_RECORD_SHARE = 3  # and at least this many times as long as copying and sending the record takes
 _FIRST_BACKOFF_S = 2.0
 _LAST_BACKOFF_S = 60.0
 _PATIENCE_S = 5.0  # after this long the end says what it waits for
@@ -46,12 +45,8 @@ class Sender(Callback):
         self._on_lost: Callable[[], None] = lambda: None
         self._condition = threading.Condition()
         self._new: dict[str, bool] = {}  # trials with something to send, and whether with artifacts
-        self._is_finishing = False
-        self._is_over = False
-        self._done = threading.Event()
-        self._is_complete = False
+        self._is_finishing = self._is_over = self._is_complete = False
         self._next_full = self._not_before = 0.0  # on the monotonic clock
-        self._deadline = float("inf")
         self._num_failures = 0  # in a row
         self._last_error = ""
         self._lost = ""  # why nothing more may be sent
@@ -60,13 +55,10 @@ class Sender(Callback):
         mirror.is_over = lambda: self._is_over
 
     def start(self, on_lost: Callable[[], None] = lambda: None) -> None:
-        """Begin.
+        """Begin; raises RuntimeError where no thread is free.
 
         Args:
             on_lost: called on another thread when the driver has to stop, so that it asks `check`.
-
-        Raises:
-            RuntimeError: no thread is free.
         """
         self._on_lost = on_lost
         thread = threading.Thread(target=self._work, name="sweep-sender", daemon=True)
@@ -93,24 +85,28 @@ class Sender(Callback):
     on_trial_error = on_trial_complete
 
     def finish(self) -> bool:
-        """Send the rest and end; whether the place has everything. A notice says what is missing."""
+        """Send the rest and end; whether the place has everything. A notice says if it has not."""
         if self._thread is None:
             return True
         timeout_s = self._sync.sync_timeout
         with self._condition:
-            if not self._is_finishing:
-                self._is_finishing = True
-                self._deadline = time.monotonic() + timeout_s
-                self._not_before = 0.0  # whatever it waits for
-                self._condition.notify_all()
+            self._is_finishing, self._not_before = True, 0.0  # whatever it waits for
+            self._condition.notify_all()
         try:
-            if not self._done.wait(min(_PATIENCE_S, timeout_s)) and timeout_s > _PATIENCE_S:
+            self._thread.join(min(_PATIENCE_S, timeout_s))
+            if self._thread.is_alive() and timeout_s > _PATIENCE_S:
                 self._notice(f"copying what is left to {self.mirror.shown}; Ctrl-C ends that, and nothing is lost")
-                self._done.wait(max(self._deadline - time.monotonic(), 0))
+                self._thread.join(timeout_s - _PATIENCE_S)
         finally:  # also when Ctrl-C is pressed instead of waiting
             self.stop()
-            if not self._is_complete:
-                self._say_what_is_missing()
+            is_through = not (self._thread.is_alive() or self._num_failures)
+            if not (self._is_complete or self._lost or (is_through and self.mirror.problems)):  # which were said
+                why = f" (last error: {self._last_error})" if self._num_failures else ""
+                self._notice(
+                    f"{self.mirror.shown} is not complete: the last changes could not be copied within sync_timeout="
+                    f"{timeout_s:g} s{why}. Everything is in {self.mirror.kept}; the same call with resume=True copies "
+                    "the rest"
+                )
         return self._is_complete
 
     def stop(self) -> None:
@@ -130,29 +126,27 @@ class Sender(Callback):
     # --- on the thread ---
 
     def _work(self) -> None:
-        try:
-            while not self._is_over:
-                with self._condition:
-                    while (delay := self._delay()) > 0:
-                        self._condition.wait(delay)
-                    new, self._new = self._new, {}
-                    is_last, now = self._is_finishing, time.monotonic()
-                if self._try_pass(new, is_full=is_last or now >= self._next_full, is_last=is_last) and is_last:
+        while not self._is_over:
+            with self._condition:
+                while (delay := self._delay()) > 0:
+                    self._condition.wait(delay)
+                new, self._new = self._new, {}
+                is_last, began = self._is_finishing, time.monotonic()
+            if self._try_pass(new, is_full=is_last or began >= self._next_full, is_last=is_last):
+                took_s = time.monotonic() - began
+                self._not_before = began + took_s + min(max(self._gap_s, took_s), max(self._period_s, self._gap_s))
+                if is_last:
                     self._is_complete = not self.mirror.problems
                     return
-        finally:
-            self._done.set()
 
     def _delay(self) -> float:
         """Return the seconds until something is to be done."""
-        now = time.monotonic()
         if self._is_over:
             return 0.0
-        if self._is_finishing:
-            return min(self._not_before, self._deadline) - now if self._num_failures else 0.0
-        return max(self._not_before, now if self._new else self._next_full) - now
+        now = time.monotonic()
+        return max(self._not_before, now if self._new or self._is_finishing else self._next_full) - now
 
-    def _try_pass(self, new: dict[str, bool], *, is_full: bool, is_last: bool = False) -> bool:
+    def _try_pass(self, new: dict[str, bool], *, is_full: bool, is_last: bool) -> bool:
         """Send what is new; False if that did not work, and then it is new again."""
         try:
             self.await_files()
@@ -179,8 +173,6 @@ class Sender(Callback):
         self._num_failures = 0
         for why in self.mirror.problems.values():
             self._say_once(f"not copied to {self.mirror.shown}: {why}")
-        pause = max(self._gap_s, _RECORD_SHARE * self.mirror.took_s)
-        self._not_before = time.monotonic() + min(pause, max(self._period_s, self._gap_s))
         return True
 
     def _failed(self, error: Exception, new: dict[str, bool]) -> None:
@@ -191,26 +183,10 @@ class Sender(Callback):
             )
         self._last_error = f"{type(error).__name__}: {error}"
         self._wake(new)
-        pause = min(_FIRST_BACKOFF_S * 2**self._num_failures, _LAST_BACKOFF_S)
+        self._not_before = time.monotonic() + min(_FIRST_BACKOFF_S * 2**self._num_failures, _LAST_BACKOFF_S)
         self._num_failures += 1
-        self._not_before = time.monotonic() + pause
-        if self._is_finishing and self._not_before > self._deadline:
-            self._is_over = True  # the next try would come too late
 
     def _say_once(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
             self._notice(text)
-
-    def _say_what_is_missing(self) -> None:
-        mirror = self.mirror
-        if self._lost or (mirror.problems and not self._num_failures and self._done.is_set()):
-            return  # that was said already
-        counts = [(mirror.num_unsent_checkpoints(), "checkpoint"), (mirror.num_files, "file")]
-        parts = [f"{count} {noun}{'s' * (count != 1)}" for count, noun in counts if count]
-        why = f" (last error: {self._last_error})" if self._num_failures else ""
-        self._notice(
-            f"{mirror.shown} is not complete: {' and '.join(parts) or 'the last changes'} could not be copied within "
-            f"sync_timeout={self._sync.sync_timeout:g} s{why}. Everything is in {mirror.kept}; the same call with "
-            "resume=True copies the rest"
-        )

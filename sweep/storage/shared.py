@@ -3,7 +3,6 @@
     STORAGE/NAME/sweep.db             a whole snapshot, a few seconds old at most: what readers open, on any machine
     STORAGE/NAME/.sweep-record.json   which driver may send it
     CACHE/records/NAME-.../sweep.db   what the driver writes, with SQLite's log beside it
-                       superseded.db  events that no other machine knew of when a driver on one of them went on
 
 Everything else of the experiment (trials' directories, checkpoints, code) is in the storage itself, so a snapshot is
 sent after all that it refers to, and what it refers to is deleted after one that does not.
@@ -23,16 +22,14 @@ from pathlib import Path
 from sweep.checkpoints.store import discard_in
 from sweep.errors import CheckpointError, ExperimentError
 from sweep.record.db import Reading, open_for_reading
-from sweep.record.layout import CACHE_VARIABLE, DATABASE, MIRROR_STATE, OUTGOING, RECORD_MARK, cache_root, tidy_name
-from sweep.record.snapshot import close_log, compare, copy_record, has_trials
-from sweep.storage.disks import Disk, disk_of, is_shared
+from sweep.record.layout import CACHE_VARIABLE, DATABASE, RECORD_MARK, cache_root, tidy_name
+from sweep.record.snapshot import close_log, copy_record, stamp_of_record
+from sweep.storage.disks import SHARED_VARIABLE, disk_of, is_shared
 from sweep.storage.filesystems import RemoteDirectory, explained, local_filesystem
-from sweep.storage.local_copy import LocalState, install_record, remove_record
 from sweep.storage.mirror import Mirror
-from sweep.storage.ownership import Owner
+from sweep.storage.ownership import LocalState, Owner, install_record, remove_record, set_aside
 
 _BEFORE = f".{DATABASE}.before"
-_SUPERSEDED = "superseded.db"
 _WATCH_S = 10.0  # a driver that lives renews its ownership three times in that
 _LOOK_S = 0.25
 
@@ -45,24 +42,16 @@ def home_of(root: Path) -> Path:
 
 def live_record(root: Path) -> Path:
     """Return the record to read: what the driver writes, where that was on this machine, else what it has sent."""
-    published = root / DATABASE
     owner = _owner_of(root)
     if not owner.run:  # the usual case: an experiment on a local disk
-        return published
+        return root / DATABASE
     home = home_of(root)
     is_here = LocalState.load(home).run == owner.run and (home / DATABASE).is_file()
-    return home / DATABASE if is_here else published
+    return (home if is_here else root) / DATABASE
 
 
 def open_record(root: Path, *, with_events: bool = True) -> Reading:
-    """Return a connection to the record of an experiment that only reads; see `live_record`.
-
-    Args:
-        with_events: events will be read, so they are checked.
-
-    Raises:
-        ExperimentError: there is none, it is damaged, or a newer version of this package wrote it.
-    """
+    """Return a connection to the record of an experiment, as `open_for_reading` does; see `live_record`."""
     place, published = live_record(root), root / DATABASE
     try:
         return open_for_reading(place, with_events=with_events)
@@ -80,18 +69,18 @@ def shared_record(root: Path) -> SharedRecord | None:
     Raises:
         ExperimentError: that directory is on a file system of several machines, and so is the cache.
     """
-    shared = is_shared(root)
-    if shared is False:
+    if not is_shared(root):
         return SharedRecord(root) if _owner_of(root).run else None
     cache = disk_of(cache_root())
-    if cache.is_network is False:
+    if not cache.is_network:
         return SharedRecord(root)
-    if shared is None:
-        return None  # unknown file systems both: as good as each other
+    places = [Path(place) for place in (os.environ.get("TMPDIR"), "/var/tmp", "/tmp", "/dev/shm") if place]
+    local = next((place for place in places if not disk_of(place).is_network), Path("/tmp"))
     raise ExperimentError(
-        f"{root} is on a file system that several machines see ({_named(disk_of(root))}), where SQLite's log is not "
-        f"safe, so the record is worked on in {cache_root()}; but that is on one, too ({_named(cache)}). Set "
-        f"{CACHE_VARIABLE} to a directory on a disk of this machine, for instance {CACHE_VARIABLE}={_suggestion()}."
+        f"{root} is on a file system that several machines see ({disk_of(root)}), where SQLite's log is not safe, so "
+        f"the record is worked on in {cache_root()}; but that is on one, too ({cache}). Set {CACHE_VARIABLE} to a "
+        f"directory on a disk of this machine, for instance {CACHE_VARIABLE}={local / f'sweep-{os.getuid()}'}; or set "
+        f"{SHARED_VARIABLE}=0 if no other machine sees the storage."
     )
 
 
@@ -100,16 +89,6 @@ def _owner_of(root: Path) -> Owner:
         return Owner.parse((root / RECORD_MARK).read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return Owner()
-
-
-def _named(disk: Disk) -> str:
-    return f"{disk.type or 'an unknown type'} at {disk.mount}"
-
-
-def _suggestion() -> str:
-    places = [os.environ.get("TMPDIR", ""), "/var/tmp", "/tmp", "/dev/shm"]
-    local = [place for place in places if place and disk_of(Path(place)).is_network is False]
-    return f"{(local or ['/tmp'])[0]}/sweep-{os.getuid()}"
 
 
 class SharedRecord(Mirror):
@@ -146,14 +125,13 @@ class SharedRecord(Mirror):
             What the user should know, a line each.
 
         Raises:
-            ExperimentError: a driver on another machine lives; or each of the two records has events that the other
-                lacks, and neither is known to have taken over; or one is damaged, or cannot be written.
+            ExperimentError: a driver on another machine lives; or as of `LocalState.is_to_come`; or one record is
+                damaged, or cannot be written.
         """
         found, self._state = Owner.of(self.remote), LocalState.load(self.home)
         if was_left and found.run and found.host != socket.gethostname():
             self._watch(found)
         with self.working():
-            self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
             notices = self._bring(found)
             self._own(found)
             if self.database.exists():
@@ -183,15 +161,7 @@ class SharedRecord(Mirror):
     def end(self) -> None:
         """Keep nothing here: what is in the storage is all."""
         (self.root / _BEFORE).unlink(missing_ok=True)
-        remove_record(self.database)
-        (self.home / MIRROR_STATE).unlink(missing_ok=True)
-        shutil.rmtree(self.home / OUTGOING, ignore_errors=True)
-        with contextlib.suppress(OSError):  # something superseded is kept there
-            self.home.rmdir()
-
-    def num_unsent_checkpoints(self) -> int:
-        """Return 0: trials write them where others read."""
-        return 0
+        shutil.rmtree(self.home)
 
     def working(self) -> contextlib.AbstractContextManager[None]:
         """Say of what fails in both places that it does."""
@@ -226,39 +196,22 @@ class SharedRecord(Mirror):
 
     def _bring(self, found: Owner) -> list[str]:
         """Have the record here that is to be continued; returns what the user should know."""
-        if not self.published.exists():
-            return self._set_aside("it is gone from the storage") if self.database.exists() else []
-        close_log(self.published)  # of a driver that worked on it in the storage itself
-        notices: list[str] = []
-        if self.database.exists():
-            two = compare(self.published, self.database)
-            # Nobody has taken over since this machine did, or tried to.
-            is_mine = found.epoch < self._state.epoch or found.run in ("", self._state.run)
-            is_part = two.is_same and two.ours <= two.theirs
-            if two.is_other:
-                notices = self._set_aside("it is of another experiment, which lay at this place before")
-            elif two.is_same and two.ours >= two.theirs and (is_mine or is_part):
-                return []
-            elif is_mine and not is_part:
-                by = f", sent by pid {found.pid} on {found.host}" if found.host else ""
-                raise ExperimentError(
-                    f"{self.published} (up to event {two.theirs}{by}) and what this machine has of it in "
-                    f"{self.database} (up to event {two.ours}) do not continue each other: one of them was put back "
-                    "from a copy, or changed by something else than a driver. Nothing was changed. To go on with the "
-                    f"one in the storage: rm -r {self.home}"
-                )
-            elif not is_part:
-                who = f"a driver on another machine (pid {found.pid} on {found.host}) went on without it"
-                notices = self._set_aside(f"up to event {two.ours}, but {who}")
-        incoming = self.home / "incoming.db"
-        copy_record(self.published, incoming)
-        install_record(incoming, self.database)
+        is_there, is_to_come, why = self.published.exists(), False, ""
+        if is_there:
+            close_log(self.published)  # of a driver that worked on it in the storage itself
+            is_to_come, why = self._state.is_to_come(
+                self.published, self.database, found, str(self.published), has_files=False
+            )
+        elif self.database.exists() and stamp_of_record(self.database).seq:
+            why = "what this machine has of it is gone from the storage"
+        notices = []
+        if why:
+            notices, self._state = [set_aside(self.home, f"{self.root.name}: {why}")], LocalState()
+        elif not is_there:
+            remove_record(self.database)
+        self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if is_to_come:
+            incoming = self.home / "incoming.db"
+            copy_record(self.published, incoming)
+            install_record(incoming, self.database)
         return notices
-
-    def _set_aside(self, why: str) -> list[str]:
-        """Keep a record that is not continued, in place of the one that was kept before; one without trials is none."""
-        place, is_kept = self.home / _SUPERSEDED, has_trials(self.database)
-        if is_kept:
-            copy_record(self.database, place)
-        remove_record(self.database)
-        return [f"the record that this machine had is not continued: {why}. It is kept in {place}"] if is_kept else []

@@ -26,10 +26,10 @@ from sweep.record.snapshot import copy_record
 from sweep.record.stored import references
 from sweep.storage import filesystems
 from sweep.storage.fetch import has_checkpoint, has_experiment, open_storage_for_reading, pull
-from sweep.storage.local_copy import LocalState, is_log, is_mirrored
+from sweep.storage.local_copy import is_log, is_mirrored
 from sweep.storage.location import Storage, check_writable, parse_storage, storage_of
 from sweep.storage.mirror import Mirror
-from sweep.storage.ownership import Owner
+from sweep.storage.ownership import LocalState, Owner
 
 
 @pytest.fixture
@@ -262,7 +262,8 @@ def test_a_newer_local_copy_stays_and_an_older_one_is_replaced(tmp_path, storage
     assert Owner.of(storage.experiment("made")).seq == newer.seq
 
 
-def test_copies_that_both_went_on_are_refused_and_nothing_is_changed(tmp_path, storage):
+def parted(tmp_path, storage):
+    """Another experiment lies at the remote place than here; return the root of what is here, and its state."""
     experiment = made(storage)
     experiment.commit()
     uploaded(storage, experiment)
@@ -282,14 +283,28 @@ def test_copies_that_both_went_on_are_refused_and_nothing_is_changed(tmp_path, s
     elsewhere.db.close()
     shutil.rmtree(elsewhere.root)
     shutil.copytree(ours, elsewhere.root)
-    with pytest.raises(ExperimentError, match=r"two different experiments, or one that was continued in") as error:
+    return elsewhere.root, LocalState.load(elsewhere.root)
+
+
+def test_copies_that_parted_though_nobody_took_over_are_refused_and_nothing_is_changed(tmp_path, storage):
+    root, state = parted(tmp_path, storage)
+    LocalState(state.version, state.run, epoch=9).save(root)
+    with pytest.raises(ExperimentError, match=r"do not continue each other: they are two experiments") as error:
         pull(storage, "made")
     said = str(error.value)
-    assert f"{elsewhere.root} (up to event 1) and memory://b/dir/made (up to event 3, written by pid " in said
-    assert f"delete the copy that you do not want: shutil.rmtree('{elsewhere.root}') or " in said
-    assert "fsspec.filesystem('memory').rm('/b/dir/made', recursive=True)" in said
-    assert len(ExperimentReader(elsewhere.root).trials()) == 1
+    assert "memory://b/dir/made (up to event 3, sent by pid " in said
+    assert f"{root}/sweep.db (up to event 1)" in said
+    assert said.endswith(f"rm -r {root}")
+    assert len(ExperimentReader(root).trials()) == 1
     assert not list(storage.local_root.glob(".incoming*"))
+
+
+def test_a_copy_without_which_another_driver_went_on_is_set_aside(cache, tmp_path, storage):
+    root, _ = parted(tmp_path, storage)
+    with pytest.warns(UserWarning, match=rf"up to event 1, but a driver \(pid .*kept in {cache}/superseded/made"):
+        assert pull(storage, "made")
+    assert len(ExperimentReader(root).trials()) == 3
+    assert len(ExperimentReader(cache / "superseded" / "made").trials()) == 1
 
 
 def test_an_experiment_that_a_driver_uses_is_not_replaced(tmp_path, storage):

