@@ -31,7 +31,7 @@ from sweep.worker import environment, wire
 from sweep.worker.devices import seed_generators
 from sweep.worker.main import Code, run_job
 from sweep.worker.nested import inside_trial
-from sweep.worker.session import current
+from sweep.worker.session import Session, current
 from sweep.worker.trainable import PreparedTrainable
 
 T = TypeVar("T")
@@ -257,7 +257,7 @@ class InlineEngine(Engine):
             sys.path += [cwd] * (self._context.is_chdir and "" in sys.path)
             seed_generators(job.seed)
             with inside_trial(trial.id):
-                outcome = run_job(job, attempt, self._code, is_interruptible=True)
+                outcome = run_job(Session(job, attempt), self._code, is_interruptible=True)
         except KeyboardInterrupt as error:
             self._interrupt_loop(error)
             outcome = Outcome("FAILED", "KeyboardInterrupt", class_name="KeyboardInterrupt")

@@ -272,12 +272,12 @@ class DataParallelTrainer:
         loop, objects, resources = unwrap(self.train_loop_per_worker)
         if resources is not None:
             raise ResourceError("the resources of a trainer are those of its ScalingConfig; leave out with_resources.")
-        shipped = ship(self.rank_body(loop), objects)
+        payload, modules = ship(self.rank_body(loop), objects)
         return PreparedTrainable(
             name=name_of(loop),
             kind="function",
-            payload=shipped.payload,
-            imports=(*shipped.modules, *self.backend.modules, __name__, type(self.backend).__module__),
+            payload=payload,
+            imports=(*modules, *self.backend.modules, __name__, type(self.backend).__module__),
             resources=self.resources_of,
             objects=objects,
             group=self.spec_of,

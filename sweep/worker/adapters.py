@@ -11,7 +11,6 @@ from typing import Any, SupportsFloat
 
 from sweep.core.resources import Resources
 from sweep.errors import UserCodeError
-from sweep.worker.context import Context
 from sweep.worker.saved import load_from, save_into
 from sweep.worker.session import Session, StopRequested, as_report, report
 from sweep.worker.trainable import Trainable, former_arguments
@@ -42,11 +41,23 @@ def former_values(session: Session, function: Callable[..., Any], objects: Mappi
     given: dict[str, Any] = {}
     wanted = former_arguments(function, objects)
     if "reporter" in wanted:
-        given["reporter"] = Reporter(session)
+        given["reporter"] = _reporter(session)
     if "checkpoint_dir" in wanted:
         checkpoint = session.get_checkpoint()
         given["checkpoint_dir"] = checkpoint.path if checkpoint is not None else None
     return given
+
+
+def _reporter(session: Session) -> Callable[..., None]:
+    """Return what reports when it is called, a dict of metrics, keywords or a number alone, and knows the trial."""
+    job = session.job
+
+    def reporter(_metric: Mapping[str, Any] | SupportsFloat | None = None, /, **kw: Any) -> None:
+        report(_metric, **kw)
+
+    vars(reporter).update(trial_id=job.trial_id, trial_name=job.shown_name, logdir=job.trial_dir)
+    vars(reporter).update(trial_resources=Resources.from_json(job.resources))
+    return reporter
 
 
 def _report_value(session: Session, value: Any, function: Any, verb: str) -> None:
@@ -163,34 +174,3 @@ def _reset(kept: ReusedInstance, cls: type[Trainable], config: dict[str, Any]) -
         return instance
     instance.cleanup()
     return None
-
-
-class Reporter:
-    """Reports when it is called, as `sweep.report` does, and knows the trial."""
-
-    def __init__(self, session: Session) -> None:
-        self._context = Context(session)
-
-    def __call__(self, _metric: Mapping[str, Any] | SupportsFloat | None = None, /, **kw: Any) -> None:
-        """Report a dict of metrics, keywords, or a number alone, which is called `_metric`."""
-        report(_metric, **kw)
-
-    @property
-    def trial_id(self) -> str | None:
-        """The trial's id."""
-        return self._context.get_trial_id()
-
-    @property
-    def trial_name(self) -> str | None:
-        """The trial's name."""
-        return self._context.get_trial_name()
-
-    @property
-    def trial_resources(self) -> Resources | None:
-        """What the trial asked for."""
-        return self._context.get_trial_resources()
-
-    @property
-    def logdir(self) -> str | None:
-        """The trial's own directory, absolute."""
-        return self._context.get_trial_dir()

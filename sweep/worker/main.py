@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from sweep.core.resources import Resources
@@ -27,7 +27,7 @@ from sweep.record.space import lacks_space
 from sweep.worker import adapters, limits, wire
 from sweep.worker.channel import Channel, ChannelClosed, Packets, SocketChannel
 from sweep.worker.devices import find_thread_pools, limit_threads, offer_to_oom_killer, seed_generators
-from sweep.worker.disk_wait import DiskWait, make_patient, restore_streams
+from sweep.worker.disk_wait import DiskWait, open_streams
 from sweep.worker.environment import CALLER_VARIABLE
 from sweep.worker.output import OUTPUT_NAME
 from sweep.worker.parameters import load_objects
@@ -108,7 +108,7 @@ def serve(
         control: descriptor over which the supervisor is asked for groups; -1: none, as in a rank of a group.
         were_threads: of the numeric libraries in the process that this one was forked from.
     """
-    environment = _Environment(is_reused=notify is not None)
+    state = _State(were_threads)
     _code.kept.is_wanted = notify is not None
     to_host = None if control < 0 else Packets(socket.socket(fileno=control))
     cwd = os.getcwd()
@@ -120,11 +120,11 @@ def serve(
         if not isinstance(job, wire.Job):
             continue  # an answer to the job before, which had ended meanwhile
         if job.rank is not None:
-            _run_rank(job, channel, environment, were_threads)
-        outcome = _run_here(job, channel, environment, were_threads, to_host)
+            _run_rank(job, channel, state)
+        outcome = _run_here(job, channel, state, to_host)
         if notify is None:
             threading._shutdown()  # type: ignore[attr-defined]  # wait for the user's threads, as an interpreter does
-        _flush(*environment.streams)
+        _flush()
         is_last = notify is None or limits.is_table_full()  # what it left open would be the next trial's fault
         is_idle = not is_last and _leaves_nothing(job)
         if not is_idle and threading.active_count() > 1:  # such as those of a pool, which replace what is ended
@@ -139,7 +139,6 @@ def serve(
             os._exit(0)
         if not is_idle:
             notify(job.token)
-        were_threads = job.num_threads
         os.chdir(cwd)
 
 
@@ -154,13 +153,13 @@ def _leaves_nothing(job: wire.Job) -> bool:
     return not children_of(own) and children_of(os.getppid()) == [own]  # in this order: orphans go to the supervisor
 
 
-def _run_rank(job: wire.Job, channel: SocketChannel, environment: _Environment, were_threads: int) -> NoReturn:
+def _run_rank(job: wire.Job, channel: SocketChannel, state: _State) -> NoReturn:
     """Run a rank of a group and end the process.
 
     How it ended is said at once: what a library does at exit may wait for ranks that are gone, so after a failure
     nothing more is done here, and the supervisor ends the group.
     """
-    outcome = _run_here(job, channel, environment, were_threads, None)
+    outcome = _run_here(job, channel, state, None)
     at = time.monotonic()
     try:
         if outcome.kind == FINISHED:
@@ -184,54 +183,43 @@ def _await_dismissal(channel: SocketChannel) -> None:
             channel.receive()
 
 
-def _run_here(
-    job: wire.Job, channel: SocketChannel, environment: _Environment, were_threads: int, control: Packets | None
-) -> Outcome:
+def _run_here(job: wire.Job, channel: SocketChannel, state: _State, control: Packets | None) -> Outcome:
     """Set this process up for a job, and run it."""
-    trial_dir = job.trial_dir
-    names = job.outputs or (OUTPUT_NAME, OUTPUT_NAME)
-    logs = [
-        os.path.join(trial_dir, name) if job.rank is None else rank_output(trial_dir, job.rank.rank) for name in names
-    ]
+    session = _session_of(job, channel, control)
+    logs = [os.path.join(job.trial_dir, name) for name in job.outputs or (OUTPUT_NAME, OUTPUT_NAME)]
+    if job.rank is not None:
+        logs = [rank_output(job.trial_dir, job.rank.rank)] * 2
     try:
-        _open_output(job, channel, trial_dir, logs)
-        environment.set(job.variables)
-        limit_threads(job.num_threads, were=were_threads)
+        _open_output(session, logs)
+        open_streams(state.streams, _wait_to_print)
+        _set_environment({**state.environ, **job.variables})
+        limit_threads(job.num_threads, were=state.num_threads)
+        state.num_threads = job.num_threads
         seed_generators(job.seed)
     except StopRequested:
         return Outcome(STOPPED)
     except OSError as error:
         return Outcome(FAILED, f"the trial's process could not be prepared: {error}", class_name="OSError")
-    return run_job(job, channel, _code, control=control)
+    return run_job(session, _code)
 
 
-def _open_output(job: wire.Job, channel: SocketChannel, trial_dir: str, logs: Sequence[str]) -> None:
+def _open_output(session: Session, logs: Sequence[str]) -> None:
     """Make the trial's directory and send what is printed there; on a full disk as soon as there is room.
 
     Raises:
         StopRequested: the trial was asked to stop meanwhile.
     """
-
-    def say(text: str) -> None:
-        channel.send(wire.frame(wire.Waits(job.token, text, for_space=True)))
-
-    def wait(seconds: float) -> None:
-        if channel.wait(seconds):
-            message = channel.receive()
-            if isinstance(message, wire.Stop) and message.token == job.token:
-                raise StopRequested
-
-    with contextlib.closing(DiskWait(job.directory, say, wait if job.rank is None else time.sleep)) as room:
+    job = session.job
+    with session.room() as room:
         while True:
             try:
-                _make_directory(trial_dir, job.directory)
+                _make_directory(job.trial_dir, job.directory)
                 redirect_output(logs[0], logs[1], f"{job.trial_id} attempt {job.attempt}")
                 break
             except OSError as error:
                 if not lacks_space(error):
                     raise
             room.wait("the trial's output")
-    make_patient(wait_to_print)
 
 
 def _make_directory(directory: str, root: str) -> None:
@@ -244,34 +232,24 @@ def _make_directory(directory: str, root: str) -> None:
         os.makedirs(directory, exist_ok=True)
 
 
-def wait_to_print() -> DiskWait | None:
+def _wait_to_print() -> DiskWait | None:
     """Return how the running trial waits for room for what it prints."""
     session = current()
     return session.wait_to_print() if session is not None else None
 
 
-def run_job(
-    job: wire.Job,
-    channel: Channel,
-    code: Code,
-    *,
-    is_interruptible: bool = False,
-    control: Packets | None = None,
-) -> Outcome:
-    """Say that the attempt has started, run the user's code in a session, and return how it ended.
+def run_job(session: Session, code: Code, *, is_interruptible: bool = False) -> Outcome:
+    """Say that the attempt has started, run the user's code in its session, and return how it ended.
 
     Args:
         is_interruptible: Ctrl-C is meant for the driver, which runs in this process: it is passed on.
-        control: by which groups can be asked for.
     """
-    session: Session | None = None
-    is_returned = False
+    job = session.job
     try:
         if not job.is_known:
-            channel.send(wire.frame(wire.Started(job.token, os.getpid())))
+            session.send(wire.Started(job.token, os.getpid()))
         code.load(job)
         config = unpickle(job.config)
-        session = _session_of(job, channel, config, control)
         if job.is_chdir:
             os.chdir(session.trial_dir)  # not before: modules that were just imported may have looked where they are
         if damage := session.damage():
@@ -284,39 +262,35 @@ def run_job(
                 adapters.run_function(session, code.trainable, config, code.objects)
         finally:
             install(None)
-        is_returned = True
     except (StopRequested, MoreNeeded):
-        is_returned = True
+        pass
     except ChannelClosed:
         os._exit(1)  # the driver is gone; the supervisor ends what is left
     except SystemExit as error:
         if error.code is not None and error.code != 0 and _request(session) is None:
             code_text = error.code if isinstance(error.code, int) else repr(error.code)
             return Outcome(FAILED, f"SystemExit: the trial called sys.exit({code_text})", class_name="SystemExit")
-        is_returned = True
-    except KeyboardInterrupt as error:
-        if is_interruptible:
-            raise
-        return describe(error)
     except BaseException as error:  # the border to user code: whatever it raises is its outcome
+        if is_interruptible and isinstance(error, KeyboardInterrupt):
+            raise
         if _request(session) is None:
             return describe(error)
-    if session is not None and (request := _request(session)) is not None:
+    if (request := _request(session)) is not None:
         return Outcome(NEEDS_MORE, session.why_more, needs=request.to_json())
-    return Outcome(STOPPED if session is not None and session.is_stopping and is_returned else FINISHED)
+    return Outcome(STOPPED if session.is_stopping else FINISHED)
 
 
-def _request(session: Session | None) -> Resources | None:
+def _request(session: Session) -> Resources | None:
     """Return what a `fit()` needs that found no room, whatever the user's code made of that; None: none did so."""
-    return session.needs if session is not None and not session.is_stopping else None
+    return session.needs if not session.is_stopping else None
 
 
-def _session_of(job: wire.Job, channel: Channel, config: dict[str, Any], control: Packets | None) -> Session:
+def _session_of(job: wire.Job, channel: Channel, control: Packets | None) -> Session:
     if job.rank is None:
-        return Session(job, channel, config=config, control=control)
+        return Session(job, channel, control)
     from sweep.worker.rank import RankSession  # imported beforehand where there are groups
 
-    return RankSession(job, channel, config=config)
+    return RankSession(job, channel)
 
 
 def describe(error: BaseException) -> Outcome:
@@ -409,50 +383,35 @@ def redirect_output(out: str, err: str, title: str) -> None:
         faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
 
 
-class _Environment:
-    """Sets a job's variables; in a reused worker it first undoes what the last trial left, of its streams, too."""
+class _State:
+    """What this process was before its first job, as far as each further one is to find it so.
 
-    def __init__(self, *, is_reused: bool) -> None:
-        # Compared and copied as bytes below os.environ: decoding fifty variables twice costs 0.1 ms per trial.
-        self._data: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
-        self._baseline = dict(os.environ) if is_reused else None
-        self._expected = self._data.copy() if is_reused else None
-        self._given: set[str] = set()  # names that the last job set
-        self._streams: dict[str, Any] = {}
+    Attributes:
+        num_threads: that its numeric libraries have now.
+    """
 
-    @property
-    def streams(self) -> Collection[Any]:
-        """Return those that the first trial of a reused worker found."""
-        return self._streams.values()
-
-    def set(self, variables: Mapping[str, str | None]) -> None:
-        """Make the environment that of a job."""
-        if self._baseline is not None:
-            restore_streams(self._streams)
-        if self._baseline is not None and self._data != self._expected:
-            for name in os.environ.keys() - self._baseline.keys():
-                del os.environ[name]
-            os.environ.update(self._baseline)
-        wanted = dict(variables)
-        if self._baseline is not None:
-            wanted = {**{name: self._baseline.get(name) for name in self._given}, **variables}
-            self._given = set(variables)
-        for name, value in wanted.items():
-            if value is None:
-                os.environ.pop(name, None)
-            elif os.environ.get(name) != value:
-                os.environ[name] = value
-        if self._baseline is not None:
-            self._expected = self._data.copy()
+    def __init__(self, num_threads: int) -> None:
+        self.num_threads = num_threads
+        self.environ = dict(os.environ)
+        self.streams: dict[str, Any] = {}
 
 
-def _flush(*others: Any) -> None:
-    """Write out what is printed; `others` are streams that the trial may have replaced."""
-    for stream in (sys.stdout, sys.stderr, *others):
-        try:
-            stream.flush()
-        except (AttributeError, OSError, ValueError):
-            continue  # closed or replaced by the user's code
+def _set_environment(wanted: Mapping[str, str | None]) -> None:
+    """Make the environment what is wanted, and nothing else."""
+    for name in os.environ.keys() - wanted.keys():
+        del os.environ[name]
+    for name, value in wanted.items():
+        if value is None:
+            os.environ.pop(name, None)
+        elif os.environ.get(name) != value:
+            os.environ[name] = value
+
+
+def _flush() -> None:
+    """Write out what is printed, also to streams that the trial has replaced."""
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # closed or replaced by the user's code
+            stream.flush()  # type: ignore[union-attr]
 
 
 def run_spawned(parent: int, data: int, idle: int, control: int, files: int) -> None:

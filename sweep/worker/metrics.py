@@ -22,7 +22,6 @@ MAX_TEXT_BYTES = 4096
 _MAX_KEY_BYTES = 256
 _MAX_DEPTH = 32
 _MAX_VALUES = 1 << 20  # in one value: a list that holds another twice, which holds a third twice, and so on, has no end
-_CONTAINER = 5  # what a list or dict counts as besides its values: they take longer
 _MAX_NOTED = 1000
 
 OnChange = Callable[[str, str], None]
@@ -100,11 +99,7 @@ class _TooMuch(Exception):
 
 
 class _Plain:
-    """Makes one value plain.
-
-    Attributes:
-        change: what became of it, for people; empty when nothing that they would miss is gone.
-    """
+    """Makes one value plain; `change` says for people what became of it, and is empty when nothing is lost."""
 
     def __init__(self) -> None:
         self.change = ""
@@ -120,19 +115,14 @@ class _Plain:
 
     def _plain(self, value: Any) -> Any:
         kind = type(value)
-        if kind is float or kind is bool or value is None:
+        if kind is float or kind is bool or value is None or (kind is int and is_held(value)):
             return value
-        if kind is int and is_held(value):
-            return value
-        self._num_left -= 1
-        if self._num_left < 0:
-            raise _TooMuch
         try:
             return self._converted(value)
         except _TooMuch:
             raise
         except Exception:  # the border to the user's own types: any of their methods may raise
-            return self._text(_print(value), _kind(value))
+            return self._text(_print(value), kind_name(value))
 
     def _converted(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -140,7 +130,7 @@ class _Plain:
         if isinstance(value, (Mapping, list, tuple)):
             return self._inside(value)
         if isinstance(value, (bytes, bytearray)):
-            return self._text(repr(bytes(value[:MAX_TEXT_BYTES])), f"{_kind(value)} of {len(value):,} bytes")
+            return self._text(repr(bytes(value[:MAX_TEXT_BYTES])), f"{kind_name(value)} of {len(value):,} bytes")
         if (shape := _shape(value)) is not None:
             return self._array(value, shape)
         if isinstance(value, Integral):  # of subclasses the number that they are, whatever they make of it themselves
@@ -151,10 +141,12 @@ class _Plain:
         if isinstance(value, (Set, deque, range)):
             if len(value) > MAX_ITEMS:
                 return self._described(_summary(value))
-            self.change = f"{_kind(value)}, stored as a list"
+            self.change = f"{kind_name(value)}, stored as a list"
             items = [self._plain(item) for item in value]
-            return sorted(items, key=_order) if isinstance(value, Set) else items
-        return self._text(_print(value), _kind(value))
+            with contextlib.suppress(TypeError):  # different types
+                return sorted(items) if isinstance(value, Set) else items
+            return items
+        return self._text(_print(value), kind_name(value))
 
     def _real(self, value: Any) -> Any:
         number = float.__pos__(value) if isinstance(value, float) else float(value)
@@ -165,8 +157,10 @@ class _Plain:
         """Return the plain form of a dict or list; what holds itself, or lies too deep, is named."""
         if id(value) in self._above or len(self._above) >= _MAX_DEPTH:
             why = "it holds itself" if id(value) in self._above else f"nested more than {_MAX_DEPTH} deep"
-            return self._described(f"{_kind(value)}: not stored, {why}")
-        self._num_left -= _CONTAINER + len(value)
+            return self._described(f"{kind_name(value)}: not stored, {why}")
+        self._num_left -= 1 + len(value)
+        if self._num_left < 0:
+            raise _TooMuch
         self._above.append(id(value))
         try:
             if not isinstance(value, Mapping):
@@ -183,25 +177,22 @@ class _Plain:
 
     def _array(self, value: Any, shape: tuple[int, ...]) -> Any:
         """Return the number that an array of no dimension holds, a small array as a list, a larger one as a text."""
-        makers = [
-            make for name in ("tolist", "item", "to_numpy", "numpy") if callable(make := getattr(value, name, None))
-        ]
+        makers = (getattr(value, name, None) for name in ("tolist", "item", "to_numpy", "numpy"))
+        make: Any = next(filter(callable, makers), None)
+        if make is None:
+            return self._text(_print(value), kind_name(value))
         dtype = getattr(value, "dtype", None)
-        what = sound_text(f"{_kind(value)} of shape {shape}" + ("" if dtype is None else f" and dtype {dtype!s:.40}"))
-        if not makers or len(self._above) >= _MAX_DEPTH:
-            return self._text(_print(value), _kind(value))
+        what = sound_text(
+            f"{kind_name(value)} of shape {shape}" + ("" if dtype is None else f" and dtype {dtype!s:.40}")
+        )
         if math.prod(shape) > MAX_ITEMS:
             return self._described(what)
-        self._above.append(id(value))
-        try:
-            made = makers[0]()  # numpy's `masked` is None as a list, and 0.0 as an item
-            if type(made) is type(value):  # a long double, which is its own item
-                return self._real(made)
-            if shape == ():
-                return self._plain(made)
-            plain = self._plain(made if isinstance(made, list) else made.tolist())
-        finally:
-            self._above.pop()
+        made = make()  # numpy's `masked` is None as a list, and 0.0 as an item
+        if type(made) is type(value):  # a long double, which is its own item
+            return self._real(made)
+        if shape == ():
+            return self._plain(made)
+        plain = self._plain(made if isinstance(made, list) else made.tolist())
         self.change = f"{what}, stored as a list"
         return plain
 
@@ -215,20 +206,17 @@ class _Plain:
         if what:
             self.change = f"{what}, stored as a text"
         elif stored != text:
-            is_long = stored.endswith(_mark(text))
-            self.change = (
-                f"a text of {len(text):,} characters, cut" if is_long else "a text with NUL or half characters"
-            )
+            is_cut = stored.endswith(_mark(text))
+            self.change = f"a text of {len(text):,} characters, cut" if is_cut else "a text with NUL or half characters"
         return stored
 
 
 def _cut(text: str, most: int) -> str:
     """Return a sound text of at most `most` bytes; at its end stands how long it was, if it was longer."""
-    if len(text) <= most and len((sound := sound_text(text)).encode()) <= most:
-        return sound
-    mark = _mark(text)
-    start = sound_text(text[:most]).encode()[: most - len(mark)]
-    return start.decode("utf-8", "ignore") + mark
+    data = sound_text(text).encode()
+    return (
+        data[: most - len(_mark(text))].decode("utf-8", "ignore") + _mark(text) if len(data) > most else data.decode()
+    )
 
 
 def _mark(text: str) -> str:
@@ -238,30 +226,25 @@ def _mark(text: str) -> str:
 def _key_text(key: Any, taken: Iterable[str]) -> tuple[str, str]:
     """Return a key as text, and what became of it, for people; empty when it was a text that can be stored."""
     kind = type(key)  # not isinstance(), which asks the key itself for its class
-    is_text = issubclass(kind, str)
-    try:
-        text = str.__str__(key if is_text else shown_int(key) if issubclass(kind, int) else str(key))
-    except Exception:  # the user's own __str__
-        text = f"<{_kind(key)}>"
-    name = _cut(text, _MAX_KEY_BYTES)
-    if is_text and name == text and name not in taken:
-        return name, ""
-    free, number = name, 1
+    text = str.__str__(key) if issubclass(kind, str) else _print(key)
+    name = free = _cut(text, _MAX_KEY_BYTES)
+    number = 1
     while free in taken:
         number += 1
         free = f"{name} ({number})"
-    return free, f"a key of type {kind.__name__}, stored as {free!r}"
+    is_same = free == text and issubclass(kind, str)
+    return free, "" if is_same else f"a key of type {kind.__name__}, stored as {free!r}"
 
 
 def _print(value: Any) -> str:
     """Return how a value prints; of one that cannot print, its type."""
     try:
-        return str.__str__(str(value))
+        return str.__str__(shown_int(value) if issubclass(type(value), int) else str(value))
     except Exception as error:  # the user's own __str__ or __repr__
-        return f"<{_kind(value)}, whose __str__ raised {type(error).__name__}>"
+        return f"<{kind_name(value)}, whose __str__ raised {type(error).__name__}>"
 
 
-def _kind(value: Any) -> str:
+def kind_name(value: Any) -> str:
     """Return what something is, for people: `numpy.ndarray`, `list`."""
     kind = type(value)
     with contextlib.suppress(Exception):  # a metaclass may forbid to ask
@@ -275,8 +258,8 @@ def _summary(value: Any) -> str:
     """Return what a value is and how many elements it has, without looking into it."""
     with contextlib.suppress(Exception):  # the user's own __len__
         what = "characters" if isinstance(value, str) else "keys" if isinstance(value, Mapping) else "elements"
-        return f"{_kind(value)} of {len(value):,} {what}"
-    return _kind(value)
+        return f"{kind_name(value)} of {len(value):,} {what}"
+    return kind_name(value)
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:
@@ -286,10 +269,3 @@ def _shape(value: Any) -> tuple[int, ...] | None:
         return None
     sizes = tuple(shape)
     return tuple(map(int, sizes)) if all(isinstance(size, Integral) for size in sizes) else None
-
-
-def _order(item: Any) -> tuple[str, Any]:
-    """Sort what a set held: numbers by size, texts by letters, the rest by how it prints."""
-    if isinstance(item, (bool, int, float)):
-        return "", item
-    return type(item).__name__, item if isinstance(item, str) else str(item)

@@ -1,11 +1,8 @@
 """`with_parameters` and `with_resources`, and the file in which large objects are shared between trials.
 
-The file holds a pickle whose buffers (numpy arrays and the like) lie beside it, aligned; each worker maps it privately:
-all trials share one copy in memory, and what one writes in place stays its own.
-
-    8 bytes    length of the header, little endian
-    header     pickle of [(offset, size) of the pickle, (offset, size) of each buffer ...]
-    ...        each part at a multiple of 64 bytes
+The file holds a pickle and its buffers (numpy arrays and the like), each at a multiple of 64 bytes, then a pickle of
+where these lie, and its length in 8 bytes. Each worker maps it privately: all trials share one copy in memory, and what
+one writes in place stays its own.
 """
 
 from __future__ import annotations
@@ -26,11 +23,9 @@ from sweep.core.resources import Resources, parse_resources
 from sweep.errors import TrainableError, refuse_unknown
 from sweep.record.files import create_private
 from sweep.record.importing import unpickle
-from sweep.worker.shipping import can_pickle, pickler_class
+from sweep.worker.shipping import pickler_class, why_unpicklable
 
-_INNER = "__sweep_inner__"
-_OBJECTS = "__sweep_objects__"
-_RESOURCES = "__sweep_resources__"
+_WRAPPED = "__sweep_wrapped__"  # what a wrapper holds: the user's own trainable, objects, resources
 _ALIGNMENT = 64
 _WARN_IN_BAND_BYTES = 50_000_000
 
@@ -45,7 +40,7 @@ def with_parameters(trainable: Any, **objects: Any) -> Any:
     Raises:
         TrainableError: neither a callable nor a class with `setup`, or the name of an object is no parameter of it.
     """
-    inner, known, _ = unwrap(trainable)
+    inner, known, resources = unwrap(trainable)
     if not callable(inner) or (inspect.isclass(inner) and not hasattr(inner, "setup")):
         raise TrainableError(
             f"with_parameters was given {inner!r}; expected a function that takes a config, or a subclass of "
@@ -59,7 +54,7 @@ def with_parameters(trainable: Any, **objects: Any) -> Any:
         raise TrainableError(
             f"with_parameters cannot pass {', '.join(objects)} to {name}{inspect.signature(target)}: {problem}."
         )
-    return _wrap(trainable, _OBJECTS, given)
+    return _wrap(inner, given, resources)
 
 
 @refuse_unknown()
@@ -74,21 +69,14 @@ def with_resources(trainable: Any, resources: Any) -> Any:
         raise TrainableError(f"with_resources was given {trainable!r}; expected a trainable and its resources.")
     if not isinstance(resources, Resources) and not callable(resources):
         resources = parse_resources(resources)
-    return _wrap(trainable, _RESOURCES, resources)
+    inner, objects, _ = unwrap(trainable)
+    return _wrap(inner, objects, resources)
 
 
 def unwrap(trainable: Any) -> tuple[Any, dict[str, Any], Any]:
     """Return the user's own trainable, the objects and the resources (or None) that wrappers gave it."""
-    objects: dict[str, Any] | None = None
-    resources: Any = None
-    while _INNER in getattr(trainable, "__dict__", {}):
-        own = vars(trainable)
-        if objects is None and _OBJECTS in own:
-            objects = dict(own[_OBJECTS])
-        if resources is None and _RESOURCES in own:
-            resources = own[_RESOURCES]
-        trainable = own[_INNER]
-    return trainable, objects or {}, resources
+    wrapped: tuple[Any, dict[str, Any], Any] = getattr(trainable, "__dict__", {}).get(_WRAPPED, (trainable, {}, None))
+    return wrapped
 
 
 def call_problem(function: Any, *arguments: Any, **keywords: Any) -> str:
@@ -105,11 +93,7 @@ def call_problem(function: Any, *arguments: Any, **keywords: Any) -> str:
 
 
 def refuse_asynchronous(what: str, function: Any) -> None:
-    """Refuse a coroutine function or an asynchronous generator.
-
-    Raises:
-        TrainableError: it is one; `what` it is meant to be is said.
-    """
+    """Refuse a coroutine function or an asynchronous generator; the error says `what` it is meant to be."""
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise TrainableError(
             f"the {what} {name_of(function)} is asynchronous; expected a plain function. "
@@ -125,21 +109,19 @@ def name_of(trainable: Any) -> str:
     return "lambda" if name == "<lambda>" else str(name)
 
 
-def _wrap(trainable: Any, attribute: str, value: Any) -> Any:
+def _wrap(inner: Any, objects: dict[str, Any], resources: Any) -> Any:
     """Return a trainable that is the same, also when it is called by hand, and bears what it was given."""
-    if inspect.isclass(trainable):
-        body: dict[str, Any] = {_INNER: trainable, attribute: value, "__module__": trainable.__module__}
-        if attribute == _OBJECTS:
-            base: Any = trainable
-            body["setup"] = lambda self, config: base.setup(self, config, **value)
-        return type(trainable.__name__, (trainable,), body)
-    wrapper: Any = functools.partial(trainable, **(value if attribute == _OBJECTS else {}))
-    functools.update_wrapper(wrapper, trainable, updated=())
-    vars(wrapper).pop("__wrapped__", None)
-    setattr(wrapper, _INNER, trainable)
-    setattr(wrapper, attribute, value)
-    if not hasattr(trainable, "__name__"):
-        wrapper.__name__ = name_of(trainable)
+    wrapper: Any = functools.partial(inner, **objects)
+    if inspect.isclass(inner):
+        wrapper = type(inner.__name__, (inner,), {"__module__": inner.__module__})
+        if objects:
+            setup = wrapper.setup
+            wrapper.setup = lambda self, config: setup(self, config, **objects)
+    else:
+        functools.update_wrapper(wrapper, inner, updated=())
+        vars(wrapper).pop("__wrapped__", None)
+        wrapper.__name__ = getattr(inner, "__name__", None) or name_of(inner)
+    setattr(wrapper, _WRAPPED, (inner, objects, resources))
     return wrapper
 
 
@@ -153,7 +135,7 @@ def store_objects(objects: Mapping[str, Any], directory: Path) -> str:
     try:
         pickler_class()(file, buffer_callback=buffers.append).dump(dict(objects))
     except Exception as error:  # whatever the objects' own __reduce__ raises
-        guilty = next((name for name, value in objects.items() if not can_pickle(value)), "one of them")
+        guilty = next((name for name, value in objects.items() if why_unpicklable(value)), "one of them")
         raise TrainableError(
             f"with_parameters cannot store the object {guilty!r}: {error}. Make it inside the trainable."
         ) from error
@@ -170,20 +152,15 @@ def store_objects(objects: Mapping[str, Any], directory: Path) -> str:
     path = directory / f"{digest.hexdigest()}.objects"
     if path.exists():
         return str(path)
-    spans = []
-    end = _aligned(8 + 64 + 32 * (len(parts) + 1))
-    for part in parts:
-        spans.append((end, part.nbytes))
-        end = _aligned(end + part.nbytes)
-    header = pickle.dumps(spans, 5)
     directory.mkdir(parents=True, exist_ok=True)
     temporary = directory / f"tmp-{path.name}-{os.getpid()}"
+    spans = []
     with create_private(temporary) as stored:
-        stored.write(len(header).to_bytes(8, "little") + header)
-        for (start, _), part in zip(spans, parts, strict=True):
-            stored.seek(start)
+        for part in parts:
+            spans.append((stored.seek(-stored.tell() % _ALIGNMENT, os.SEEK_CUR), part.nbytes))
             stored.write(part)
-        stored.truncate(end)
+        where = pickle.dumps(spans, 5)
+        stored.write(where + len(where).to_bytes(8, "little"))
         stored.flush()
         os.fsync(stored.fileno())
     os.chmod(temporary, 0o400)  # a private mapping would show later changes
@@ -196,12 +173,8 @@ def load_objects(path: str) -> dict[str, Any]:
     with open(path, "rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     view = memoryview(mapped)
-    size = int.from_bytes(view[:8], "little")
-    spans = pickle.loads(view[8 : 8 + size])
+    size = int.from_bytes(view[-8:], "little")
+    spans = pickle.loads(view[-8 - size : -8])
     body, *buffers = (view[start : start + length] for start, length in spans)
     objects: dict[str, Any] = unpickle(body, buffers)
     return objects
-
-
-def _aligned(offset: int) -> int:
-    return -(-offset // _ALIGNMENT) * _ALIGNMENT

@@ -25,7 +25,7 @@ class RankSession(Session):
 
     def join(self) -> None:
         """Say that this rank has found the others."""
-        self._channel.send(wire.frame(wire.Joined(self.job.token)))
+        self.send(wire.Joined(self.job.token))
 
     def _keep(self, checkpoint: Checkpoint, seq: int) -> str:
         """Copy this rank's files to where they will be merged, and return that directory."""
@@ -78,7 +78,7 @@ class RankSession(Session):
                     path = self._merge(answer.seq, answer.shards)
                 except CheckpointError as error:
                     path, problem = "", error
-                self._channel.send(wire.frame(wire.Merged(token, answer.seq, path)))
+                self.send(wire.Merged(token, answer.seq, path))
                 continue
             if answer.checkpoint:
                 self._checkpoint = known_whole(os.path.join(self.job.directory, answer.checkpoint))

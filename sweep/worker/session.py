@@ -52,17 +52,9 @@ class Session:
         needs: what a `fit()` asks for that has found none; None: there was no such.
     """
 
-    def __init__(
-        self,
-        job: wire.Job,
-        channel: Channel,
-        *,
-        config: Mapping[str, Any] | None = None,
-        control: Packets | None = None,
-    ) -> None:
+    def __init__(self, job: wire.Job, channel: Channel, control: Packets | None = None) -> None:
         self.job = job
         self.control = control
-        self.config = config or {}
         self.is_stopping = False
         self.is_fitting = False
         self.has_fitted = False
@@ -73,9 +65,7 @@ class Session:
         self.num_reports = 0
         self._is_placed = False  # the trial's directory is there also after a power cut
         self._pid = os.getpid()
-        self._hostname = os.uname().nodename
         self._lock = threading.Lock()
-        self._note_once = partial(note_once, job.directory)
         self._last = time.monotonic()
         self._checkpoint: Checkpoint | None = None  # the latest, known to be whole
         self._pending = ""  # directory that `checkpoint_dir` gave out: the next report's checkpoint
@@ -84,6 +74,10 @@ class Session:
     def trial_dir(self) -> str:
         """Directory of the trial."""
         return self.job.trial_dir
+
+    def send(self, message: wire.Message) -> None:
+        """Send the driver a message."""
+        self._channel.send(wire.frame(message))
 
     def report(
         self, metrics: Mapping[str, Any], checkpoint: Checkpoint | None = None, *, is_saving: bool = False
@@ -106,19 +100,15 @@ class Session:
                 raise StopRequested
             if self.needs is not None:
                 raise MoreNeeded
-            values = plain_metrics(metrics, self._note_once)
+            note = partial(note_once, self.job.directory)
+            values = plain_metrics(metrics, note)
+            if checkpoint is None and self._pending:
+                checkpoint = Checkpoint(self._pending)
             stored = None
             if is_saving:
                 stored = self._save(self.num_reports + 1)
-            elif checkpoint is None and self._pending:
-                checkpoint = Checkpoint(self._pending)
-            if checkpoint is not None:
-                if not isinstance(checkpoint, Checkpoint):
-                    raise UserCodeError(
-                        f"report() was given checkpoint={checkpoint!r}; expected a Checkpoint. Write the state into a "
-                        "directory and pass checkpoint=Checkpoint(directory)."
-                    )
-                self._refuse_shared(checkpoint)
+            elif checkpoint is not None:
+                self._check(checkpoint)
                 stored = self._keep(checkpoint, self.num_reports + 1)
             now = time.monotonic()
             add_measured(
@@ -126,12 +116,12 @@ class Session:
                 wall=time.time(),
                 seconds=now - self._last,
                 pid=self._pid,
-                hostname=self._hostname,
+                hostname=os.uname().nodename,
                 node_ip=self.job.node_ip,
             )
             data = self._framed(values, stored)
             if len(data) > MAX_BYTES:
-                within_size(values, self._note_once)
+                within_size(values, note)
                 data = self._framed(values, stored)
             self.num_reports += 1
             self._channel.send(data)
@@ -155,14 +145,10 @@ class Session:
         self._pending = directory
 
     def store_pending(self) -> None:
-        """Store the checkpoint that was written after the last report as one of that report, if there was
-        one: the function has ended."""
-        source = self._pending
-        if not source:
-            return
-        stored = self._patiently(lambda: self._store(source, self.num_reports), source)
-        self._channel.send(wire.frame(wire.Saved(self.job.token, self.num_reports, stored)))
-        self._forget_pending()
+        """Store what `checkpoint_dir` gave out since the last report as one of that: the function has ended."""
+        if source := self._pending:
+            self._say_saved(self._patiently(lambda: self._store(source, self.num_reports), source))
+            self._forget_pending()
 
     def _forget_pending(self) -> None:
         if self._pending:
@@ -184,8 +170,13 @@ class Session:
         is_stored = path.startswith(self.job.directory + os.sep) and os.path.exists(os.path.join(path, MANIFEST))
         return self._patiently(lambda: self._store(path, seq, is_source_immutable=is_stored), path)
 
-    def _refuse_shared(self, checkpoint: Checkpoint) -> None:
-        """Refuse a directory that is named from where the caller is, where other trials write into it meanwhile."""
+    def _check(self, checkpoint: Any) -> None:
+        """Refuse what is none, and a directory of the caller's, where other trials write into it meanwhile."""
+        if not isinstance(checkpoint, Checkpoint):
+            raise UserCodeError(
+                f"report() was given checkpoint={checkpoint!r}; expected a Checkpoint. Write the state into a "
+                "directory and pass checkpoint=Checkpoint(directory)."
+            )
         given = checkpoint._given
         if not self.job.has_company or self.job.is_chdir or os.path.isabs(given) or self.job.trial_id in given:
             return
@@ -205,22 +196,19 @@ class Session:
 
     def _await_answer(self) -> None:
         """Wait for the answer to the report that was just sent; those to others are dropped, a stop is always taken."""
-        token, seq = self.job.token, self.num_reports
         while True:
             answer = self._channel.receive()
-            if answer.token != token:
+            if answer.token != self.job.token:
                 continue
-            match answer:
-                case wire.Stop(is_saving=is_saving):
-                    self.is_stopping = True
-                    if is_saving:
-                        self._save_on_demand()
-                    raise StopRequested
-                case wire.Save(seq=answered) if answered == seq:
+            if isinstance(answer, wire.Stop):
+                self.is_stopping = True
+                if answer.is_saving:
                     self._save_on_demand()
-                    return
-                case wire.Continue(seq=answered) if answered == seq:
-                    return
+                raise StopRequested
+            if answer.seq == self.num_reports:
+                if isinstance(answer, wire.Save):
+                    self._save_on_demand()
+                return
 
     def fileno(self) -> int:
         """Return the descriptor over which a stop comes; -1 when there is none."""
@@ -243,7 +231,10 @@ class Session:
         if self.saver is not None:
             stored = self._save(self.num_reports)
             self._continue_from(stored)
-            self._channel.send(wire.frame(wire.Saved(self.job.token, self.num_reports, stored)))
+            self._say_saved(stored)
+
+    def _say_saved(self, stored: str) -> None:
+        self.send(wire.Saved(self.job.token, self.num_reports, stored))
 
     def _save(self, seq: int) -> str:
         """Have the class trainable write its state, and store it with report `seq`."""
@@ -268,13 +259,14 @@ class Session:
             raise CheckpointError(f"the directory of the experiment is gone: {self.job.directory}.")
         os.makedirs(self.trial_dir, exist_ok=True)
 
-    def _store(self, source: str, seq: int, *, is_source_spent: bool = False, is_source_immutable: bool = False) -> str:
+    def _store(self, source: str, seq: int, **how: bool) -> str:
+        """Store a directory as the checkpoint of report `seq`; `how` is as in `persist`."""
         self._make_directory()
         name = checkpoint_name(self.job.base_count + seq)
         if self.job.is_staged and self.job.attempt > 1:
             name = f"{name}.{self.job.attempt}"
         target = free_target(self.trial_dir, name, self.job.attempt)
-        persist(source, target, is_source_spent=is_source_spent, is_source_immutable=is_source_immutable)
+        persist(source, target, **how)
         if not self._is_placed:
             sync_directory(self.job.directory)  # the name of the trial's own directory
             self._is_placed = True
@@ -301,72 +293,6 @@ class Session:
         self._checkpoint = known_whole(path)
         return ""
 
-    # --- a full disk -------------------------------------------------------------------------------------------------
-
-    def _patiently(self, store: Callable[[], str], source: str, *, is_scratch: bool = False) -> str:
-        """Store something, and while there is no room for it wait for some; return what `store` does.
-
-        Args:
-            is_scratch: `store` also writes the source, by the user's code, which makes anything of a full disk.
-
-        Raises:
-            StopRequested: the trial was asked to stop meanwhile.
-        """
-        with contextlib.closing(self._disk_wait()) as room:
-            while True:
-                try:
-                    return store()
-                except Exception as error:
-                    num_bytes = tree_bytes(source)
-                    if not lacks_space(error, self.trial_dir) and not (is_scratch and room.is_doubtful(num_bytes)):
-                        raise
-                if is_scratch:
-                    shutil.rmtree(source, ignore_errors=True)
-                room.wait("a checkpoint", num_bytes)
-
-    def _disk_wait(self) -> DiskWait:
-        """Return how this trial waits for room while no other thread may read its channel."""
-        return DiskWait(self.trial_dir, self._say_waiting, self._listener(), shared=self.job.directory)
-
-    def _listener(self) -> Callable[[float], None]:
-        began, was_stopping = time.monotonic(), self.is_stopping
-
-        def wait(seconds: float) -> None:
-            if self._channel.wait(seconds):
-                self.hear_stop()
-            if self.is_stopping and (not was_stopping or time.monotonic() - began > _STOP_PATIENCE_S):
-                raise StopRequested
-
-        return wait
-
-    def _say_waiting(self, text: str, for_space: bool = True) -> None:
-        self._channel.send(wire.frame(wire.Waits(self.job.token, text, for_space)))
-
-    def say_waiting(self, text: str, for_space: bool = True) -> None:
-        """Say what a group in this trial waits for, unless a report is under way; empty: nothing any more."""
-        self._undisturbed(lambda: self._say_waiting(text, for_space))
-
-    def wait_to_print(self) -> DiskWait:
-        """Return how this trial waits for room for what it prints, on whatever thread."""
-        wait = self._listener()
-        is_own = threading.current_thread() is threading.main_thread()
-
-        def listen(seconds: float) -> None:
-            if not is_own or not self._undisturbed(lambda: wait(seconds)):
-                time.sleep(seconds)
-
-        return DiskWait(self.trial_dir, self.say_waiting, listen)
-
-    def _undisturbed(self, act: Callable[[], None]) -> bool:
-        """Use the channel, unless a report does; whether that was so."""
-        if not self._lock.acquire(blocking=False):
-            return False
-        try:
-            act()
-        finally:
-            self._lock.release()
-        return True
-
     def get_checkpoint(self) -> Checkpoint | None:
         """Return the latest checkpoint: stored by this attempt, else the one it was started from.
 
@@ -379,6 +305,75 @@ class Session:
                 verify(path, is_exact=False)  # a directory of the user's own has no manifest
             self._checkpoint = known_whole(path)
         return self._checkpoint
+
+    # --- a full disk -------------------------------------------------------------------------------------------------
+
+    def _patiently(self, store: Callable[[], str], source: str, *, is_scratch: bool = False) -> str:
+        """Store something, and while there is no room for it wait for some; return what `store` does.
+
+        Args:
+            is_scratch: `store` also writes the source, by the user's code, which makes anything of a full disk.
+
+        Raises:
+            StopRequested: the trial was asked to stop meanwhile.
+        """
+        with self.room() as room:
+            while True:
+                try:
+                    return store()
+                except Exception as error:
+                    num_bytes = tree_bytes(source)
+                    if not lacks_space(error, self.trial_dir) and not (is_scratch and room.is_doubtful(num_bytes)):
+                        raise
+                if is_scratch:
+                    shutil.rmtree(source, ignore_errors=True)
+                room.wait("a checkpoint", num_bytes)
+
+    def room(self) -> contextlib.closing[DiskWait]:
+        """Return how to wait for room while no other thread may read the channel."""
+        return contextlib.closing(DiskWait(self.job.directory, self._say_waiting, self._listener()))
+
+    def _listener(self) -> Callable[[float], None]:
+        """Return how to wait while no other thread may read the channel; a stop ends the wait."""
+        began, was_stopping = time.monotonic(), self.is_stopping
+
+        def wait(seconds: float) -> None:
+            if self._channel.wait(seconds):
+                self.hear_stop()
+            if self.is_stopping and (not was_stopping or time.monotonic() - began > _STOP_PATIENCE_S):
+                raise StopRequested
+
+        return wait
+
+    def _say_waiting(self, text: str, for_space: bool = True) -> None:
+        self.send(wire.Waits(self.job.token, text, for_space))
+
+    def say_waiting(self, text: str, for_space: bool = True) -> None:
+        """Say what a group in this trial waits for, unless a report is under way; empty: nothing any more."""
+        with self._undisturbed() as is_free:
+            if is_free:
+                self._say_waiting(text, for_space)
+
+    def wait_to_print(self) -> DiskWait:
+        """Return how this trial waits for room for what it prints, on whatever thread."""
+        wait = self._listener()
+        is_own = threading.current_thread() is threading.main_thread()
+
+        def listen(seconds: float) -> None:
+            with self._undisturbed() as is_free:
+                (wait if is_own and is_free else time.sleep)(seconds)
+
+        return DiskWait(self.job.directory, self.say_waiting, listen)
+
+    @contextlib.contextmanager
+    def _undisturbed(self) -> Iterator[bool]:
+        """Have the channel, unless a report does; whether that is so."""
+        is_free = self._lock.acquire(blocking=False)
+        try:
+            yield is_free
+        finally:
+            if is_free:
+                self._lock.release()
 
 
 _session: Session | None = None
@@ -463,11 +458,8 @@ def checkpoint_dir(step: int | None = None) -> Iterator[str]:
     Args:
         step: not used; checkpoints are numbered by the reports that they come with.
     """
-    if _session is None:
-        with tempfile.TemporaryDirectory(prefix="checkpoint_") as directory:
-            yield directory
-        return
-    with _session.checkpoint_dir() as directory:
+    outside = partial(tempfile.TemporaryDirectory, prefix="checkpoint_")
+    with outside() if _session is None else _session.checkpoint_dir() as directory:
         yield directory
 
 

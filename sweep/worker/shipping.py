@@ -3,7 +3,6 @@ travel at all, and with the modules that its processes need found without import
 
 from __future__ import annotations
 
-import dis
 import functools
 import hashlib
 import inspect
@@ -14,20 +13,20 @@ import pickle
 import sys
 import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.machinery import ModuleSpec, PathFinder
-from typing import Any, NamedTuple
+from typing import Any
 
 from sweep.core.config import refuse_endless
 from sweep.errors import ConfigError, TrainableError
 from sweep.record.files import write_atomically
 from sweep.record.importing import is_reached
+from sweep.worker.metrics import kind_name
 
 # Imports inside function bodies are preloaded only for these: measured to be safe to fork after a mere import.
 SAFE_TO_PRELOAD = frozenset({"jax", "numpy", "optuna", "pandas", "scipy", "sklearn", "torch"})
 WARN_BYTES = 10_000_000
 _NO_FILE = "<dynamic-code>"  # what cloudpickle calls the file of all code
-_MAX_ITEMS = 16  # looked at in a container among shared objects: the others are mostly alike
 _MAX_DEPTH = 100  # of what leads to a value that cannot be pickled
 # What torch itself imports when the first optimizer of a process is built: 1.8 s, in every trial that builds one.
 _TORCH_OPTIMIZERS = "torch._dynamo"
@@ -39,44 +38,27 @@ _UNREADABLE = "trials are no processes of Ray's, and cannot read what it stands 
 _INSTEAD = "Give them the object itself: sweep.with_parameters(trainable, data=ray.get(ref))."
 
 
-class Shipped(NamedTuple):
-    """A trainable as cloudpickle bytes, and the modules that its processes need."""
-
-    payload: bytes
-    modules: tuple[str, ...]
-
-
 @functools.cache
 def pickler_class() -> type[Any]:
     """Return the pickler of all that goes to other processes; made late, because cloudpickle is imported late.
 
     It notes the modules that it refers to (`modules`) and the names that code uses (`words`), keeps the names of source
-    files, which cloudpickle leaves out since 3.1.3, refuses references of Ray's and what is in `refused`, and gives the
-    data of torch tensors to `buffer_callback`, as numpy does.
+    files, which cloudpickle leaves out since 3.1.3, and refuses references of Ray's and what is in `refused`.
     """
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-        def __init__(
-            self,
-            file: Any,
-            *,
-            refused: tuple[type, ...] = (),
-            buffer_callback: Callable[[pickle.PickleBuffer], object] | None = None,
-        ) -> None:
-            super().__init__(file, protocol=5, buffer_callback=buffer_callback)
+        def __init__(self, file: Any, *, refused: tuple[type, ...] = (), **options: Any) -> None:
+            super().__init__(file, protocol=5, **options)
             self.modules: set[str] = set()
             self.words: set[str] = set()
             self._refused = refused
-            self._is_sharing = buffer_callback is not None
 
         def reducer_override(self, thing: Any) -> Any:
             if _is_reference(thing):
                 raise TypeError(_UNREADABLE)
             if isinstance(thing, self._refused):
                 raise TypeError(f"cannot pickle {type(thing).__name__!r} object")
-            if self._is_sharing and _is_shared_tensor(thing):
-                return _tensor, (thing.contiguous().numpy(),)
             if type(thing) is types.CodeType:
                 self.words.update(thing.co_names)
                 make, given = self.dispatch_table[types.CodeType](thing)
@@ -98,25 +80,11 @@ def _is_reference(value: Any) -> bool:
     return type(value).__name__ == "ObjectRef" and type(value).__module__.partition(".")[0] == "ray"
 
 
-def _is_shared_tensor(value: Any) -> bool:
-    """Whether a value is a torch tensor whose data numpy can show."""
-    if type(value).__module__ != "torch" or type(value).__name__ != "Tensor":
-        return False
-    plain = value.device.type == "cpu" and not value.requires_grad and str(value.layout) == "torch.strided"
-    return plain and str(value.dtype) != "torch.bfloat16" and not value.is_quantized and not value.is_conj()
+def ship(trainable: Any, objects: Mapping[str, Any] | None = None) -> tuple[bytes, tuple[str, ...]]:
+    """Return `trainable` as bytes, and the modules that its processes need; those that they cannot import are included.
 
-
-def _tensor(array: Any) -> Any:
-    import torch
-
-    return torch.from_numpy(array)
-
-
-def ship(trainable: Any, objects: Mapping[str, Any] | None = None) -> Shipped:
-    """Return `trainable` as bytes; its modules that other processes cannot import are included by value.
-
-    The modules that its processes need are those that the pickle refers to and that can be imported there. Imports
-    inside function bodies count for libraries that are known to be safe to fork.
+    Needed are those that the pickle refers to; imports inside function bodies count for libraries that are known to be
+    safe to fork.
 
     Args:
         objects: that the trainable is given; the modules of their classes are needed to load them.
@@ -148,9 +116,8 @@ def ship(trainable: Any, objects: Mapping[str, Any] | None = None) -> Shipped:
     for function in filter(inspect.isfunction, parts):  # those that travel by reference, too
         words.update(name for code in _codes(function) for name in code.co_names)
         words.update(_home(value) for _, value in _variables(function))
-    for value in (objects or {}).values():
-        names.update(_home(one) for one in (value, *_first_items(value)))
-    return Shipped(file.getvalue(), _wanted(names, words))
+    names.update(map(_home, (objects or {}).values()))
+    return file.getvalue(), _wanted(names, words)
 
 
 def _wanted(names: set[str], words: set[str]) -> tuple[str, ...]:
@@ -160,7 +127,9 @@ def _wanted(names: set[str], words: set[str]) -> tuple[str, ...]:
         names: of modules that are referred to.
         words: that code uses, among them the modules that it imports by itself and those of what it names.
     """
-    wanted = {name for name in names if _can_preload(name)}
+    loaded = {name for name in names & sys.modules.keys() if name.partition(".")[0] not in _NEVER_PRELOADED}
+    wanted = {name for name in loaded if is_importable(sys.modules[name])}
+    wanted |= {name for name in names if name.startswith("sweep.train.")}  # a `fit()` inside the trial
     wanted |= SAFE_TO_PRELOAD & {word.partition(".")[0] for word in words}
     is_torch = any(name.partition(".")[0] == "torch" for name in wanted)
     if is_torch and any(word == "optim" or word.startswith("torch.optim") for word in names | words):
@@ -168,23 +137,11 @@ def _wanted(names: set[str], words: set[str]) -> tuple[str, ...]:
     return tuple(sorted(wanted))
 
 
-def _can_preload(name: str) -> bool:
-    if name.startswith("sweep.train."):
-        return True  # a `fit()` inside the trial
-    module = sys.modules.get(name)
-    return module is not None and name.partition(".")[0] not in _NEVER_PRELOADED and is_importable(module)
-
-
 def _home(value: Any) -> str:
     """Return the name of the module that a value is, or that it or its class comes from."""
     if isinstance(value, types.ModuleType):
         return value.__name__
     return str(getattr(value if hasattr(value, "__qualname__") else type(value), "__module__", None))
-
-
-def _first_items(value: Any) -> Iterator[Any]:
-    values = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple, set)) else ()
-    return itertools.islice(values, _MAX_ITEMS)
 
 
 def _why_not(trainable: Any, error: Exception) -> str:
@@ -196,7 +153,7 @@ def _why_not(trainable: Any, error: Exception) -> str:
         return f"{what} cannot be shipped to another process: {error}. Create what it needs inside it."
     instead = f"Create it inside the {kind}; give large data by sweep.with_parameters."
     return (
-        f"{what} captures `{path}`, a {_type_name(value)}, which cannot be shipped to another process ({error}). "
+        f"{what} captures `{path}`, a {kind_name(value)}, which cannot be shipped to another process ({error}). "
         f"{_INSTEAD if _is_reference(value) else instead}"
     )
 
@@ -225,14 +182,14 @@ def refuse_unpicklable(config: Any, *, is_warned: bool = False) -> None:
         "Put what it is made from into the config, such as a path or a number, and create it inside the trainable."
     )
     raise ConfigError(
-        f"config{path} is a {_type_name(value)}, which cannot be shipped to another process "
-        f"({_measured(value, _FILES)[0] or why}). {_INSTEAD if _is_reference(value) else instead}"
+        f"config{path} is a {kind_name(value)}, which cannot be shipped to another process "
+        f"({why_unpicklable(value, _FILES) or why}). {_INSTEAD if _is_reference(value) else instead}"
     )
 
 
-def can_pickle(value: Any) -> bool:
-    """Whether a value can travel to another process."""
-    return not _measured(value)[0]
+def why_unpicklable(value: Any, refused: tuple[type, ...] = ()) -> str:
+    """Return why a value cannot travel to another process; empty: it can."""
+    return _measured(value, refused)[0]
 
 
 def _measured(value: Any, refused: tuple[type, ...] = ()) -> tuple[str, int]:
@@ -255,7 +212,7 @@ def _guilty(value: Any, refused: tuple[type, ...] = ()) -> tuple[str, Any]:
     way, seen = "", {id(value)}
     for _ in range(_MAX_DEPTH):
         for name, part in _parts(value):
-            if id(part) not in seen and _measured(part, refused)[0]:
+            if id(part) not in seen and why_unpicklable(part, refused):
                 step = name if name.startswith(("[", ".")) else f".{name}"
                 way = step if isinstance(value, _CODE) else way + step
                 seen.add(id(part))
@@ -364,21 +321,6 @@ def main_globals(trainable: Any) -> dict[str, Any]:
     return {name: value for name, value in found.items() if not (name.startswith("__") and name.endswith("__"))}
 
 
-def names_attribute(function: types.FunctionType, owner: type, attribute: str) -> bool:
-    """Whether the code of a function says `owner.attribute`, the owner being global or a name of a global module."""
-    for code in _codes(function):
-        found: Any = None
-        for instruction in dis.get_instructions(code):
-            name = str(instruction.argval)
-            if instruction.opname == "LOAD_GLOBAL":
-                found = function.__globals__.get(name)
-            elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-                if found is owner and name == attribute:
-                    return True
-                found = getattr(found, name, None) if isinstance(found, types.ModuleType) else None
-    return False
-
-
 def _codes(function: types.FunctionType) -> Iterator[types.CodeType]:
     """Yield the code of a function and of those that are defined in it."""
     codes = [function.__code__]
@@ -397,11 +339,3 @@ def _variables(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
             continue  # not assigned yet
     for code in _codes(function):
         yield from ((name, function.__globals__[name]) for name in code.co_names if name in function.__globals__)
-
-
-def _type_name(value: Any) -> str:
-    kind = type(value)
-    try:
-        return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    except Exception:  # a metaclass of the user's
-        return "object"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import os
@@ -21,7 +22,7 @@ from sweep.errors import TrainableError, refuse_unknown
 from sweep.worker.parameters import call_problem, name_of, refuse_asynchronous, unwrap
 from sweep.worker.saved import load_from, save_into, totals_after
 from sweep.worker.session import current
-from sweep.worker.shipping import WARN_BYTES, names_attribute, ship
+from sweep.worker.shipping import WARN_BYTES, ship
 
 if TYPE_CHECKING:
     from sweep.worker.group_environment import GroupSpec
@@ -101,10 +102,7 @@ class Trainable:
         session = current()
         return session.trial_dir if session else os.getcwd()
 
-    @property
-    def logdir(self) -> str:
-        """The trial's directory."""
-        return self.trial_dir
+    logdir = trial_dir
 
     @property
     def trial_resources(self) -> Resources | None:
@@ -309,10 +307,10 @@ def prepare(trainable: Any) -> PreparedTrainable:
         _check_class(inner)
     else:
         _check_callable(inner, objects)
-    shipped = ship(inner, objects)
-    if len(shipped.payload) > WARN_BYTES:
+    payload, modules = ship(inner, objects)
+    if len(payload) > WARN_BYTES:
         warnings.warn(
-            f"the trainable {name_of(inner)} takes {len(shipped.payload) / 1e6:.0f} MB because of what it captures. "
+            f"the trainable {name_of(inner)} takes {len(payload) / 1e6:.0f} MB because of what it captures. "
             "Give large objects to sweep.with_parameters(trainable, data=...), or load them inside.",
             stacklevel=3,
         )
@@ -323,8 +321,8 @@ def prepare(trainable: Any) -> PreparedTrainable:
     return PreparedTrainable(
         name=name_of(inner),
         kind="class" if is_class else "function",
-        payload=shipped.payload,
-        imports=shipped.modules,
+        payload=payload,
+        imports=modules,
         can_save_on_demand=is_class and _overrides(inner, "save_checkpoint"),
         resources=resources,
         import_path="" if objects else _import_path(inner),
@@ -334,6 +332,7 @@ def prepare(trainable: Any) -> PreparedTrainable:
 
 _FORMER_METHODS = {
     "_setup": "setup",
+    "_train": "step",
     "_save": "save_checkpoint",
     "_restore": "load_checkpoint",
     "_stop": "cleanup",
@@ -352,11 +351,11 @@ def _check_class(inner: type) -> None:
             f"the class {inner.__name__} is no trainable; expected a subclass of sweep.Trainable, or a function that "
             "takes a config."
         )
-    former_names = [name for name in _FORMER_METHODS if hasattr(inner, name)]
-    renamed = ", and ".join(f"{name}, which is called {_FORMER_METHODS[name]} now" for name in former_names)
-    if not _overrides(inner, "step"):
-        former = "; _train is called step now" if hasattr(inner, "_train") else ""
-        former += f"; it has {renamed}" if renamed else ""
+    has_step = _overrides(inner, "step")
+    found = [name for name in _FORMER_METHODS if hasattr(inner, name) and not (has_step and name == "_train")]
+    renamed = ", and ".join(f"{name}, which is called {_FORMER_METHODS[name]} now" for name in found)
+    if not has_step:
+        former = f"; it has {renamed}" if renamed else ""
         raise TrainableError(f"the class {inner.__name__} has no step{former}; define step(self) that returns a dict.")
     if renamed:
         raise TrainableError(f"the class {inner.__name__} has {renamed}; rename it.")
@@ -402,8 +401,9 @@ def _check_callable(inner: Any, objects: Mapping[str, Any]) -> None:
             f"the trainable {name}{signature} cannot be called as {name}(config{given}): {problem}. Expected one "
             "argument, the config; bind others with functools.partial or sweep.with_parameters."
         )
-    if inspect.isfunction(inner) and names_attribute(inner, Checkpoint, "from_dict"):
-        Checkpoint.from_dict()  # as in each trial, but once and before the search
+    with contextlib.suppress(OSError, TypeError):  # no source
+        if re.search(r"^[^#'\"]*\bCheckpoint\.from_dict\(", inspect.getsource(inner), re.MULTILINE):
+            Checkpoint.from_dict()  # as in each trial, but once and before the search
 
 
 def _overrides(cls: type, method: str) -> bool:

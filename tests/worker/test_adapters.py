@@ -415,8 +415,9 @@ class Unloadable(Exception):
 def test_the_exception_of_the_user_travels_with_the_outcome_when_it_can(opened, error, is_kept, capsys):
     import pickle
 
-    job = opened(Driver()).job._replace(config=pickle.dumps({}), kind="function")
-    kind, text, _, class_name, pickled, _ = run_job(job, Driver(), Failing(error))
+    session = opened(Driver())
+    session.job = session.job._replace(config=pickle.dumps({}), kind="function")
+    kind, text, _, class_name, pickled, _ = run_job(session, Failing(error))
     assert (kind, class_name, text) == ("FAILED", type(error).__name__, f"{type(error).__name__}: {error}")
     assert bool(pickled) == is_kept
     if is_kept:

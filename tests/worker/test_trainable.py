@@ -91,9 +91,12 @@ def test_a_class_tells_whether_it_can_save_and_what_it_asks_for():
         ),
         (
             type("Old", (Trainable,), dict.fromkeys(("_setup", "_train", "_save"), lambda *_: {})),
-            "_train is called step now; it has _setup, which is called setup now, and _save, which is called save",
+            "it has _setup, which is called setup now, and _train, which is called step now, and _save",
         ),
-        (type("Former", (Trainable,), {"_train": lambda self: {}}), "has no step; _train is called step now; define"),
+        (
+            type("Former", (Trainable,), {"_train": lambda self: {}}),
+            "has no step; it has _train, which is called step now; define",
+        ),
     ],
 )
 def test_what_is_no_trainable_is_refused(trainable, says):
@@ -242,6 +245,6 @@ def test_code_that_travels_by_value_keeps_the_name_of_its_file_for_tracebacks():
 
         return inner
 
-    code = pickle.loads(ship(outer).payload).__code__
+    code = pickle.loads(ship(outer)[0]).__code__
     inner = next(constant for constant in code.co_consts if hasattr(constant, "co_filename"))
     assert code.co_filename == inner.co_filename == __file__

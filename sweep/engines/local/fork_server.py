@@ -37,10 +37,8 @@ from sweep.record.importing import importing, why_missing
 from sweep.record.proc import children_of
 from sweep.worker import devices, limits, wire
 from sweep.worker.channel import Packets
-from sweep.worker.disk_wait import make_patient
 from sweep.worker.environment import EXPERIMENT_VARIABLE, IMPORTER_VARIABLE
 from sweep.worker.limits import are_processes_few
-from sweep.worker.main import wait_to_print
 
 _SUPERVISOR_GRACE_S = 1.0
 # Needed by nearly every trial, and slow to import in each: 1.6 - 3.3 ms for `random` alone.
@@ -99,7 +97,6 @@ class ForkServer:
             if "numpy" in sys.modules:
                 self._import_one("numpy.random")  # to be seeded in every trial
         devices.find_thread_pools()
-        make_patient(wait_to_print)  # every trial would do so; modules may have replaced them
         limits.raise_files()
         gc.collect()
         gc.freeze()  # collections in the children then leave these pages shared
