@@ -16,7 +16,7 @@ from sweep.core.trial import Trial
 from sweep.errors import refuse_unknown
 from sweep.schedulers.rungs import Ladder, PromotionLadder, RungScheduler, StoppingLadder
 
-_LARGEST = float(np.finfo(np.float64).max)  # stands for infinity, so that a quantile between two is a number
+_LARGEST = 1e300  # stands for infinity, so that a quantile between two is a number
 
 
 class _Rung:
@@ -31,19 +31,13 @@ class _Rung:
         cutoff = self.state()
         if score != score:
             return math.inf if cutoff is None else cutoff
-        bisect.insort(self._sorted, min(max(score, -_LARGEST), _LARGEST))
+        score = min(max(score, -_LARGEST), _LARGEST)
+        bisect.insort(self._sorted, score)
         return cutoff if cutoff is not None and score < cutoff else None
 
     def state(self) -> float | None:
         """Return the cutoff; None while there is no number."""
-        if not self._sorted:
-            return None
-        place = (1 - 1 / self._eta) * (len(self._sorted) - 1)
-        low = math.floor(place)
-        high = min(low + 1, len(self._sorted) - 1)
-        part = place - low
-        between = self._sorted[low] * (1 - part) + self._sorted[high] * part
-        return min(max(between, self._sorted[low]), self._sorted[high])  # rounding may lead outside
+        return float(np.quantile(self._sorted, 1 - 1 / self._eta)) if self._sorted else None
 
     def __str__(self) -> str:
         return str(self.state())

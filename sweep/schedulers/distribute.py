@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
+from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, final
 
 from sweep import checks
 from sweep.core.messages import ResizeTrial
 from sweep.core.packing import Packer
-from sweep.core.resources import Bundle, Node, Placement, Resources, parse_resources, units_of
+from sweep.core.resources import Bundle, Node, Resources, parse_resources, units_of
 from sweep.core.results import TrialResult, score
 from sweep.core.trial import HELD, Status, Trial
 from sweep.errors import ConfigError, ResourceError, refuse_unknown
@@ -109,8 +110,7 @@ class _Distribution(ABC):
         self._unit = _amounts_given("increase_by", increase_by)
         self._reserve = _amounts_given("reserve_resources", reserve_resources)
         self._nodes: tuple[Node, ...] = ()
-        self._levels: list[Resources] = []
-        self._further: Iterator[Resources] = iter(())
+        self._levels: list[Resources] = []  # that fit on the nodes, the base first
         self._parts: dict[int, tuple[int, int]] = {}  # of so many live trials
 
     def check(self, base: Resources) -> None:
@@ -141,10 +141,9 @@ class _Distribution(ABC):
         base = view.base_resources
         if base is None:
             return None
-        if self._levels[:1] != [base]:
-            self._levels, self._further, self._parts = [base], self._grown(base), {}
-        if view.nodes != self._nodes:
+        if (self._levels[:1], self._nodes) != ([base], view.nodes):
             self._nodes, self._parts = view.nodes, {}
+            self._levels = [base, *takewhile(Packer(view.nodes).could_ever_fit, self._grown(base))]
         if view.num_live not in self._parts:
             self._parts[view.num_live] = self._part_of(view.num_live)
         return self._step(view, trial, self._level(view, trial, scheduler, *self._parts[view.num_live]))
@@ -159,18 +158,27 @@ class _Distribution(ABC):
 
     def _step(self, view: TrialsView, trial: Trial, target: int) -> Resources | None:
         """Return what a trial should ask for to get to a level: less at once, more only as far as there is room now."""
-        promised = trial.pending.resources if isinstance(trial.pending, ResizeTrial) else trial.resources
+        promised = _promised(trial)
         current = self._levels.index(promised) if promised in self._levels else -1
         if target <= current:
             return self._levels[target]
-        packer, taken = Packer(view.nodes), _claims(view, trial)
-        for other, request, placement in taken:
-            if placement is not None:
-                packer.hold(request, placement, (other, 1))
-        waiting = [(other, request) for other, request, placement in taken if placement is None]
-        if all(packer.place(request, (other, 1)) is not None for other, request in waiting):
+        packer = Packer(view.nodes)
+        taken: list[Resources] = []
+        waiting: list[Resources] = []
+        for other in view.get_trials():
+            placement, request = other.placement, _promised(other)
+            is_gone = other.is_ended and placement is None
+            if other.id == trial.id or other.status is Status.PAUSED or is_gone:
+                continue
+            taken.append(request)
+            is_there = other.status in HELD or other.is_ended
+            if placement is None or not is_there or isinstance(other.pending, ResizeTrial):
+                waiting.append(request)
+            elif len(placement.bundles) == len(request.bundles):
+                packer.hold(request, placement, (other.id, 1))
+        if all(packer.place(request, (str(n), 1)) is not None for n, request in enumerate(waiting)):
             for request in self._levels[target : max(current, 0) : -1]:
-                if self._leaves_reserve([request, *(one for _, one, _ in taken)]) and packer.fits_now(request):
+                if self._leaves_reserve([request, *taken]) and packer.fits_now(request):
                     return request
         return None if current >= 0 else self._levels[0]
 
@@ -187,15 +195,6 @@ class _Distribution(ABC):
             if used > units_of(sum(node.amount(name) for node in self._nodes)) - units_of(amount):
                 return False
         return True
-
-    def _at(self, level: int) -> Resources | None:
-        """Return the request of a level; None: there are not as many."""
-        while level >= len(self._levels):
-            following = next(self._further, None)
-            if following is None:
-                return None
-            self._levels.append(following)
-        return self._levels[level]
 
     def _grown(self, base: Resources) -> Iterator[Resources]:
         """Yield the requests above the base: ever more units on top of it, as far as they are legal."""
@@ -251,16 +250,12 @@ class DistributeResources(_Distribution):
     """
 
     def _part_of(self, number: int) -> tuple[int, int]:
-        level = _largest(lambda k: self._fits_at(k, number))
-        higher = self._at(level + 1)
-        if higher is None or not self._fits_at(level, number):
+        levels = self._levels
+        level = _most(len(levels) - 1, lambda k: self._fits([levels[k]] * number))
+        if level + 1 == len(levels) or not self._fits([levels[level]] * number):
             return level, 0
-        lower = self._levels[level]
-        return level, _largest(lambda m: m < number and self._fits([*[higher] * m, *[lower] * (number - m)]))
-
-    def _fits_at(self, level: int, number: int) -> bool:
-        request = self._at(level)
-        return request is not None and self._fits([request] * number)
+        lower, higher = levels[level : level + 2]
+        return level, _most(number - 1, lambda m: self._fits([*[higher] * m, *[lower] * (number - m)]))
 
     def _level(self, view: TrialsView, trial: Trial, scheduler: Scheduler, level: int, num_higher: int) -> int:
         return level + (num_higher > 0 and view.rank(trial) < num_higher)
@@ -315,17 +310,14 @@ class DistributeResourcesToTopJob(_Distribution):
             )
 
     def _part_of(self, number: int) -> tuple[int, int]:
-        def fits(level: int) -> bool:
-            request = self._at(level)
-            return request is not None and self._fits([request, *self._levels[:1] * (number - 1)])
-
-        return _largest(fits), 0
+        base, *grown = self._levels
+        return _most(len(grown), lambda k: self._fits([grown[k - 1], *[base] * (number - 1)])), 0
 
     def _level(self, view: TrialsView, trial: Trial, scheduler: Scheduler, level: int, num_higher: int) -> int:
         return level if level > 0 and self._leader(view, scheduler) == trial.id else 0
 
     def _leader(self, view: TrialsView, scheduler: Scheduler) -> str | None:
-        """Return the id of the best live trial; looked for only while fewer trials live than the machines could run."""
+        """Return the id of the best live trial; None: none has reported a number."""
         self.check_metric(scheduler.metric)
         metric = self.metric or scheduler.metric
         mode = self.mode or (scheduler.mode if isinstance(scheduler.mode, str) else None) or "max"
@@ -338,37 +330,19 @@ class DistributeResourcesToTopJob(_Distribution):
         return best_id
 
 
-def _claims(view: TrialsView, trial: Trial) -> list[tuple[str, Resources, Placement | None]]:
-    """Return which other trials have a claim, to what, and where if they hold it already: others wait for it."""
-    claims: list[tuple[str, Resources, Placement | None]] = []
-    for other in view.get_trials():
-        placement = other.placement
-        if other.id == trial.id or other.status is Status.PAUSED or (other.is_ended and placement is None):
-            continue
-        if isinstance(other.pending, ResizeTrial):
-            claims.append((other.id, other.pending.resources, None))
-        elif placement is None or not (other.status in HELD or other.is_ended):
-            claims.append((other.id, other.resources, None))
-        elif len(placement.bundles) == len(other.resources.bundles):
-            claims.append((other.id, other.resources, placement))
-    return claims
+def _promised(trial: Trial) -> Resources:
+    """Return what a trial has, or will have once it is saved."""
+    return trial.pending.resources if isinstance(trial.pending, ResizeTrial) else trial.resources
 
 
-def _largest(is_good: Callable[[int], bool]) -> int:
-    """Return the largest number that is good, where all smaller ones are too; 0 if none is."""
-    high = 1
-    while is_good(high):
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if is_good(middle) else (low, middle)
-    return low
+def _most(number: int, is_good: Callable[[int], bool]) -> int:
+    """Return the largest of 1 ... number that is good, where all smaller ones are too; 0 if none is."""
+    return bisect_left(range(1, number + 1), True, key=lambda one: not is_good(one))
 
 
 def _amounts_given(name: str, given: Mapping[str, float] | None) -> Bundle | None:
     """Return the amounts of an argument; None: nothing was given."""
-    if given is None or given == {}:
+    if not given:
         return None
     if not isinstance(given, Mapping):
         checks.refuse(name, given, "amounts such as {'CPU': 1}")

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
-_Bound = Callable[[Array], Array]  # of points, one per row
 
 _FITTED = 100  # the newest gains, by which the kernel is chosen
-_LENGTHS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
-_SCORE_LENGTHS = (0.5, 2.0, math.inf)  # infinite: the score at the start says nothing
-_NOISES = (0.001, 0.01, 0.1, 0.5)
-_EPSILONS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)
-_GRIDS = (_LENGTHS, _EPSILONS, _NOISES, _SCORE_LENGTHS)
+_GRIDS = {
+    "length": (0.05, 0.1, 0.2, 0.4, 0.8, 1.6),
+    "epsilon": (0.0, 0.003, 0.01, 0.03, 0.1, 0.3),
+    "noise": (0.001, 0.01, 0.1, 0.5),
+    "score_length": (0.5, 2.0, math.inf),  # infinite: the score at the start says nothing
+}
 _PRIOR = 2.0  # of the variance of standardised gains: as if so many pairs of them had shown that it is 1
 _FURTHEST = 10.0  # from the scores that gains began with, in widths of their range: what lies beyond is as unknown
 _NUM_CANDIDATES = 256
@@ -44,41 +43,27 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class _Kernel:
-    """Length scale, forgetting rate, share of noise, and length scale of the score, as `_GRIDS` orders them."""
+    """How alike intervals are: length scale, forgetting rate, share of noise, and length scale of the score."""
 
     length: float
     epsilon: float
     noise: float
     score_length: float
 
-    def correlation(self, apart: _Apart) -> Array:
-        distances = apart.points / self.length**2
-        if math.isfinite(self.score_length):
-            distances += apart.scores / self.score_length**2
-        correlations = np.exp(-0.5 * distances)
-        if self.epsilon:
-            correlations *= (1.0 - self.epsilon) ** (0.5 * apart.times)
-        return np.asarray(correlations, dtype=np.float64)
+    def correlation(self, some: Array, others: Array) -> Array:
+        """Return how each of some rows (time, score, point...) goes with each of the others."""
+        (times, scores), (other_times, other_scores) = some[:, :2].T, others[:, :2].T
+        a, b = some[:, 2:], others[:, 2:]
+        points = np.square(a).sum(axis=1)[:, None] + np.square(b).sum(axis=1) - 2.0 * (a @ b.T)
+        distances = np.maximum(points, 0.0) / self.length**2
+        distances += np.square(np.subtract.outer(scores, other_scores)) / self.score_length**2
+        decay = 0.5 * math.log1p(-self.epsilon) * np.abs(np.subtract.outer(times, other_times))
+        return np.asarray(np.exp(decay - 0.5 * distances), dtype=np.float64)
 
-    def factor(self, apart: _Apart) -> Array:
+    def factor(self, rows: Array) -> Array:
         """Return the Cholesky factor of the covariance of noisy gains, for a signal variance of 1."""
-        covariance = self.correlation(apart)
-        covariance[np.diag_indices_from(covariance)] += self.noise
+        covariance = self.correlation(rows, rows) + self.noise * np.eye(len(rows))
         return np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
-
-
-class _Apart(NamedTuple):
-    """How far rows (time, score, point...) are from others: squared for points and scores, the time as it is."""
-
-    times: Array
-    scores: Array
-    points: Array
-
-
-def _apart(some: Array, others: Array) -> _Apart:
-    a, b = some[:, 2:], others[:, 2:]
-    points = np.square(a).sum(axis=1)[:, None] + np.square(b).sum(axis=1) - 2.0 * (a @ b.T)
-    return _Apart(np.abs(some[:, :1] - others[:, 0]), np.square(some[:, 1:2] - others[:, 1]), np.maximum(points, 0.0))
 
 
 def choose_point(
@@ -105,87 +90,71 @@ def choose_point(
     """
     if not gains:
         return tuple(float(value) for value in rng.random(num_dimensions))
-    rows, targets = _standardised(gains)
-    scores = np.array([one.score for one in gains])
-    low, width = float(scores.min()), float(np.ptp(scores)) or 1.0
+    ordered = sorted(gains, key=lambda one: one.time)
+    scores = [one.score for one in ordered]
+    low, width = min(scores), max(scores) - min(scores) or 1.0
 
-    def context(when: float, what: float) -> tuple[float, float]:
-        return when, min(max((what - low) / width, -_FURTHEST), _FURTHEST)
+    def rows_of(intervals: Iterable[Gain]) -> Array:
+        rows = np.array([(one.time, one.score, *one.point) for one in intervals]).reshape(-1, 2 + num_dimensions)
+        with np.errstate(over="ignore"):
+            rows[:, 1] = np.clip((rows[:, 1] - low) / width, -_FURTHEST, _FURTHEST)
+        return rows
 
-    rows[:, 1] = (rows[:, 1] - low) / width
+    rows, targets = rows_of(ordered), _standardised(np.array([one.gain for one in ordered]))
     kernel, variance = _most_likely(rows[-_FITTED:], targets[-_FITTED:])
-    factor = kernel.factor(_apart(rows, rows))
+    factor = kernel.factor(rows)
     weights = np.linalg.solve(factor.T, np.linalg.solve(factor, targets))
-    soon = np.array([(*context(one.time, one.score), *one.point) for one in running]).reshape(-1, 2 + num_dimensions)
-    known = np.vstack([rows, soon])
-    spread = np.linalg.inv(kernel.factor(_apart(known, known))) if len(soon) else np.linalg.inv(factor)
+    known = np.vstack([rows, rows_of(running)])
+    spread = np.linalg.inv(kernel.factor(known))
     kappa = math.sqrt(0.2 + max(0.0, math.log(0.4 * len(gains))))
-    here = np.array(context(time, score))
+    here = rows_of([Gain(time, score, (0.0,) * num_dimensions, 0.0)])[:, :2]
 
     def bound(points: Array) -> Array:
-        asked = np.hstack([np.broadcast_to(here, (len(points), 2)), points])
-        correlations = kernel.correlation(_apart(known, asked))
+        asked = np.hstack([np.repeat(here, len(points), axis=0), points])
+        correlations = kernel.correlation(known, asked)
         mean = weights @ correlations[: len(rows)]
         left = np.maximum(1.0 - np.square(spread @ correlations).sum(axis=0), 0.0)
         return np.asarray(mean + kappa * np.sqrt(variance * left), dtype=np.float64)
 
-    best = _maximum(bound, num_dimensions, rng)
-    return tuple(float(value) for value in best)
+    return tuple(float(value) for value in _maximum(bound, num_dimensions, rng))
 
 
-def _maximum(bound: _Bound, num_dimensions: int, rng: np.random.Generator) -> Array:
+def _maximum(bound: Callable[[Array], Array], num_dimensions: int, rng: np.random.Generator) -> Array:
     """Return the best of random points, improved by ever smaller random steps."""
     points = rng.random((_NUM_CANDIDATES, num_dimensions))
-    values = bound(points)
-    best: Array = points[int(values.argmax())]
-    most = float(values.max())
+    best: Array = points[int(bound(points).argmax())]
     for width in _REFINEMENTS:
-        points = np.clip(best + rng.normal(0.0, width, (_NUM_STEPS, num_dimensions)), 0.0, 1.0)
-        values = bound(points)
-        if float(values.max()) > most:
-            best, most = points[int(values.argmax())], float(values.max())
+        steps = np.clip(best + rng.normal(0.0, width, (_NUM_STEPS, num_dimensions)), 0.0, 1.0)
+        points = np.vstack([best, steps])
+        best = points[int(bound(points).argmax())]
     return best
 
 
-def _standardised(gains: Sequence[Gain]) -> tuple[Array, Array]:
-    """Return rows (time, score, point...), the oldest first, and their gains with mean 0 and variance 1.
-
-    A trial that diverged gained as little as the worst of those that did not.
-    """
-    ordered = sorted(gains, key=lambda one: one.time)
-    rows = np.array([(one.time, one.score, *one.point) for one in ordered])
-    targets = np.array([one.gain for one in ordered])
-    is_finite = np.isfinite(targets)
-    targets[~is_finite] = targets[is_finite].min() if is_finite.any() else 0.0
-    largest = float(np.abs(targets).max())
-    targets -= targets.mean()
-    deviation = float(targets.std())
-    return rows, targets / deviation if deviation > 1e-12 * largest else np.zeros(len(targets))  # rounding is no gain
+def _standardised(gains: Array) -> Array:
+    """Return gains with mean 0 and variance 1; a trial that diverged gained as little as the worst of the others."""
+    is_finite = np.isfinite(gains)
+    gains = np.where(is_finite, gains, gains[is_finite].min() if is_finite.any() else 0.0)
+    largest = float(np.abs(gains).max())
+    gains = gains - gains.mean()
+    deviation = float(gains.std())
+    return gains / deviation if deviation > 1e-12 * largest else np.zeros(len(gains))  # rounding is no gain
 
 
 def _most_likely(rows: Array, targets: Array) -> tuple[_Kernel, float]:
     """Return the kernel of the grid, found one coordinate after another, twice, and its signal variance."""
-    apart = _apart(rows, rows)
-    seen: dict[tuple[float, ...], tuple[float, float]] = {}
-
-    def fit(values: tuple[float, ...]) -> tuple[float, float]:
-        if values not in seen:
-            seen[values] = _likelihood(_Kernel(*values), apart, targets)
-        return seen[values]
-
-    best: tuple[float, ...] = (0.4, 0.01, 0.1, math.inf)
-    for _ in range(2):
-        for i, grid in enumerate(_GRIDS):
-            best = max([best, *((*best[:i], value, *best[i + 1 :]) for value in grid)], key=lambda one: fit(one)[0])
-    return _Kernel(*best), fit(best)[1]
+    best = _Kernel(length=0.4, epsilon=0.01, noise=0.1, score_length=math.inf)
+    for name, grid in [*_GRIDS.items()] * 2:
+        kernels = [best, *(replace(best, **{name: value}) for value in grid)]
+        best = max(kernels, key=lambda kernel: _likelihood(kernel, rows, targets)[0])
+    return best, _likelihood(best, rows, targets)[1]
 
 
-def _likelihood(kernel: _Kernel, apart: _Apart, targets: Array) -> tuple[float, float]:
+def _likelihood(kernel: _Kernel, rows: Array, targets: Array) -> tuple[float, float]:
     """Return the logarithm of the marginal likelihood, up to a constant, and the most likely signal variance.
 
     The variance has an inverse gamma prior around 1, so that two or three gains do not make it vanish.
     """
-    factor = kernel.factor(apart)
+    factor = kernel.factor(rows)
     whitened = np.linalg.solve(factor, targets)
     degrees = 0.5 * len(targets) + _PRIOR
     scale = 0.5 * float(whitened @ whitened) + _PRIOR

@@ -170,7 +170,6 @@ class HyperBandScheduler(MetricScheduler):
             self.milestones = tuple(float(milestone) for _, milestone in brackets[-1])
         self.first_judgement = ("its first milestone", brackets[-1][0][1])
         self._plans: Iterator[Levels] = cycle(brackets[::-1] if self._is_largest_first else brackets)
-        self._num_brackets = 1
         self._filling = _Bracket(next(self._plans))
         self._brackets = [self._filling]  # those that are being filled or still have trials
         self._of: dict[str, _Bracket] = {}
@@ -239,7 +238,6 @@ class HyperBandScheduler(MetricScheduler):
         if self._filling.is_closed:
             self._filling = _Bracket(next(self._plans))
             self._brackets.append(self._filling)
-            self._num_brackets += 1
         self._known.add(trial_id)
         self._of[trial_id] = self._filling
         self._filling.join(trial_id)
@@ -296,14 +294,10 @@ class HyperBandScheduler(MetricScheduler):
         ]
 
     def debug_string(self) -> str:
-        lines = [f"Using HyperBand: num_stopped={self.num_stopped} total_brackets={self._num_brackets}"]
+        lines = [f"Using HyperBand: num_stopped={self.num_stopped}"]
         for b in self._brackets:
             size, milestone = b.levels[b.level]
-            waiting = len(b.waiting)
-            lines.append(
-                f"Bracket(Max Size (n)={size}, Milestone (r)={milestone}): "
-                f"{len(b.members) - waiting} on their way, {waiting} waiting"
-            )
+            lines.append(f"Bracket of {size} at {milestone}: {len(b.waiting)} of {len(b.members)} wait")
         return "\n".join(lines)
 
 

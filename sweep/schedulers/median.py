@@ -95,10 +95,6 @@ class MedianStoppingRule(MetricScheduler):
         self._curves: dict[str, _Curve] = {}
         self._stopped: set[str] = set()
         self._unpausable: set[str] = set()
-        self._alive: dict[str, None] = {}
-
-    def on_trial_add(self, trial: Trial) -> None:
-        self._alive[trial.id] = None
 
     def on_result(self, trial: Trial, result: TrialResult, trials: Mapping[str, Trial]) -> Sequence[Decision]:
         read = self._read(result)
@@ -125,7 +121,6 @@ class MedianStoppingRule(MetricScheduler):
         return [PauseTrial(trial.id, f"goes on when all others have ended: {why}")]
 
     def on_trial_end(self, trial: Trial) -> Sequence[Decision]:
-        self._alive.pop(trial.id, None)
         self._unpausable.discard(trial.id)
         if self.hard_stop:
             self._stopped.discard(trial.id)  # the user may let it run again, and then it is judged again
@@ -146,12 +141,10 @@ class MedianStoppingRule(MetricScheduler):
         if not time - curve.asked_at > 0 or time - curve.asked_at < self._slice:
             return ()
         curve.asked_at = time
-        if trial.id in self._unpausable or trial.pending is not None or not self._is_anybody_waiting(trials):
+        if trial.id in self._unpausable or trial.pending is not None:
             return ()
-        return [ResizeTrial(trial.id, trial.resources)]  # saved, then PENDING behind those that wait
-
-    def _is_anybody_waiting(self, trials: Mapping[str, Trial]) -> bool:
-        return any(trials[trial_id].is_waiting for trial_id in self._alive if trial_id in trials)
+        is_anybody_waiting = any(other.is_waiting for other in trials.values())
+        return [ResizeTrial(trial.id, trial.resources)] if is_anybody_waiting else ()  # saved, then behind the others
 
     def state(self) -> Any:
         """Return the trials' bests and means; for replay checks."""

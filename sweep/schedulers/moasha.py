@@ -16,11 +16,9 @@ from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.rungs import RungScheduler, StoppingLadder
 
 Names = str | Sequence[str] | None
-
-
 Vector = tuple[float, ...]  # one value per objective, larger is better
 _MOST_IN_NET = 32  # of a larger front, so many points at even distances stand for all
-_LARGEST = float(np.finfo(float).max) / 8  # what an infinity counts as where a sum or a distance is needed
+_LARGEST = float(np.finfo(float).max) / 8  # what an infinity counts as in a sum or a distance
 
 
 @refuse_unknown()
@@ -137,11 +135,7 @@ class MOASHAScheduler(RungScheduler):
 
 
 def _modes(mode: Names, number: int) -> tuple[str, ...]:
-    """Return one mode per objective.
-
-    Raises:
-        ConfigError: one is neither "min" nor "max", or there are too few or too many.
-    """
+    """Return one mode per objective; anything else is a ConfigError."""
     modes = (mode,) * number if isinstance(mode, str) else tuple(mode or ())
     if len(modes) != number or any(one not in ("min", "max") for one in modes):
         raise ConfigError(f"mode is {mode!r}; expected 'min' or 'max', or a list of {number} of them.")
@@ -156,9 +150,6 @@ class ParetoOrder:
 
     Best are those that no other dominates, then those that only these dominate, and so on; the points of one such front
     stand in the order of an epsilon net.
-
-    Args:
-        eta: above 1.
     """
 
     def __init__(self, eta: float) -> None:
@@ -197,24 +188,23 @@ class ParetoOrder:
 def _fronts(points: Sequence[Vector]) -> Iterator[list[Vector]]:
     """Yield the fronts of sorted points, each sorted.
 
-    The point with the largest sum is dominated by none, and dominates many. Of equal sums, which rounding may make so,
-    it is the last in the order of the points, which none of the others dominates.
+    Of what is left the one with the largest sum, of equal sums the last, is dominated by none, and dominates many.
     """
-    points = points[::-1]
-    columns = np.array(points, dtype=float).T.copy()
-    sums = np.clip(columns, -_LARGEST, _LARGEST).sum(axis=0)
-    left = np.arange(len(points))
+    if not points:
+        return
+    columns = np.array(points, dtype=float).T
+    order = np.clip(columns, -_LARGEST, _LARGEST).sum(axis=0).argsort(kind="stable")
+    columns, left = columns[:, order], np.arange(len(points))
     while len(left):
         front: list[int] = []
         dominated = [left[:0]]
         while len(left):
-            best = columns[:, left[sums[left].argmax()], None]
-            values = columns[:, left]
+            best, values = columns[:, left[-1:]], columns[:, left]
             is_below, is_equal = (values <= best).all(axis=0), (values == best).all(axis=0)
-            front += left[is_equal].tolist()
+            front += order[left[is_equal]].tolist()
             dominated.append(left[is_below & ~is_equal])
             left = left[~is_below]
-        yield [points[place] for place in sorted(front, reverse=True)]
+        yield [points[place] for place in sorted(front)]
         left = np.sort(np.concatenate(dominated))
 
 
@@ -234,20 +224,16 @@ def is_early_in_net(points: Sequence[Vector], newcomer: Vector, most: int) -> bo
 
     First comes the best by the first objective; then always the point that is farthest from all taken before. So the
     first few cover the whole front. Every objective counts by its range on the front. Of equals the newcomer is last.
-
-    Args:
-        points: the others, in any order that is always the same.
     """
     if most > len(points):
         return True
     if most < 1:
         return False
-    scaled = np.array([_scaled(values) for values in zip(*points, newcomer, strict=True)])
-    chosen = int(scaled[0].argmax())
-    distances = np.zeros((len(points) + 1, len(points) + 1))
-    for values in scaled:
-        apart = np.subtract.outer(values, values)
-        distances += np.multiply(apart, apart, out=apart)
+    values = np.clip([*points, newcomer], -_LARGEST, _LARGEST)
+    span = np.ptp(values, axis=0)
+    scaled = (values - values.min(axis=0)) / np.where(span > 0, span, 1.0)
+    distances = np.square(scaled[:, None] - scaled).sum(axis=-1)
+    chosen = int(scaled[:, 0].argmax())
     nearest = distances[chosen]
     for _ in range(most - 1):
         if chosen == len(points):
@@ -256,12 +242,3 @@ def is_early_in_net(points: Sequence[Vector], newcomer: Vector, most: int) -> bo
         chosen = int(nearest.argmax())
         np.minimum(nearest, distances[chosen], out=nearest)
     return chosen == len(points)
-
-
-def _scaled(values: Sequence[float]) -> list[float]:
-    """Return values as shares of their range; an infinity, which has no distance, as a very large number."""
-    low, high = min(values), max(values)
-    if math.isinf(low) or math.isinf(high):
-        return _scaled([min(max(value, -_LARGEST), _LARGEST) for value in values])
-    span = high - low if high > low else 1.0
-    return [(value - low) / span for value in values]

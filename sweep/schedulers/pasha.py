@@ -99,7 +99,7 @@ class PASHAScheduler(RungScheduler):
         checks.number("noise_percentile", noise_percentile, least=0, most=100)
         self.noise_percentile = noise_percentile
         self.epsilon = 0.0
-        (self._rungs,) = self._promoting
+        self._rungs: PromotionLadder = self._ladders[0]
         self._curves: dict[str, dict[float, float]] = {}
         self._begin_ranking()
 

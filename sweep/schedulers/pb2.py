@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from numbers import Integral
 from typing import Any, final
 
@@ -70,10 +69,9 @@ class _Track:
 
     config: Mapping[str, Any] | None = None  # what it runs, or will run when it has become a clone
     point: tuple[float, ...] | None = None  # its place in the unit cube, if it has one
-    begin: Mark | None = None  # where its current interval began
+    begin: Mark | None = None  # where its current interval began; None: nowhere, or it has ended
     last: Mark | None = None  # its last report
     saved: Mark | None = None  # what its latest checkpoint holds
-    saved_path: str = ""  # of its own latest checkpoint
     marks: dict[int, Mark] = field(default_factory=dict)  # its last reports, by their count
 
 
@@ -129,8 +127,7 @@ class PB2(PopulationScheduler):
             )
         self.mutated_paths = tuple("/".join(str(key) for key in bound.path) for bound in self._bounds)
         self._gains: deque[Gain] = deque(maxlen=_MOST_GAINS)
-        self._tracks: dict[str, _Track] = {}
-        self._begun: dict[str, _Track] = {}  # of those that live, in the order in which their intervals began
+        self._tracks: dict[str, _Track] = defaultdict(_Track)
 
     def complete_config(self, config: Mapping[str, Any], number: int) -> dict[str, Any]:
         """Return a trial's config with a uniform draw for every bounded key that it lacks."""
@@ -145,43 +142,35 @@ class PB2(PopulationScheduler):
     def on_trial_end(self, trial: Trial) -> Sequence[Decision]:
         """Forget what the trial is about to gain."""
         decisions = super().on_trial_end(trial)
-        self._begun.pop(trial.id, None)
+        self._tracks[trial.id].begin = None
         return decisions
 
     # --- what there is to learn from ---------------------------------------------------------------------------------
 
     def _heard(self, trial: Trial, time: float, score: float) -> None:
-        track = self._track(trial.id)
+        track = self._tracks[trial.id]
         if trial.config is not track.config:
             point = self._point(trial.config)
             if point != track.point:  # new, or its config was changed from outside: its interval began unseen
                 track.begin = track.saved = None
-                track.point = point
+                track.marks, track.point = {}, point
             track.config = trial.config
         track.last = track.marks[trial.count] = (time, _tame(score))
         if len(track.marks) > _MOST_MARKS:
             del track.marks[next(iter(track.marks))]
         _find_checkpoint(track, trial)
         if track.begin is None:
-            self._begin(trial.id, track, track.last)
+            track.begin = track.last
 
     def _came_to_point(self, trial: Trial, time: float, score: float) -> None:
-        track = self._track(trial.id)
+        track = self._tracks[trial.id]
         score = _tame(score)
         if track.begin is not None and track.point is not None:
             start, before = track.begin
             if start < time < math.inf and before > -math.inf:
                 gain = _tame((score - before) / (time - start))
                 self._gains.append(Gain(start / self.perturbation_interval, before, track.point, gain))
-        self._begin(trial.id, track, (time, score))
-
-    def _begin(self, trial_id: str, track: _Track, mark: Mark | None) -> None:
-        track.begin = mark
-        self._begun.pop(trial_id, None)
-        self._begun[trial_id] = track
-
-    def _track(self, trial_id: str) -> _Track:
-        return self._tracks.setdefault(trial_id, _Track())
+        track.begin = time, score
 
     def _point(self, config: Mapping[str, Any]) -> tuple[float, ...] | None:
         shares = [bound.scaled(config) for bound in self._bounds]
@@ -191,18 +180,17 @@ class PB2(PopulationScheduler):
     # --- choosing ----------------------------------------------------------------------------------------------------
 
     def _explored(self, target_id: str, source: Trial, rng: np.random.Generator) -> dict[str, Any]:
-        _find_checkpoint(self._track(source.id), source)
+        _find_checkpoint(self._tracks[source.id], source)
         return self._chosen(target_id, source.id, source.config, rng)
 
     def _became_clone(self, target_id: str, source_id: str, config: Mapping[str, Any]) -> None:
-        track = self._track(target_id)
+        track = self._tracks[target_id]
         track.config, track.point = config, self._point(config)
-        track.saved = track.last = self._start(source_id)
+        track.saved = track.last = track.begin = self._start(source_id)
         track.marks = {}
-        self._begin(target_id, track, track.saved)
 
     def _recall_clone(self, target_id: str, source_id: str, rng: np.random.Generator) -> None:
-        config = self._track(source_id).config
+        config = self._tracks[source_id].config
         if config is not None:
             config = customised(self._chosen(target_id, source_id, config, rng), self._custom_explore)
             self._became_clone(target_id, source_id, config)
@@ -211,10 +199,10 @@ class PB2(PopulationScheduler):
         self, target_id: str, source_id: str, config: Mapping[str, Any], rng: np.random.Generator
     ) -> dict[str, Any]:
         """Return a copy of a config with the values that promise most where the source is."""
-        time, score = self._start(source_id) or self._track(source_id).last or (0.0, 0.0)
+        time, score = self._start(source_id) or self._tracks[source_id].last or (0.0, 0.0)
         point = choose_point(
             list(self._gains),
-            list(islice(self._under_way(target_id), _MOST_RUNNING)),
+            self._under_way(target_id),
             time=time / self.perturbation_interval,
             score=max(score, -_LARGEST),
             num_dimensions=len(self._bounds),
@@ -225,20 +213,19 @@ class PB2(PopulationScheduler):
             bound.put(new, share)
         return new
 
-    def _under_way(self, target_id: str) -> Iterator[Gain]:
-        """Yield the intervals of the others that are not over yet, the newest first."""
-        for trial_id, track in reversed(self._begun.items()):
-            if trial_id != target_id and track.point is not None and track.begin is not None:
-                time, score = track.begin
-                if math.isfinite(score):
-                    yield Gain(time / self.perturbation_interval, score, track.point, 0.0)
+    def _under_way(self, target_id: str) -> list[Gain]:
+        """Return the newest intervals of the others that are not over yet."""
+        tracks = [track for trial_id, track in self._tracks.items() if trial_id != target_id]
+        begun = [(*t.begin, t.point) for t in tracks if t.begin and t.point is not None and math.isfinite(t.begin[1])]
+        newest = sorted(begun, reverse=True)[:_MOST_RUNNING]
+        return [Gain(time / self.perturbation_interval, score, point, 0.0) for time, score, point in newest]
 
     def _start(self, source_id: str) -> Mark | None:
         """Return what the checkpoint contains that a clone of the source begins with, if that is known.
 
         At a barrier all are paused, so all were saved at their last report.
         """
-        track = self._track(source_id)
+        track = self._tracks[source_id]
         return track.last if self.synch else track.saved
 
     def state(self) -> Any:
@@ -255,9 +242,8 @@ def _tame(score: float) -> float:
 def _find_checkpoint(track: _Track, trial: Trial) -> None:
     """Find the report that a trial's newest checkpoint belongs to; one that it took over from another is no news."""
     ref = trial.checkpoint
-    if ref is None or ref.path == track.saved_path or ref.owner != trial.id:
-        return
-    track.saved_path, track.saved = ref.path, track.marks.get(ref.count)
+    if ref is not None and ref.owner == trial.id:
+        track.saved = track.marks.get(ref.count, track.saved)
 
 
 def _checked_bounds(bounds: Any, path: tuple[Any, ...] = ()) -> Iterator[_Bound]:

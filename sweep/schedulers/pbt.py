@@ -117,7 +117,7 @@ class PopulationScheduler(MetricScheduler):
         is_best = trial.id in best
         self.num_checkpoints += is_best
         is_free = trial.pending is None or isinstance(trial.pending, SaveTrial)  # the user's pause comes first
-        if is_free and trial.id not in self._unpausable and self._is_anybody_waiting(trials):
+        if is_free and trial.id not in self._unpausable and any(other.is_waiting for other in trials.values()):
             return [ResizeTrial(trial.id, trial.resources)]  # saved, then PENDING behind those that wait
         return [SaveTrial(trial.id)] if is_best else ()
 
@@ -149,9 +149,7 @@ class PopulationScheduler(MetricScheduler):
         self.num_checkpoints += sum(trial_id in idle for trial_id in best)
         self._pass_barrier()
         cloned = {decision.trial_id for decision in clones}
-        favoured = set(best)
-        order = sorted((d for d in resumes if d.trial_id not in cloned), key=lambda d: d.trial_id not in favoured)
-        return [*order, *clones]
+        return [*(resume for resume in resumes if resume.trial_id not in cloned), *clones]
 
     def _at_barrier(self, trial: Trial, member: _Member, time: float, score: float) -> Sequence[Decision]:
         """Pause a trial at the barrier; what happens there is decided when nothing runs any more and all are saved."""
@@ -213,31 +211,18 @@ class PopulationScheduler(MetricScheduler):
 
     def _drawn_source(self, rng: np.random.Generator, trials: Mapping[str, Trial] | None) -> str | None:
         """Return a random one of the best that can be a source; `trials` None: all of them were saved."""
-        best = self._quantiles()[1]
-        if not best:
-            return None
-        drawn = best[int(rng.integers(len(best)))]
-        if self._is_source(drawn, trials):
-            return drawn
-        sources = [one for one in best if self._is_source(one, trials)]
+        sources = []
+        for one in self._quantiles()[1]:
+            member = self._members[one]
+            is_saved = trials is None or member.is_clone or (one in trials and trials[one].checkpoint is not None)
+            if is_saved and member.score != -math.inf:
+                sources.append(one)
         return sources[int(rng.integers(len(sources)))] if sources else None
-
-    def _is_source(self, trial_id: str, trials: Mapping[str, Trial] | None) -> bool:
-        member = self._members[trial_id]
-        if member.score == -math.inf:
-            return False
-        if trials is None:
-            return True
-        trial = trials.get(trial_id)
-        return trial is not None and (trial.checkpoint is not None or member.is_clone)
 
     def _bind(self, target_id: str, source_id: str) -> None:
         member = self._members[target_id]
         member.is_clone = True
         member.last_point = self._members[source_id].last_point
-
-    def _is_anybody_waiting(self, trials: Mapping[str, Trial]) -> bool:
-        return any(trials[trial_id].is_waiting for trial_id in self._alive if trial_id in trials)
 
     def _member(self, trial_id: str) -> _Member:
         if trial_id not in self._alive:

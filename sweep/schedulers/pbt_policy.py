@@ -23,12 +23,7 @@ def policy_file(trial_id: str) -> str:
 
 
 def perturbed_tag(tag: str, config: Mapping[str, Any], changed: Iterable[str]) -> str:
-    """Return `<tag>@perturbed[lr=0.1000]`: the name of a trial that continues with a changed config.
-
-    Args:
-        tag: the trial's experiment tag when it was new.
-        changed: flattened config paths that may be changed.
-    """
+    """Return `<tag>@perturbed[lr=0.1000]`: the name of a trial that continues with a changed config."""
     return f"{tag}{_PERTURBED}{format_vars(evaluated_params(config, tuple(changed)))}]"
 
 
@@ -57,25 +52,22 @@ class PolicyLog:
     """Recognise exploits: a trial starts from a checkpoint that another one saved."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Any] = {}  # the config that each trial's last exploit gave it
-        self._from: dict[str, str] = {}
+        self._known: dict[str, Any] = {}  # the checkpoint and the config that each trial's last exploit gave it
 
     def restored(self, trial: Trial, trials: Mapping[str, Trial]) -> Exploit | None:
         """Hear that an attempt of `trial` began from a checkpoint; returns the exploit that caused it, if one did."""
         ref = trial.started_from
         if ref is None:
             return None
-        source_id = ref.owner
-        source = trials.get(source_id)
-        if source is None or source_id == trial.id:
+        source = trials.get(ref.owner)
+        if source is None or source.id == trial.id:
             return None
-        config = _comparable(trial.config)
-        path = self._from.get(trial.id, ref.path)
-        if self._known.get(trial.id) == config and path == ref.path:
+        given = ref.path, json.dumps(dict(trial.config), default=plain, sort_keys=True)
+        if self._known.get(trial.id) == given:
             return None  # the same one again, after a failure or a restart
-        self._known[trial.id], self._from[trial.id] = config, ref.path
+        self._known[trial.id] = given
         last = trial.last_result.get("training_iteration", 0) if trial.last_result is not None else 0
-        return Exploit(trial.id, source_id, last, ref.training_iteration, source.config, trial.config)
+        return Exploit(trial.id, source.id, last, ref.training_iteration, source.config, trial.config)
 
 
 def read_policy(text: str) -> list[PolicyLine]:
@@ -127,10 +119,6 @@ def change_points(lines: Sequence[PolicyLine]) -> tuple[dict[str, Any], list[tup
 
 def _original_tag(tag: str) -> str:
     return tag.partition(_PERTURBED)[0]
-
-
-def _comparable(config: Mapping[str, Any]) -> Any:
-    return json.loads(json.dumps(dict(config), default=plain, sort_keys=True))
 
 
 def plain(value: Any) -> Any:

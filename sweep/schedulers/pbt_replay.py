@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, final
 
 from sweep import checks
@@ -114,15 +115,12 @@ class PopulationBasedTrainingReplay(Scheduler):
 
     def _num_due(self, iteration: float) -> int:
         """Return how many changes of the policy lie behind an iteration, that iteration included."""
-        for i, (at, _) in enumerate(self._changes):
-            if not at <= iteration:  # so none for NaN
-                return i
-        return len(self._changes)
+        return sum(at <= iteration for at, _ in self._changes)
 
     def _new_config(self, trial: Trial, due: int) -> dict[str, Any] | None:
         """Return the config that a trial should have after that many changes; None: the one that it has."""
-        new = _laid_over(trial.config, self._changes[due - 1][1]) if due else trial.config
-        return None if _is_unchanged(trial.config, new) else dict(new)
+        new = _laid_over(trial.config, self._changes[due - 1][1] if due else {})
+        return None if _text(new) == _text(trial.config) else new
 
     def state(self) -> Any:
         return self._trial_id, self._first, self._changes
@@ -137,11 +135,8 @@ def _read(policy_file: Any) -> list[Any]:
     shown = repr(os.fspath(policy_file))
     advice = "expected a pbt_policy_<trial>.txt of an experiment that PopulationBasedTraining ran with log_config=True"
     try:
-        with open(os.path.expanduser(policy_file), encoding="utf-8") as file:
-            lines = read_policy(file.read())
-    except OSError as error:
-        raise ConfigError(f"policy_file {shown} cannot be read ({error.strerror}); {advice}.") from error
-    except ValueError as error:
+        lines = read_policy(Path(policy_file).expanduser().read_text("utf-8"))
+    except (OSError, ValueError) as error:
         raise ConfigError(f"policy_file {shown} is no policy ({error}); {advice}.") from error
     if not lines:
         raise ConfigError(f"policy_file {shown} holds no change of a config; {advice}.")
@@ -160,12 +155,6 @@ def _laid_over(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, An
         elif name not in base or _text(old) != _text(value):
             new[name] = value
     return new
-
-
-def _is_unchanged(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether `_laid_over` changed nothing: every leaf is still the same object."""
-    old, new = flatten(before), flatten(after)
-    return old.keys() == new.keys() and all(old[path] is new[path] for path in new)
 
 
 def _text(value: Any) -> str:

@@ -20,6 +20,9 @@ from sweep.schedulers.fifo import FIFOScheduler
 AllocationFunction = Callable[[TrialsView, Trial, TrialResult, "ResourceChangingScheduler"], Any]
 
 
+_COPIED = "metric mode is_searching is_multi_objective mutated_paths milestones time_attr first_judgement".split()
+
+
 @refuse_unknown()
 @final
 class ResourceChangingScheduler(Scheduler):
@@ -62,18 +65,14 @@ class ResourceChangingScheduler(Scheduler):
             checks.refuse("resources_allocation_function", function, expected)
         self.base_scheduler = self.inner = base_scheduler
         self.resources_allocation_function = function
-        self.metric, self.mode = base_scheduler.metric, base_scheduler.mode
-        self.is_searching = base_scheduler.is_searching
-        self.mutated_paths = base_scheduler.mutated_paths
-        self.is_multi_objective = base_scheduler.is_multi_objective
-        self.time_attr, self.first_judgement = base_scheduler.time_attr, base_scheduler.first_judgement
+        for name in _COPIED:
+            setattr(self, name, getattr(base_scheduler, name))
         self._notices: list[str] = []
         self._view = TrialsView()
         self._packer = Packer()
         self._known: set[str] = set()
-        self._asked: dict[str, int] = {}  # the attempt in which a change was asked for, while it is not carried out
+        self._asked: dict[str, int] = {}  # the attempt in which a change was last asked for
         self._changed: dict[str, Resources] = {}  # live trials that are to have another request than the base
-        self._unsavable: set[str] = set()
         self._num_ended = 0
         self._barred: dict[str, int] = {}  # trials that found no room, and how many had ended then
 
@@ -86,11 +85,6 @@ class ResourceChangingScheduler(Scheduler):
     def notices(self) -> Sequence[str]:  # type: ignore[override]  # an attribute of others
         """What the user should know, by the base scheduler and then by this one."""
         return [*self.base_scheduler.notices, *self._notices]
-
-    @property
-    def milestones(self) -> Sequence[float]:  # type: ignore[override]  # likewise
-        """The progress at which the base scheduler compares trials."""
-        return self.base_scheduler.milestones
 
     def __getattr__(self, name: str) -> Any:
         """Return what else the base scheduler has, such as `num_stopped` or `log_config`."""
@@ -137,7 +131,7 @@ class ResourceChangingScheduler(Scheduler):
     def on_result(self, trial: Trial, result: TrialResult, trials: Mapping[str, Trial]) -> Sequence[Decision]:
         decisions = list(self.base_scheduler.on_result(trial, result, trials) or ())
         self._view.see(trials)
-        self._learn(trial)
+        self._view.add(trial)
         named = {decision.trial_id for decision in decisions}
         change = self._change(trial, result) if trial.id not in named else None
         decisions += [] if change is None else [change]
@@ -146,7 +140,6 @@ class ResourceChangingScheduler(Scheduler):
     def on_trial_end(self, trial: Trial) -> Sequence[Decision]:
         self._view.remove(trial)
         self._num_ended += 1
-        self._unsavable.discard(trial.id)
         for memory in (self._asked, self._changed, self._barred):
             memory.pop(trial.id, None)
         return self.base_scheduler.on_trial_end(trial)
@@ -175,31 +168,20 @@ class ResourceChangingScheduler(Scheduler):
     def on_idle(self, trials: Mapping[str, Trial]) -> Sequence[Decision]:
         return self.base_scheduler.on_idle(trials)
 
-    def _learn(self, trial: Trial) -> None:
-        """See what became of what was asked for: still there in the same attempt without a checkpoint, it was refused.
+    def _change(self, trial: Trial, result: TrialResult) -> ResizeTrial | None:
+        """Return the change that the function wants for a trial now; None: none, or none that is possible.
 
-        That is read from the trial, and not from `on_refused`, because a restart repeats results only.
+        What was asked for in this attempt was refused if there still is no checkpoint. That is read from the trial, and
+        not from `on_refused`, because a restart repeats results only.
         """
-        self._view.add(trial)
-        if trial.checkpoint is not None:
-            self._unsavable.discard(trial.id)
-        attempt = self._asked.get(trial.id)
-        if attempt is None:
-            return
-        if trial.attempt > attempt:
-            del self._asked[trial.id]
-        elif trial.checkpoint is None:
-            del self._asked[trial.id]
+        if self._barred.get(trial.id) == self._num_ended:
+            return None
+        if trial.checkpoint is None and self._asked.get(trial.id) == trial.attempt:
             self._changed.pop(trial.id, None)
-            self._unsavable.add(trial.id)
             self._note(
                 "ResourceChangingScheduler cannot change the resources of a trial that never saved a checkpoint; it "
                 "keeps what it has until it has saved one. Report checkpoints."
             )
-
-    def _change(self, trial: Trial, result: TrialResult) -> ResizeTrial | None:
-        """Return the change that the function wants for a trial now; None: none, or none that is possible."""
-        if trial.id in self._unsavable or self._barred.get(trial.id) == self._num_ended:
             return None
         pending = trial.pending
         is_changing = isinstance(pending, ResizeTrial) and pending.resources != trial.resources
@@ -225,11 +207,7 @@ class ResourceChangingScheduler(Scheduler):
         return ResizeTrial(trial.id, wanted)
 
     def _take_back(self, trials: Mapping[str, Trial], named: set[str]) -> list[Decision]:
-        """Return the decisions that let changed trials start again that wait for room, with what they began with.
-
-        Room was looked for before they were changed, but others may have come first. The loop is over those with a
-        changed request, of which there are no more than the machines can hold.
-        """
+        """Return the decisions that let changed trials that wait for room start again with what they began with."""
         base = self._view.base_resources
         decisions: list[Decision] = []
         for trial_id in [changed for changed in self._changed if changed not in named]:
@@ -256,9 +234,8 @@ class ResourceChangingScheduler(Scheduler):
             self._notices.append(notice)
 
     def state(self) -> Any:
-        """Return the base scheduler's state, which trials live, cannot be changed, and hold what; for replay checks."""
-        changed = sorted(self._changed.items(), key=lambda item: item[0])
-        return self.base_scheduler.state(), self._view.live_ids, sorted(self._unsavable), changed
+        """Return the base scheduler's state, which trials live, and which hold another request; for replay checks."""
+        return self.base_scheduler.state(), self._view.live_ids, self._changed
 
     def debug_string(self) -> str:
         text = self.base_scheduler.debug_string()

@@ -68,7 +68,10 @@ class StoppingLadder:
         self._rungs: list[tuple[float, Any, set[str]]] = [(m, make_rung(), set()) for m in reversed(self.milestones)]
 
     def level(self, trial_id: str) -> int:
-        return -1  # none waits
+        return -1
+
+    def is_waiting(self, trial_id: str) -> bool:
+        return False
 
     def judge(self, trial_id: str, time: float, point: Any) -> tuple[float, float] | None:
         """Record a result at the highest rung that `time` reaches, unless the trial was judged there before.
@@ -117,16 +120,11 @@ class PromotionRung:
         """How many of those that got here may go on: floor(n/eta)."""
         return int(len(self.scores) / self._eta)
 
-    def record(self, trial_id: str, score: float) -> list[str]:
-        """Keep a trial's score; returns those that are among the best now and were not just before.
-
-        Of equal scores the earlier one is better.
-        """
-        before = set(self.best())
+    def add(self, trial_id: str, score: float) -> None:
+        """Keep a trial's score; of equal scores the earlier one is better."""
         if score == score:
             insort(self._ranked, (-score, len(self.scores), trial_id))
         self.scores[trial_id] = score
-        return [one for one in self.best() if one not in before]
 
     def best(self) -> list[str]:
         """Return the best floor(n/eta), the best first."""
@@ -150,8 +148,7 @@ class _Climber:
 class PromotionLadder:
     """Rungs at which trials pause until they are among the best 1/eta of those that got there.
 
-    Everything follows from `record` and `leave`, so a ladder that gets the same record again is the same. Only
-    a newcomer or one that it pushes over the border can become promotable: a score is looked at only when it arrives.
+    Everything follows from `record` and `leave`, so a ladder that gets the same record again is the same.
 
     Args:
         milestones: lowest first. eta: above 1.
@@ -181,25 +178,21 @@ class PromotionLadder:
         climber = self._climbers[trial_id]
         if level <= climber.level:
             return None
-        climber.level = level
-        climber.is_waiting = not is_ended
-        best = self.rungs[level].record(trial_id, score)
-        return self._promote(level, best) if level < self.num_open else []
+        climber.level, climber.is_waiting = level, not is_ended
+        self.rungs[level].add(trial_id, score)
+        return self._promote(level) if level < self.num_open else []
 
     def open_next(self) -> list[str]:
         """Promote from one rung more; returns those that are promoted."""
-        level = self.num_open
         self.num_open += 1
-        return self._promote(level, self.rungs[level].best())
+        return self._promote(self.num_open - 1)
 
-    def _promote(self, level: int, best: Sequence[str]) -> list[str]:
-        rung, promoted = self.rungs[level], []
-        for trial_id in best:
-            climber = self._climbers[trial_id]
-            if climber.is_waiting and climber.level == level:  # not promoted yet, nor ended, nor further up
-                climber.is_waiting = False
-                rung.promoted.add(trial_id)
-                promoted.append(trial_id)
+    def _promote(self, level: int) -> list[str]:
+        rung = self.rungs[level]
+        promoted = [one for one in rung.best() if self.is_waiting(one) and self.level(one) == level]
+        rung.promoted.update(promoted)
+        for trial_id in promoted:
+            self._climbers[trial_id].is_waiting = False
         return promoted
 
     def leave(self, trial_id: str, read: tuple[float, float] | None = None) -> list[Decision]:
@@ -282,8 +275,7 @@ class RungScheduler(MetricScheduler):
         self.first_judgement = ("grace_period" if rungs is None else "rungs[0]", milestones[0])
         self.num_stopped = 0
         self._stop_last = stop_last_trials
-        self._ladders = [ladder(milestones[start:]) for start in range(min(brackets, len(milestones)))]
-        self._drawn: dict[str, int] = {}
+        self._ladders: list[Any] = [ladder(milestones[start:]) for start in range(min(brackets, len(milestones)))]
         self._num_finished = 0
 
     @abstractmethod
@@ -295,12 +287,9 @@ class RungScheduler(MetricScheduler):
         the same trial and seed."""
         if len(self._ladders) == 1:
             return self._ladders[0]
-        if trial.id not in self._drawn:
-            sizes = np.array([len(ladder.milestones) for ladder in self._ladders], dtype=float)
-            weights = np.exp(sizes - sizes.max())
-            generator = np.random.default_rng(np.random.SeedSequence([self._seed, trial.number]))
-            self._drawn[trial.id] = int(generator.choice(len(weights), p=weights / weights.sum()))
-        return self._ladders[self._drawn[trial.id]]
+        weights = np.exp([len(ladder.milestones) - len(self._ladders[0].milestones) for ladder in self._ladders])
+        generator = np.random.default_rng(np.random.SeedSequence([self._seed, trial.number]))
+        return self._ladders[generator.choice(len(weights), p=weights / weights.sum())]
 
     def _read(self, result: TrialResult) -> tuple[float, Any] | None:
         """Return (time, score), a larger score being better; NaN is kept, because it counts where it arrives."""
@@ -328,7 +317,8 @@ class RungScheduler(MetricScheduler):
         return decisions
 
     def on_refused(self, trial: Trial, decision: Decision) -> Sequence[Decision]:
-        if self._promoting and isinstance(decision, PauseTrial) and trial.checkpoint is None:
+        is_waiting = self._ladder(trial).is_waiting(trial.id)
+        if is_waiting and isinstance(decision, PauseTrial) and trial.checkpoint is None:
             self._note(_CANNOT_PAUSE)
         return ()
 
@@ -339,39 +329,28 @@ class RungScheduler(MetricScheduler):
     def on_idle(self, trials: Mapping[str, Trial]) -> Sequence[Decision]:
         """Stop the half of the waiting trials that is furthest from a promotion; others that are paused go on.
 
-        The lowest rungs go first, there the worst scores: they cost the least to get again. Half, and not all: nothing
-        may run only because the paused trials have used up a limit on concurrent ones, and then the best of them should
-        be there when others come.
+        The lowest rungs go first, there the worst scores. Half, and not all: where paused trials have used up a limit
+        on concurrent ones, the best of them should be there when others come.
         """
-        if not self._promoting:
-            return super().on_idle(trials)
         decisions: list[Decision] = []
         waiting: list[tuple[int, float, str, str]] = []
         for trial in trials.values():
             if trial.status is not Status.PAUSED or trial.is_by_person:
                 continue
-            ladder = next((ladder for ladder in self._promoting if ladder.is_waiting(trial.id)), None)
-            if ladder is None:
+            ladder = self._ladder(trial)
+            if not ladder.is_waiting(trial.id):
                 decisions.append(ResumeTrial(trial.id))
                 continue
             level = ladder.level(trial.id)
             rung = ladder.rungs[level]
-            place = rung.place(trial.id)
-            why = (
-                f"never promoted: place {place} of {len(rung.scores)} at {rung.milestone:g}, "
-                f"where the best {rung.num_best} went on"
-            )
+            place, of, at = rung.place(trial.id), len(rung.scores), f"{rung.milestone:g}"
+            why = f"never promoted: place {place} of {of} at {at}, where the best {rung.num_best} went on"
             if level >= ladder.num_open:
-                why = f"not needed beyond {rung.milestone:g}: the ranking did not change there"
-            waiting.append((level, -place / len(rung.scores), trial.id, why))
+                why = f"not needed beyond {at}: the ranking did not change there"
+            waiting.append((level, -place / of, trial.id, why))
         furthest = sorted(waiting)[: math.ceil(len(waiting) / 2)]
         self.num_stopped += len(furthest)
         return decisions + [StopTrial(trial_id, why) for _, _, trial_id, why in furthest]
-
-    @property
-    def _promoting(self) -> list[PromotionLadder]:
-        """The ladders, where trials wait on them to be promoted."""
-        return [ladder for ladder in self._ladders if isinstance(ladder, PromotionLadder)]
 
     def state(self) -> Any:
         """Return per ladder what its rungs hold, the highest first."""

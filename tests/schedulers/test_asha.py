@@ -14,7 +14,7 @@ from sweep_run import given_configs
 from searchers.space import uniform
 from sweep.core.messages import PauseTrial, ResumeTrial, StopTrial
 from sweep.core.results import TrialResult
-from sweep.core.trial import Cause, CheckpointRef, Status, evolve
+from sweep.core.trial import Cause, CheckpointRef, Status
 from sweep.engines.simulator import Point
 from sweep.errors import ConfigError
 from sweep.schedulers.asha import ASHAScheduler, AsyncHyperBandScheduler
@@ -362,7 +362,9 @@ def test_a_trial_that_saved_late_is_paused_at_its_next_rung():
 )
 def test_only_a_trial_that_cannot_wait_to_be_promoted_is_news(type_, checkpoint, is_noted):
     told = asha("max", max_t=9, reduction_factor=3, type=type_)
-    trial = evolve(told.add(0), checkpoint=checkpoint)
+    told.add(0)
+    trial = told.put(0, checkpoint=checkpoint)
+    told.report(0, m=1.0)
     told.scheduler.on_refused(trial, PauseTrial(trial.id))
     assert ["cannot wait to be promoted" in notice for notice in told.scheduler.notices] == [True] * is_noted
 

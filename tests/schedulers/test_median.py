@@ -180,16 +180,11 @@ def test_who_cannot_be_judged_makes_room_for_those_who_wait_once_in_a_time_slice
     assert yields == [resize, (), (), resize, ()]
 
 
-@pytest.mark.parametrize(
-    "why", ["nobody waits", "it is about to start", "it ended", "it cannot be paused", "a person pauses it"]
-)
+@pytest.mark.parametrize("why", ["nobody waits", "it is about to start", "it cannot be paused", "a person pauses it"])
 def test_there_is_no_need_to_make_room_if(why):
     told = rule(grace_period=1)
     if why == "it is about to start":
         told.put(4, status=Status.PENDING, placement=Placement(()))
-    elif why == "it ended":
-        told.end(4)
-        told.put(4, status=Status.PENDING)
     elif why != "nobody waits":
         told.put(4, status=Status.PENDING)
     if why == "it cannot be paused":

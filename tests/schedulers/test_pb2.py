@@ -298,7 +298,7 @@ def test_at_a_barrier_each_clone_is_chosen_knowing_those_before_it(monkeypatch):
     asked = []
 
     def choose(gains, running, **more):
-        asked.append((gains, running, more["time"], more["score"]))
+        asked.append((gains, set(running), more["time"], more["score"]))
         return (0.25 * len(asked),)
 
     monkeypatch.setattr("sweep.schedulers.pb2.choose_point", choose)
@@ -315,9 +315,9 @@ def test_at_a_barrier_each_clone_is_chosen_knowing_those_before_it(monkeypatch):
     under_way = [Gain(1.0, float(number), (number / 10,), 0.0) for number in (5, 4, 3, 2, 1, 0)]
     first, second = Gain(1.0, float(sources[0]), (0.25,), 0.0), Gain(1.0, float(sources[1]), (0.5,), 0.0)
     assert asked == [
-        (gained, under_way[:5], 1.0, float(sources[0])),
-        (gained, [first, *under_way[:4]], 1.0, float(sources[1])),
-        (gained, [second, first, *under_way[:3]], 1.0, float(sources[2])),
+        (gained, set(under_way[:5]), 1.0, float(sources[0])),
+        (gained, {first, *under_way[:4]}, 1.0, float(sources[1])),
+        (gained, {second, first, *under_way[:3]}, 1.0, float(sources[2])),
     ]
 
 

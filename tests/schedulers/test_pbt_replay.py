@@ -284,9 +284,9 @@ def test_what_is_no_path_is_an_error(given):
 
 
 def test_a_missing_file_a_directory_and_bytes_are_errors(tmp_path):
-    with pytest.raises(ConfigError, match=r"nowhere\.txt' cannot be read"):
+    with pytest.raises(ConfigError, match=r"nowhere\.txt' is no policy"):
         PopulationBasedTrainingReplay(tmp_path / "nowhere.txt")
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="is no policy"):
         PopulationBasedTrainingReplay(str(tmp_path))
     path = tmp_path / "bytes"
     path.write_bytes(b"\xff\xfe\x00")

@@ -309,7 +309,16 @@ def test_a_fault_of_it_ends_the_sweep_with_its_name():
 
 def test_every_hook_of_a_scheduler_is_forwarded():
     public = {n for n in vars(Scheduler) if not n.startswith("_")}
-    copied = {"metric", "mode", "is_searching", "is_multi_objective", "mutated_paths", "time_attr", "first_judgement"}
+    copied = {
+        "metric",
+        "mode",
+        "is_searching",
+        "is_multi_objective",
+        "mutated_paths",
+        "time_attr",
+        "first_judgement",
+        "milestones",
+    }
     own = {"is_stateless", "state", "inner"}
     forwarded = set(vars(ResourceChangingScheduler))
     assert public - copied - own <= forwarded, "a new hook of Scheduler is not handed on to the base scheduler"
@@ -344,8 +353,6 @@ def test_what_the_base_is_shows_through():
     scheduler.set_search_properties("m", "min", seed=3)
     assert (scheduler.metric, scheduler.mode) == (population.metric, population.mode) == ("m", "min")
     assert scheduler.complete_config({}, 4) == population.complete_config({}, 4)
-    population.milestones = (1, 3)
-    assert scheduler.milestones == (1, 3)
     assert "PopulationBasedTraining: 0 checkpoints" in scheduler.debug_string()
     assert "FIFOScheduler" in ResourceChangingScheduler().debug_string()
     assert ResourceChangingScheduler(ASHAScheduler("training_iteration", "m", "max")).metric == "m"
@@ -413,7 +420,7 @@ def test_as_trials_end_the_rest_grow_until_the_last_has_the_whole_machine():
         (10.0, 3, 8.0),
     ]
     assert [trial.count for trial in decided.trials.values()] == [3, 6, 9, 12]
-    assert scheduler.state() == (None, [], [], [])
+    assert scheduler.state() == (None, [], {})
 
 
 def test_the_best_trial_has_all_that_is_free():
@@ -488,7 +495,7 @@ def test_other_schedulers_decide_all_else(build, function):
     found, decided = starts([6, 7, 8, 9, 10, 11], scheduler)
     assert any(amount > 1 for *_, amount in found)
     assert all(trial.status is Status.TERMINATED for trial in decided.trials.values())
-    assert scheduler.state()[1:] == ([], [], [])
+    assert scheduler.state()[1:] == ([], {})
 
 
 def test_nobody_is_resized_to_and_fro_while_nothing_changes():
@@ -509,7 +516,7 @@ def test_after_a_restart_on_a_smaller_machine_grown_trials_go_on(tmp_path):
         go(root, num=1, scheduler=ResourceChangingScheduler(), cut=9, is_after=True)
     again = ResourceChangingScheduler()
     retell(root / "sweep.db", again, Searching())
-    assert again.state()[3] == [("abcde_00000", cpus(3))]
+    assert again.state()[2] == {"abcde_00000": cpus(3)}
     assert again.on_nodes_changed((Node("local", 2),)) == [ResizeTrial("abcde_00000", cpus(1))]
 
 
@@ -591,4 +598,4 @@ def test_a_process_sees_what_it_was_given_and_goes_on_where_it_was(tmp_path, tra
     again = ResourceChangingScheduler()
     again.set_search_properties("m", "max", seed=1)
     retell(tmp_path / "grow" / "sweep.db", again, Searching())
-    assert again.state() == scheduler.state() == (None, [], [], [])
+    assert again.state() == scheduler.state() == (None, [], {})
