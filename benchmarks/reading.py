@@ -18,7 +18,8 @@ from typing import Any
 
 from sweep.record.checksums import seal_all
 from sweep.record.db import APPLICATION_ID, SCHEMA, VERSION
-from sweep.results.analysis import SCOPES, ExperimentAnalysis
+from sweep.results.analysis import ExperimentAnalysis
+from sweep.results.winners import SCOPES
 
 TRIALS, REPORTS = 10_000, 100
 _T0 = 1.75e9

@@ -10,8 +10,8 @@ from sweep.core.results import NODE_IP, TrialResult, date_of
 from sweep.core.trial import Status, Trial, shown_status
 from sweep.record.layout import ERROR_FILE
 from sweep.record.reader import ExperimentReader
-from sweep.results.scopes import metric_analysis
 from sweep.results.trials import ExperimentInfo, ShownTrial
+from sweep.results.winners import metric_analysis
 
 
 class ObservedTrial(ShownTrial):

@@ -11,7 +11,7 @@ from sweep.core.values import shown_range
 from sweep.errors import MetricError
 from sweep.figures.style import FATES, axis_of_time, finish, graph_objects, number_text, plain, rounded, some
 from sweep.record.reader import ExperimentReader
-from sweep.results.scopes import scores
+from sweep.results.winners import scores
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

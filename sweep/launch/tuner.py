@@ -180,7 +180,6 @@ def fit_alone(trainer: DataParallelTrainer) -> Result:
     Raises:
         TrialsFailed: the trial failed.
     """
-    from sweep.results.analysis import ResultGrid
     from sweep.results.views import TrainingResult
     from sweep.train.fit import TuneReportCallback
 
@@ -188,7 +187,8 @@ def fit_alone(trainer: DataParallelTrainer) -> Result:
     del arguments["env"]  # the trainer's own, as a trainable
     arguments["raise_on_failed_trial"] = True
     callbacks = [one for one in trainer.run_config.callbacks or () if not isinstance(one, TuneReportCallback)]
-    return TrainingResult.of(ResultGrid(execute(trainer, {**arguments, "callbacks": callbacks}))[0])
+    analysis = execute(trainer, {**arguments, "callbacks": callbacks})
+    return TrainingResult(analysis._reader.trials()[0], analysis._reader)
 
 
 def _of(config: TuneConfig | RunConfig) -> dict[str, Any]:

@@ -13,16 +13,16 @@ from sweep import checks
 from sweep.core.config import level_of_caller
 from sweep.core.ranking import best_of
 from sweep.core.results import ANONYMOUS_METRIC, TrialResult, flatten, without_index
-from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, nearest, refuse_unknown
+from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, refuse_unknown
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
+from sweep.results import winners
 from sweep.results.frames import event_frame, history_frame, result_frame, trial_frame
 from sweep.results.notebook import experiment_page
 from sweep.results.optuna_study import to_study
-from sweep.results.scopes import SCOPES, best_reports, scores
-from sweep.results.views import Choice, Result, TrialView, full_result, local_filesystem, several_objectives
-from sweep.results.winners import about_best, best_by_last, front_of, shown_counts
+from sweep.results.views import Choice, Result, TrialView, full_result, several_objectives
 from sweep.storage.fetch import open_storage_for_reading
+from sweep.storage.filesystems import local_filesystem
 
 if TYPE_CHECKING:
     import optuna
@@ -42,19 +42,6 @@ class RecordedSweep:
         interrupted: Ctrl-C, or a signal, ended the run that has returned this.
     """
 
-    # What others call it, without the underscore of scikit-learn: what is written here.
-    _elsewhere: Mapping[str, str] = {
-        "best_params": "best_config",
-        "best_hyperparameters": "best_config",
-        "best_value": "best_result[metric]",
-        "best_score": "best_result[metric]",
-        "best_metric": "best_result[metric]",
-        "best_trials": "get_pareto_trials()",
-        "get_trials": "trials",
-        "trials_dataframe": 'dataframe(style="optuna")',
-        "df": "dataframe()",
-        "to_dataframe": "dataframe()",
-    }
     interrupted = False
     _is_full = False  # what `dataframe()` shows unless it is told
 
@@ -77,29 +64,17 @@ class RecordedSweep:
         rows = self._reader.trials()
         if isinstance(index, slice):
             return [Result(row, self._reader) for row in rows[index]]
-        try:
-            return Result(rows[index], self._reader)
-        except IndexError:
-            raise IndexError(f"there is no result {index}: the experiment has {len(rows)} trials.") from None
+        return Result(rows[index], self._reader)
 
     def __iter__(self) -> Iterator[Result]:
         return iter(self[:])
 
-    def __getattr__(self, name: str) -> Any:
-        known = [one for one in dir(type(self)) if not one.startswith("_")]
-        if name.startswith("_") or name in known:  # a property that failed says so itself
-            return object.__getattribute__(self, name)
-        there = self._elsewhere.get(name.rstrip("_"))
-        hint = f"Write {there}." if there else nearest(name, known)
-        raise AttributeError(f"{type(self).__name__} has no {name!r}. {hint}", name=name, obj=self)
-
     def __repr__(self) -> str:
-        reader = self._reader
-        metric, mode = self.default_metric, self.default_mode
-        trials, states = f"{len(self)} trials", shown_counts(reader) or "none yet"
-        chosen = about_best(reader, metric, mode, best_by_last(reader, metric, mode)) if len(self) else []
-        crashed = ["no driver runs it"] if reader.state() == "crashed" else []
-        return f"{type(self).__name__}({'; '.join([f'{reader.name}: {trials} ({states})', *chosen, *crashed])})"
+        reader, by = self._reader, (self.default_metric, self.default_mode)
+        parts = [f"{reader.name}: {len(self)} trials ({winners.shown_counts(reader) or 'none yet'})"]
+        parts += winners.about_best(reader, *by, winners.best_by_last(reader, *by)) if len(self) else []
+        parts += ["no driver runs it"] if reader.state() == "crashed" else []
+        return f"{type(self).__name__}({'; '.join(parts)})"
 
     def _repr_html_(self) -> str:
         return experiment_page(self._reader, self.default_metric, self.default_mode)
@@ -152,10 +127,10 @@ class RecordedSweep:
             chosen = {}  # as in Tune: without a mode none is best
         elif metric is not None or mode is not None:
             metric, mode = self.chosen_metric(metric, mode)
-            best = best_reports(self._reader, metric, mode, infinite=True)
+            best = winners.best_reports(self._reader, metric, mode, infinite=True)
             chosen = self._reader.reports_at({trial_id: seq for trial_id, (seq, _) in best.items()})
-        shown = metric or self.default_metric or self._reader.metric
         is_full = self._is_full if full is None else full
+        shown = metric or self.default_metric or self._reader.metric
         return trial_frame(self._reader, chosen=chosen, style=style, metric=shown, full=is_full)
 
     def get_dataframe(
@@ -240,30 +215,15 @@ class RecordedSweep:
             raise ConfigError(several_objectives(self._objectives, "get_pareto_trials()"))
         modes = {name: one for name, one in self._objectives if one != "obs"}
         mode = mode or self.default_mode or modes.get(metric or "")
-        if not metric or not mode:
-            missing = " and ".join(name for name, value in (("metric", metric), ("mode", mode)) if not value)
-            raise ConfigError(
-                f"no {missing} {'is' if len(missing) < 10 else 'are'} known; give metric='...' and mode='min' or 'max' "
-                "here or to the run; on the command line --metric and --goal."
-            )
-        return metric, checks.mode(mode)
+        return winners.known_objective(metric, mode)
 
     def _best(self, metric: str, mode: str, scope: str, is_finite_only: bool) -> tuple[TrialRow, float]:
-        """Return the best trial and its value.
-
-        Raises:
-            MetricError: no trial has a usable number.
-        """
-        checks.one_of("scope", scope, SCOPES)
-        found = scores(self._reader, metric, mode, scope, infinite=not is_finite_only)
+        checks.one_of("scope", scope, winners.SCOPES)
+        found = winners.scores(self._reader, metric, mode, scope, infinite=not is_finite_only)
         best = best_of(found, mode, infinite=not is_finite_only)
-        if best is not None:
-            return self._reader.snapshot().by_id[best[0]], best[1]
-        names = self._reader.metric_names()
-        known = nearest(metric, names) if names else "Nothing was reported yet."
-        if metric in names:
-            known = "All that was reported under it is NaN, infinite or no number."
-        raise MetricError(f"no trial of {self._reader.name} has a usable number under {metric!r}. {known}")
+        if best is None:
+            raise winners.no_number(self._reader, metric)
+        return self._reader.snapshot().by_id[best[0]], best[1]
 
     def _front(self, metric: Sequence[str] | None, mode: Sequence[str] | None) -> list[TrialRow]:
         metrics = list(metric or (name for name, _ in self._objectives))
@@ -273,10 +233,9 @@ class RecordedSweep:
                 f"the objectives are metric={metric or metrics!r}, mode={mode or modes!r}; expected two lists of equal "
                 "length such as metric=['error', 'latency'], mode=['min', 'min'], here or given to the run."
             )
-        for one in modes:
-            if one != "obs":
-                checks.mode(one)
-        return [row for row, _ in front_of(self._reader, metrics, modes)]
+        for one in set(modes) - {"obs"}:
+            checks.mode(one)
+        return [row for row, _ in winners.front_of(self._reader, metrics, modes)]
 
 
 @refuse_unknown()
@@ -391,7 +350,7 @@ class ExperimentAnalysis(RecordedSweep):
                 scope (a ValueError).
         """
         metric, mode = self.chosen_metric(metric, mode)
-        checks.one_of("scope", scope, SCOPES)
+        checks.one_of("scope", scope, winners.SCOPES)
         trials = self._reader.trials()
         if len(trials) == 1:
             return TrialView(trials[0], self._reader)
@@ -425,7 +384,7 @@ class ExperimentAnalysis(RecordedSweep):
             ConfigError: as `get_best_trial`.
         """
         metric, mode = self.chosen_metric(metric, mode)
-        found = scores(self._reader, metric, mode, checks.one_of("scope", scope, SCOPES))
+        found = winners.scores(self._reader, metric, mode, checks.one_of("scope", scope, winners.SCOPES))
         trials = {trial.trial_id: trial for trial in self.trials}
         finite = [(trials[trial_id], value) for trial_id, value in found if math.isfinite(value)]
         return sorted(finite, key=lambda item: item[1] if mode == "min" else -item[1])
@@ -518,17 +477,15 @@ class ExperimentAnalysis(RecordedSweep):
     def best_dataframe(self) -> pd.DataFrame | None:
         """All reports of `best_trial`."""
         best = self.get_best_trial()
-        return None if best is None else self.trial_dataframes[best.trial_id]
+        return None if best is None else result_frame(self._reader, best._facts)
 
     # --- inside ---
 
     def _row_of(self, trial: Any) -> TrialRow:
-        if not isinstance(trial, (str, int)):
-            known = getattr(trial, "trial_id", None)
-            if not isinstance(known, str):
-                raise ConfigError(f"{trial!r:.100} is no trial; expected a trial, a result, an id or a number.")
-            return self._reader.trial(known)
-        return self._reader.trial(Path(trial).name if isinstance(trial, str) else trial)
+        named = trial if isinstance(trial, (str, int)) else getattr(trial, "trial_id", None)
+        if named is None:
+            raise ConfigError(f"{trial!r:.100} is no trial; expected a trial, a result, an id or a number.")
+        return self._reader.trial(Path(named).name if isinstance(named, str) else named)
 
 
 def own_analysis(root: Path) -> ExperimentAnalysis:
@@ -550,12 +507,6 @@ class ResultGrid(RecordedSweep):
         super().__init__(analysis._reader, analysis.default_metric, analysis.default_mode)
         self.interrupted = analysis.interrupted
         self._experiment_analysis = analysis  # the name by which Tune's users reach it
-
-    _elsewhere = dict.fromkeys(
-        ("best_params", "best_config", "best_hyperparameters"), "get_best_result(metric, mode).config"
-    ) | dict.fromkeys(
-        ("best_value", "best_score", "best_metric", "best_result", "best_trial"), "get_best_result(metric, mode)"
-    )
 
     @property
     def errors(self) -> list[SweepError]:
@@ -615,6 +566,3 @@ class _TrialFrames(Mapping[str, "pd.DataFrame"]):
 
     def __len__(self) -> int:
         return len(self._reader.trials())
-
-    def __repr__(self) -> str:
-        return f"<dataframes of {len(self)} trials by trial id>"

@@ -20,21 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExperimentInfo:
-    """What observers know of the experiment besides the trials themselves.
+    """What observers know of the experiment besides the trials themselves."""
 
-    Attributes:
-        root: its directory, absolute.
-        trainable_name: shown before the trials' ids.
-        variables: flattened config paths that vary among trials; None: unknown, so all of them may.
-        name_of: returns the name that the user gives to a trial, or an empty text; None: no names are given.
-        max_failures: failures a trial may have and still be started again; -1: unlimited.
-    """
-
-    root: str = ""
-    trainable_name: str = "trial"
-    variables: tuple[str, ...] | None = ()
-    name_of: Callable[[Any], str] | None = None
-    max_failures: int = 0
+    root: str = ""  # its directory, absolute
+    trainable_name: str = "trial"  # shown before the trials' ids
+    variables: tuple[str, ...] | None = ()  # flattened config paths that vary among trials; None: all may
+    name_of: Callable[[Any], str] | None = None  # returns the name that the user gives to a trial, or an empty text
+    max_failures: int = 0  # which a trial may have and still be started again; -1: unlimited
 
     @property
     def layout(self) -> ExperimentLayout:
@@ -63,14 +55,9 @@ class ShownTrial:
         self._about = about
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # a copy that is just being made has no facts yet
-            raise AttributeError(name)
-        try:
-            return getattr(self._facts, name)
-        except AttributeError as error:
-            if error.obj is not self._facts:
-                raise
-        raise AttributeError(f"a trial has no attribute {name!r}", name=name, obj=self)
+        if name.startswith("_") or not hasattr(self._facts, name):  # a copy that is just being made has no facts yet
+            raise AttributeError(f"a trial has no attribute {name!r}", name=name, obj=self)
+        return getattr(self._facts, name)
 
     def __str__(self) -> str:
         return readable(self.trial_name)

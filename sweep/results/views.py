@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 from sweep import checks
 from sweep.checkpoints.store import Checkpoint
 from sweep.core.ranking import Objectives, best_of, shown_objectives
-from sweep.core.results import TrialResult, complete, flatten, own_metrics, reported, score
+from sweep.core.results import TrialResult, own_metrics, reported, score
 from sweep.errors import (
     CheckpointError,
     ConfigError,
     MetricError,
     SweepError,
     UserCodeError,
-    nearest,
     readable,
     refuse_unknown,
 )
@@ -29,11 +28,12 @@ from sweep.record.importing import unpickle
 from sweep.record.layout import ERROR_FILE
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow, trainable_name, variables_of
-from sweep.results.frames import result_frame
-from sweep.results.notebook import result_page, view_page
-from sweep.results.scopes import best_reports, metric_analysis, metric_n_steps
+from sweep.results.frames import completed, result_frame
+from sweep.results.notebook import trial_page
 from sweep.results.trials import ExperimentInfo, ShownTrial
+from sweep.results.winners import best_reports, metric_analysis, metric_n_steps
 from sweep.storage.fetch import open_storage_for_reading
+from sweep.storage.filesystems import local_filesystem
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +48,6 @@ class TrialView(ShownTrial):
     It can be pickled and read elsewhere without the trainable.
     """
 
-    __slots__ = ("_reader",)
     _facts: TrialRow
 
     def __init__(self, row: TrialRow, reader: ExperimentReader) -> None:
@@ -68,7 +67,7 @@ class TrialView(ShownTrial):
         return hash(self.path)
 
     def _repr_html_(self) -> str:
-        return view_page(self)
+        return trial_page(self)
 
     @property
     def reason(self) -> str:
@@ -126,16 +125,14 @@ class TrialView(ShownTrial):
         """
         if self.status != "ERROR":
             return None
-        reader, trial_id, reason = self._reader, self.trial_id, self._facts.reason
-        ended = reader.last_exit(trial_id)
+        ended, reason = self._reader.last_exit(self.trial_id), self._facts.reason
         if ended is None:
-            return SweepError(reason or f"trial {trial_id} could not run")
+            return SweepError(reason or f"trial {self.trial_id} could not run")
         error = UserCodeError(ended.error or reason or ended.kind.value.lower())
-        error.class_name = ended.class_name
-        error.traceback = ended.traceback
+        error.class_name, error.traceback = ended.class_name, ended.traceback
         if error.traceback:
             error.add_note(readable(error.traceback))
-        if reader.is_own or reader.trust:
+        if self._reader.is_own or self._reader.trust:
             error.__cause__ = _original(ended.pickled)
         return error
 
@@ -155,18 +152,12 @@ class TrialView(ShownTrial):
     def get_pickled_error(self) -> BaseException | None:
         """Return the user's own exception of a trial in ERROR; None when there is none, when it was not kept, or when
         the experiment is not trusted: see `Result.error`."""
-        error = self.error
-        return None if error is None else error.__cause__
+        return getattr(self.error, "__cause__", None)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Why a result was chosen as the best.
-
-    Attributes:
-        value: what was compared: of its last report, a mean, or its best report, as `scope` says.
-        num_trials: among how many.
-    """
+    """Why a result was chosen as the best of `num_trials`; `value` is what was compared, as `scope` says."""
 
     metric: str
     mode: str
@@ -175,9 +166,8 @@ class Choice:
     num_trials: int
 
     def __str__(self) -> str:
-        return (
-            f"best of {self.num_trials} trials by {self.metric} ({self.mode}, scope={self.scope!r}): {self.value:.6g}"
-        )
+        by = f"by {self.metric} ({self.mode}, scope={self.scope!r})"
+        return f"best of {self.num_trials} trials {by}: {self.value:.6g}"
 
 
 @refuse_unknown()
@@ -195,32 +185,25 @@ class Result(TrialView):
         self.choice = choice
 
     def __repr__(self) -> str:
+        best, kept = self._best_report(), self._best_checkpoint()
         parts = [] if self.choice is None else [str(self.choice)]
-        parts += [
-            f"trial_id={self.trial_id!r}",
-            f"status={self.status!r}",
-            f"last={own_metrics(self.last, 'training_iteration')!r}",
-        ]
-        best = self._best_report()
+        parts += [f"trial_id={self.trial_id!r}", f"status={self.status!r}", f"last={_own(self.last)}"]
         if best is not None and best.seq != self._facts.last_seq:
-            parts.append(f"best={own_metrics(best.metrics, 'training_iteration')!r}")
+            parts.append(f"best={_own(best.metrics)}")
         parts.append(f"config={self._facts.config!r}")
         if self.status == "ERROR":
             parts.append(f"error={self._facts.reason}")
-        nearest_one = self._best_checkpoint()
-        if nearest_one is not None:
-            checkpoint, metrics = nearest_one
-            parts.append(f"best_checkpoint={checkpoint.path!r} of {own_metrics(metrics, 'training_iteration')!r}")
+        if kept is not None:
+            parts.append(f"best_checkpoint={kept[0].path!r} of {_own(kept[1])}")
         return readable(f"Result({', '.join(parts)}, path={self.path!r})")
 
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        return result_page(self)
-
-    def __reduce__(self) -> Any:
-        # Only what the record says: `metrics` may hold objects of classes that another process cannot import.
-        return type(self), (self._facts, self._reader, self.choice)
+        best, kept = self._best_report(), self._best_checkpoint()
+        checkpoint = self.checkpoint if kept is None else kept[0]
+        metrics, path = None if best is None else best.metrics, None if checkpoint is None else checkpoint.path
+        return trial_page(self, self.choice, metrics, path)
 
     @classmethod
     def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None, *, trust: bool = False) -> Result:
@@ -235,10 +218,10 @@ class Result(TrialView):
             ExperimentError: the directory does not lie in an experiment.
             ConfigError: the experiment has no such trial.
         """
-        text = os.fspath(path).rstrip("/")
-        if "://" in text or storage_filesystem is not None:
-            parent, _, name = text.rpartition("/")
-            root: str | os.PathLike[str] = open_storage_for_reading(parent, storage_filesystem)
+        root: str | os.PathLike[str]
+        root, name = os.path.split(os.fspath(path).rstrip("/"))
+        if "://" in root or storage_filesystem is not None:
+            root = open_storage_for_reading(root, storage_filesystem)
         else:
             directory = Path(path).expanduser().absolute()
             if directory.is_symlink():  # as `trial_dirname_creator` names it
@@ -247,7 +230,7 @@ class Result(TrialView):
         reader = ExperimentReader(root, trust=trust)
         return Result(reader.trial(name), reader)
 
-    @cached_property
+    @property
     def metrics(self) -> dict[str, Any]:
         """The last report, nested, with `config`, `trial_id`, `done` and other filled-in fields; empty: none.
 
@@ -269,8 +252,7 @@ class Result(TrialView):
         Raises:
             ConfigError: the sweep has several objectives, and it was not chosen by one (a ValueError).
         """
-        self._check_one_objective()
-        report = self._best_report()
+        report = self._best_report(is_asked=True)
         return None if report is None else _filled(self._facts, report.metrics, report)
 
     best_metrics = best
@@ -282,8 +264,7 @@ class Result(TrialView):
         Raises:
             ConfigError: as `best`.
         """
-        self._check_one_objective()
-        found = self._best_checkpoint()
+        found = self._best_checkpoint(is_asked=True)
         return None if found is None else found[0]
 
     @property
@@ -315,11 +296,7 @@ class Result(TrialView):
             )
         best = _best_kept(kept, metric, mode, infinite=True)
         if best is None:
-            names = {key for _, metrics in kept for key in flatten(metrics)}
-            raise MetricError(
-                f"no report with a checkpoint of trial {self.trial_id} has a number under {metric!r}. "
-                + nearest(metric, names)
-            )
+            raise MetricError(f"no report with a checkpoint of trial {self.trial_id} has a number under {metric!r}.")
         return best[0]
 
     @property
@@ -329,29 +306,23 @@ class Result(TrialView):
 
     # --- inside ---
 
-    def _metric_and_mode(self) -> tuple[str | None, str | None]:
+    def _metric_and_mode(self, is_asked: bool) -> tuple[str | None, str | None]:
         if self.choice is not None:
             return self.choice.metric, self.choice.mode
+        if self._reader.objectives and is_asked:
+            raise ConfigError(several_objectives(self._reader.objectives, "get_pareto_results()"))
         return (None, None) if self._reader.objectives else (self._reader.metric, self._reader.mode)
 
-    def _check_one_objective(self) -> None:
-        if self.choice is None and self._reader.objectives:
-            raise ConfigError(several_objectives(self._reader.objectives, "get_pareto_results()"))
-
-    def _best_report(self) -> Report | None:
-        metric, mode = self._metric_and_mode()
+    def _best_report(self, *, is_asked: bool = False) -> Report | None:
+        metric, mode = self._metric_and_mode(is_asked)
         if not metric or not mode:
             return None
-        seq = self._facts.best_seq
-        if (metric, mode) != (self._reader.metric, self._reader.mode):
-            seq, _ = best_reports(self._reader, metric, mode, trial_id=self.trial_id).get(self.trial_id, (None, None))
-        return None if seq is None else self._reader.reports_at({self.trial_id: seq}).get(self.trial_id)
+        best = best_reports(self._reader, metric, mode, trial_id=self.trial_id)
+        return self._reader.reports_at({trial_id: seq for trial_id, (seq, _) in best.items()}).get(self.trial_id)
 
-    def _best_checkpoint(self) -> tuple[Checkpoint, dict[str, Any]] | None:
-        metric, mode = self._metric_and_mode()
-        if not metric or not mode:
-            return None
-        return _best_kept(self.best_checkpoints, metric, mode)
+    def _best_checkpoint(self, *, is_asked: bool = False) -> _Scored | None:
+        metric, mode = self._metric_and_mode(is_asked)
+        return _best_kept(self.best_checkpoints, metric, mode) if metric and mode else None
 
 
 class TrainingResult(Result):
@@ -360,15 +331,14 @@ class TrainingResult(Result):
     What is filled in (`training_iteration`, `time_total_s`, ...) is in `metrics_dataframe`.
     """
 
-    @classmethod
-    def of(cls, result: Result) -> TrainingResult:
-        """Return the result of an experiment of one trial as that of its training."""
-        return cls(result._facts, result._reader)
-
     @property
     def metrics(self) -> dict[str, Any]:
         """What was reported last; empty when nothing was."""
         return reported(self._facts.fresh_metrics() or {})
+
+
+def _own(report: Mapping[str, Any]) -> str:
+    return repr(own_metrics(report, "training_iteration"))
 
 
 def _best_kept(kept: list[_Scored], metric: str, mode: str, *, infinite: bool = False) -> _Scored | None:
@@ -400,29 +370,12 @@ def full_result(row: TrialRow) -> dict[str, Any]:
 
 
 def _filled(row: TrialRow, metrics: dict[str, Any], report: Report) -> dict[str, Any]:
-    name = None if report.checkpoint is None else report.checkpoint.name
-    values = complete(metrics, tag=row.experiment_tag, wall=report.wall, checkpoint=name)
-    return {**values, "trial_id": row.trial_id, "config": row.fresh_config()}
+    return {**completed(row, metrics, report), "trial_id": row.trial_id, "config": row.fresh_config()}
 
 
 def _original(pickled: bytes) -> BaseException | None:
-    if not pickled:
-        return None
     try:
         loaded = unpickle(pickled)
     except (Exception, SystemExit):  # whatever importing and building the user's class raises: the text must do
         return None
     return loaded if isinstance(loaded, BaseException) else None
-
-
-def local_filesystem() -> Any:
-    """Return the fsspec file system of this machine.
-
-    Raises:
-        ConfigError: fsspec is not installed.
-    """
-    try:
-        from fsspec.implementations.local import LocalFileSystem
-    except ImportError as error:
-        raise ConfigError("`filesystem` needs fsspec: pip install fsspec. The paths work without it.") from error
-    return LocalFileSystem()

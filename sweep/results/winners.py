@@ -1,21 +1,139 @@
-"""The best trial of a recorded sweep, by the last reports; what had been better earlier; the Pareto set."""
+"""Which trial of a recorded sweep is best: what a metric has been over its reports, and the Pareto set."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import math
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from searchers.pareto import pareto_front
-from sweep.core.ranking import beats, best_of, shown_objectives
-from sweep.core.results import TrialResult
+from sweep import checks
+from sweep.core.ranking import beats, best_of, rankable, shown_objectives
+from sweep.core.results import TRIAL_INDEX, TrialResult, flatten
 from sweep.core.trial import STATES
+from sweep.errors import ConfigError, MetricError, nearest
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
-from sweep.results.scopes import best_reports, repeats, scores
 
 _MAX_SHOWN = 5  # trials of a Pareto set
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+AVERAGES: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "avg": _mean,
+    "last-5-avg": lambda values: _mean(values[-5:]),
+    "last-10-avg": lambda values: _mean(values[-10:]),
+}
+SCOPES = ("last", *AVERAGES, "all")
+# Numbers that say nothing about how good a trial is.
+_NOT_ANALYSED = frozenset({"trial_id", "timestamp", "date", "pid", "hostname", "node_ip", "done", "experiment_tag"})
+
+
+def scores(
+    reader: ExperimentReader, metric: str, mode: str, scope: str, *, infinite: bool = False
+) -> list[tuple[str, float]]:
+    """Return (trial id, value) of each trial that has a number in `scope`, one of `SCOPES`, ordered by trial number;
+    each of the trials that a `Repeater` has made of one suggestion has the mean of them all. `infinite`: infinities may
+    be the best report."""
+    if scope == "last":
+        found = {name: value for name, _, value in reader.values(metric, last_only=True)}
+    elif scope == "all":
+        found = {name: value for name, (_, value) in best_reports(reader, metric, mode, infinite=infinite).items()}
+    else:
+        series: dict[str, list[float]] = defaultdict(list)
+        for trial_id, _, value in reader.values(metric):
+            series[trial_id].append(value)
+        found = {trial_id: AVERAGES[scope](values) for trial_id, values in series.items()}
+    first, groups = repeats(reader), defaultdict(list)
+    for trial_id, value in found.items():
+        if trial_id in first and (number := rankable(value)) is not None:
+            groups[first[trial_id]].append(number)
+    means = {trial_id: _mean(groups[number]) for trial_id, number in first.items() if number in groups}
+    return [
+        (row.trial_id, means.get(row.trial_id, found[row.trial_id])) for row in reader.trials() if row.trial_id in found
+    ]
+
+
+def repeats(reader: ExperimentReader) -> dict[str, int]:
+    """Return the number of the first trial of its suggestion for each trial that is one of several repeats."""
+    num_repeats = reader.meta.get("num_repeats") or 1
+    return {
+        row.trial_id: row.number - row.config.get(TRIAL_INDEX, row.number % num_repeats)
+        for row in reader.trials()
+        if num_repeats > 1 or TRIAL_INDEX in row.config
+    }
+
+
+def best_reports(
+    reader: ExperimentReader, metric: str, mode: str, *, infinite: bool = False, trial_id: str | None = None
+) -> dict[str, tuple[int, float]]:
+    """Return (`result.seq`, value) of the best report of each trial, or only the named one, that has a usable one."""
+    best: dict[str, tuple[int, float]] = {}
+    for owner, seq, given in reader.values(metric, trial_id=trial_id):
+        value, known = rankable(given, infinite=infinite), best.get(owner)
+        if value is not None and (known is None or beats(value, known[1], mode)):
+            best[owner] = (seq, value)
+    return best
+
+
+def known_objective(metric: str | None, mode: str | None) -> tuple[str, str]:
+    """Return the two as they are.
+
+    Raises:
+        ConfigError: one of them is not known, or the mode is not min or max.
+    """
+    if metric and mode:
+        return metric, checks.mode(mode)
+    missing = "mode is" if metric else "metric is" if mode else "metric and mode are"
+    raise ConfigError(
+        f"no {missing} known; give metric='...' and mode='min' or 'max' here or to the run; on the command line "
+        "--metric and --goal."
+    )
+
+
+def no_number(reader: ExperimentReader, metric: str) -> MetricError:
+    """Return the error that no trial has a number by which it could be best, and what may be meant."""
+    names = reader.metric_names()
+    known = nearest(metric, names) if names else "Nothing was reported yet."
+    if metric in names:
+        known = "All that was reported under it is NaN, infinite or no number."
+    return MetricError(f"no trial of {reader.name} has a usable number under {metric!r}. {known}")
+
+
+def metric_n_steps(reader: ExperimentReader, trial_id: str) -> dict[str, dict[str, deque[float]]]:
+    """Return the last 5 and the last 10 values of each number that a trial has reported, under "5" and "10"."""
+    series = _series(reader, trial_id)
+    return {key: {str(n): deque(values, maxlen=n) for n in (5, 10)} for key, values in series.items()}
+
+
+def metric_analysis(reader: ExperimentReader, trial_id: str) -> dict[str, dict[str, float]]:
+    """Return max, min, last and the averages of each number that a trial has reported, by its flattened name.
+
+    NaN is skipped by max and min and carries over into the averages.
+    """
+    return {
+        key: {
+            "max": max((v for v in values if v == v), default=math.nan),
+            "min": min((v for v in values if v == v), default=math.nan),
+            "last": values[-1],
+            **{scope: average(values) for scope, average in AVERAGES.items()},
+        }
+        for key, values in _series(reader, trial_id).items()
+    }
+
+
+def _series(reader: ExperimentReader, trial_id: str) -> Mapping[str, list[float]]:
+    series: dict[str, list[float]] = defaultdict(list)
+    for row in reader.results(trial_id):
+        for key, value in flatten(row.metrics).items():
+            if key not in _NOT_ANALYSED and isinstance(value, (int, float)):
+                series[key].append(value)
+    return series
 
 
 @dataclass(frozen=True)

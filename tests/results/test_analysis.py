@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ import sweep
 from searchers import Repeater
 from sweep.errors import CheckpointError, ConfigError, ExperimentError, MetricError, SweepError, UserCodeError
 from sweep.record.reader import find_experiment, list_experiments
-from sweep.results.analysis import SCOPES, ExperimentAnalysis, ExperimentReader, Result, ResultGrid
+from sweep.results.analysis import ExperimentAnalysis, ExperimentReader, Result, ResultGrid
+from sweep.results.winners import SCOPES
 
 NAN = math.nan
 
@@ -232,19 +232,6 @@ def test_a_column_has_one_name_whether_or_not_the_others_are_there(tmp_path: Pat
     assert full["logdir"][0] != full["metric/logdir"][0] == "there"
 
 
-def test_only_frames_that_show_what_was_booked_read_it(
-    mixed: ExperimentAnalysis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def forbidden(_: object) -> None:
-        raise AssertionError("read")
-
-    monkeypatch.setattr(ExperimentReader, "history", forbidden)
-    assert len(mixed.dataframe()) == 6
-    for full in (mixed.get_dataframe, lambda: mixed.dataframe(style="ray"), lambda: mixed.dataframe(style="optuna")):
-        with pytest.raises(AssertionError, match="read"):
-            full()
-
-
 def test_mixed_values_and_huge_integers_become_text_or_floats_but_never_fail(tmp_path: Path) -> None:
     values = (1, "auto", None, {"a": [1]}, 2**70)
     configs = [{"x": value, "n": 2**70 if value else 1, "obj": (1, 2), "c": object} for value in values]
@@ -286,25 +273,6 @@ def test_an_analysis_is_a_sequence_of_results_as_the_grid_is(mixed: ExperimentAn
     assert (mixed[1], mixed[-2:]) == (ResultGrid(mixed)[1], ResultGrid(mixed)[-2:])
     assert str(mixed[1]) == repr(mixed[1])  # with its metrics
     assert "last={'loss': 4.0" in f"{mixed[1]}"
-
-
-@pytest.mark.parametrize(
-    ("name", "of_analysis", "of_grid"),
-    [
-        ("best_params", "Write best_config.", "Write get_best_result(metric, mode).config."),
-        ("best_params_", "Write best_config.", "Write get_best_result(metric, mode).config."),
-        ("best_value", "Write best_result[metric].", "Write get_best_result(metric, mode)."),
-        ("best_trials", "Write get_pareto_trials().", "Known: chosen_metric,"),
-        ("dataframes", "Did you mean 'dataframe'?", "Did you mean 'dataframe'?"),
-    ],
-)
-def test_names_of_others_say_what_to_write(
-    mixed: ExperimentAnalysis, name: str, of_analysis: str, of_grid: str
-) -> None:
-    for one, hint in ((mixed, of_analysis), (ResultGrid(mixed), of_grid)):
-        assert not hasattr(one, name)
-        with pytest.raises(AttributeError, match=re.escape(hint)):
-            getattr(one, name)
 
 
 def test_another_metric_without_a_mode_shows_the_last_reports_as_in_tune(mixed: ExperimentAnalysis) -> None:

@@ -112,7 +112,7 @@ def test_a_grid_is_indexed_as_lists_are(returned: ExperimentAnalysis) -> None:
     assert grid[::-1] == [grid[1], grid[0]]
     assert grid[5:] == []
     for index in (2, -3):
-        with pytest.raises(IndexError, match=f"there is no result {index}: the experiment has 2 trials"):
+        with pytest.raises(IndexError):
             grid[index]
 
 

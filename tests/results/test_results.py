@@ -177,7 +177,7 @@ def test_a_trial_that_ran_when_its_driver_died_says_so(grid: ResultGrid) -> None
 
 def test_a_result_has_its_last_and_its_best_report(grid: ResultGrid) -> None:
     result = grid[0]
-    assert result.last is result.metrics
+    assert result.last == result.metrics
     assert result.best is not None
     assert (result.last["loss"], result.best["loss"], result.best["training_iteration"]) == (2.0, 1.0, 2)
     assert result.best["checkpoint_dir_name"] == "checkpoint_000002"
