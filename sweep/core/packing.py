@@ -171,7 +171,7 @@ class Packer:
             return placement
         self._capacity.tidy()
         capacity = self._capacity
-        placement = self._unpromised(_search, resources, capacity) if self._others else _search(resources, capacity)
+        placement = self._unpromised(search, resources, capacity) if self._others else search(resources, capacity)
         if placement is None:
             self._full.add(resources)
         return placement
@@ -198,7 +198,7 @@ class Packer:
         known = self._alone[1]
         if resources not in known:
             _shift(self._gone, +1)
-            placement = _search(resources, self._capacity)
+            placement = search(resources, self._capacity)
             if placement is not None:
                 self._add(resources, placement, +1)
             _shift(self._gone, -1)
@@ -354,10 +354,10 @@ def _shift(parts: Iterable[_OnNode], sign: int) -> None:
 
 def _can_hold(resources: Resources, nodes: Iterable[Node]) -> bool:
     """Whether some nodes hold a request when they are idle."""
-    return _search(resources, Capacity.of(nodes)) is not None
+    return search(resources, Capacity.of(nodes)) is not None
 
 
-def _search(resources: Resources, capacity: Capacity) -> Placement | None:
+def search(resources: Resources, capacity: Capacity) -> Placement | None:
     """Place all bundles (and keep them placed), or none and return None."""
     if len(resources.bundles) == 1:
         (bundle,) = resources.bundles
@@ -385,7 +385,7 @@ def _emptiest(resources: Resources, capacity: Capacity, idle: Callable[[Iterable
     number = len(resources.bundles) if resources.strategy == "STRICT_SPREAD" else 1
     while True:
         nodes = [free.node for free in itertools.islice(capacity.emptiest(resources), number)]
-        found = _search(resources, idle(nodes)) if nodes else None
+        found = search(resources, idle(nodes)) if nodes else None
         if found is not None:
             return {place.node for place in found.bundles}
         if len(nodes) < number:

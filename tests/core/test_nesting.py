@@ -61,7 +61,8 @@ HELD: dict[str, tuple[list[Held], list[Bundle], list[str] | None]] = {
     "ten_tenths_of_a_cpu": ([at("a", cpu=1)], 10 * [want(cpu=0.1)], 10 * ["a"]),
     "eleven_tenths": ([at("a", cpu=1)], 11 * [want(cpu=0.1)], None),
     "three_thirds": ([at("a", cpu=1)], 3 * [want(cpu=1 / 3)], 3 * ["a"]),
-    "no_bundle_is_joined": ([at("a", cpu=1), at("a", cpu=1)], [want(cpu=2)], None),
+    "bundles_of_one_node_are_one": ([at("a", cpu=1), at("a", cpu=1)], [want(cpu=2)], ["a"]),
+    "bundles_of_two_nodes_are_not": ([at("a", cpu=1), at("b", cpu=1)], [want(cpu=2)], None),
     "one_bundle_for_each_worker_in_order": ([EMPTY, at("b", cpu=1), at("a", cpu=1)], 2 * [want(cpu=1)], ["b", "a"]),
     "the_first_bundle_is_spared": ([at("a", cpu=1), at("b", cpu=1)], [want(cpu=1)], ["b"]),
     "the_first_bundle_is_used_last": ([at("a", cpu=1), at("b", cpu=1)], 2 * [want(cpu=1)], ["b", "a"]),
@@ -72,9 +73,9 @@ HELD: dict[str, tuple[list[Held], list[Bundle], list[str] | None]] = {
         ["a", "b", "b"],
     ),
     "a_large_head": (
-        [at("a", cpu=2), at("b", cpu=1), at("b", cpu=1)],
+        [at("a", cpu=2), at("b", cpu=1), at("c", cpu=1)],
         [want(cpu=2), want(cpu=1), want(cpu=1)],
-        ["a", "b", "b"],
+        ["a", "b", "c"],
     ),
     "a_gpu_that_is_not_held": ([at("a", cpu=1)], [want(gpu=1)], None),
     # whole devices come from the trial's own
@@ -82,7 +83,7 @@ HELD: dict[str, tuple[list[Held], list[Bundle], list[str] | None]] = {
     "both": ([at("a", "g0=1", "g1=1", gpu=2)], [want(gpu=2)], ["a g0=1 g1=1"]),
     "one_too_many": ([at("a", "g0=1", gpu=1)], 2 * [want(gpu=1)], None),
     "on_two_nodes": ([at("a", "g1=1", gpu=1), at("b", "g0=1", gpu=1)], 2 * [want(gpu=1)], ["b g0=1", "a g1=1"]),
-    "no_two_bundles_for_one_worker": ([EMPTY, at("a", "g0=1", gpu=1), at("a", "g1=1", gpu=1)], [want(gpu=2)], None),
+    "no_block_of_chips_from_two_bundles": ([at("a", "t0=1", tpu=1), at("a", "t1=1", tpu=1)], [want(tpu=2)], None),
     "no_whole_of_a_share": ([at("a", "g0=0.5", gpu=0.5)], [want(gpu=1)], None),
     "tpu_chips": ([at("a", "t0=1", "t1=1", tpu=2)], 2 * [want(tpu=1)], ["a t0=1", "a t1=1"]),
     "a_chip_is_no_gpu": ([at("a", "t0=1", tpu=1)], [want(gpu=1)], None),
@@ -112,8 +113,8 @@ HELD: dict[str, tuple[list[Held], list[Bundle], list[str] | None]] = {
     ),
     "the_first_bundles_device_last": (
         [at("a", "g0=1", gpu=1), at("a", "g1=1", gpu=1)],
-        3 * [want(gpu=0.5)],
-        ["a g1=0.5", "a g1=0.5", "a g0=0.5"],
+        [want(gpu=1)],
+        ["a g1=1"],
     ),
     "room_on_the_gpu_is_not_enough": ([at("a", "g0=1", cpu=1, gpu=1)], 2 * [want(cpu=1, gpu=0.5)], None),
     "no_whole_of_what_was_begun": ([at("a", "g0=1", gpu=1)], [want(gpu=0.5), want(gpu=1)], None),
@@ -217,9 +218,12 @@ def test_a_fit_is_found_exactly_when_there_is_one_and_never_takes_more_than_is_h
     found = place_inside(request, Resources(tuple(bundle for bundle, _ in held)), placement, kinds)
 
     def fits(choice: tuple[int, ...]) -> bool:
-        for room, (_, cpu, share) in enumerate(rooms):
-            own = [amounts[i] for i, chosen in enumerate(choice) if chosen == room]
-            if sum(c for c, _ in own) > cpu or sum(g for _, g in own) > share:
+        for room, (_, _, share) in enumerate(rooms):
+            if sum(amounts[i][1] for i, chosen in enumerate(choice) if chosen == room) > share:
+                return False
+        for node in "ab":  # what a trial holds on a node is one
+            there = sum(cpu for name, cpu, _ in rooms if name == node)
+            if sum(amounts[i][0] for i, chosen in enumerate(choice) if rooms[chosen][0] == node) > there:
                 return False
         return True
 
