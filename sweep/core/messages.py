@@ -378,10 +378,8 @@ Command = Suggest | Start | Continue | Save | Stop | Kill | Discard | Notify | F
 
 @dataclass(slots=True)
 class Changes:
-    """What a batch of events changed, for the record: trials as they are now, and the results as filled in.
-
-    `results` are (seq, trial id, attempt, checkpoint path or None, metrics).
-    """
+    """What a batch of events changed, for the record: trials as they are now, and by the numbers of the reports among
+    the events the results that they became, with all that was filled in."""
 
     trials: dict[str, Trial] = field(default_factory=dict)
-    results: list[tuple[int, str, int, str | None, Mapping[str, Any]]] = field(default_factory=list)
+    results: dict[int, Mapping[str, Any]] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.messages import CloneTrial, Decision, PauseTrial, ResizeTrial, ResumeTrial, SaveTrial, StopTrial
@@ -16,22 +16,28 @@ if TYPE_CHECKING:
 _DECISIONS = (StopTrial, PauseTrial, ResumeTrial, SaveTrial, CloneTrial, ResizeTrial)
 
 
+def _call(scheduler: Scheduler, hook: str, *arguments: Any) -> Any:
+    try:
+        answer = getattr(scheduler, hook)(*arguments)
+        return list(answer) if isinstance(answer, Iterator) else answer
+    except MetricError:
+        raise  # it names the scheduler; the fault is that of the reports
+    except Exception as error:  # a scheduler may be the user's own
+        raise SweepError(f"the scheduler {type(scheduler).__name__} failed: {type(error).__name__}: {error}") from error
+
+
 def consult(scheduler: Scheduler, hook: str, *arguments: Any) -> Sequence[Decision]:
     """Return what a scheduler decides in one of its hooks.
 
     Raises:
         SweepError: it failed, or answered something else than decisions.
     """
-    try:
-        answer = getattr(scheduler, hook)(*arguments)
-        if answer is None or answer == ():
-            return ()
-        decisions = list(answer)
-    except Exception as error:  # a scheduler may be the user's own
-        raise _blame(scheduler, error) from error
+    answer = _call(scheduler, hook, *arguments)
+    if answer is None or answer == ():
+        return ()
+    decisions = list(answer) if isinstance(answer, Iterable) else [answer]
     if not all(isinstance(decision, _DECISIONS) for decision in decisions):
-        name = type(scheduler).__name__
-        raise SweepError(f"the scheduler {name} answered {hook} with {answer!r:.100}; expected decisions.")
+        raise _wrong(scheduler, hook, answer, "decisions")
     return decisions
 
 
@@ -41,15 +47,9 @@ def complete(scheduler: Scheduler, config: Mapping[str, Any], number: int) -> Ma
     Raises:
         SweepError: it failed, or answered something else than a config.
     """
-    try:
-        answer: Any = scheduler.complete_config(config, number)
-    except Exception as error:  # as in consult
-        raise _blame(scheduler, error) from error
+    answer = _call(scheduler, "complete_config", config, number)
     if not isinstance(answer, Mapping):
-        name = type(scheduler).__name__
-        raise SweepError(
-            f"the scheduler {name} answered complete_config with {answer!r:.100}; expected the trial's config, a dict."
-        )
+        raise _wrong(scheduler, "complete_config", answer, "the trial's config, a dict")
     return answer
 
 
@@ -59,10 +59,7 @@ def tell(scheduler: Scheduler, hook: str, *arguments: Any) -> None:
     Raises:
         SweepError: it failed.
     """
-    try:
-        getattr(scheduler, hook)(*arguments)
-    except Exception as error:  # as in consult
-        raise _blame(scheduler, error) from error
+    _call(scheduler, hook, *arguments)
 
 
 def choose(scheduler: Scheduler, startable: Sequence[Trial]) -> Trial | None:
@@ -71,19 +68,13 @@ def choose(scheduler: Scheduler, startable: Sequence[Trial]) -> Trial | None:
     Raises:
         SweepError: it failed, or chose another one.
     """
-    try:
-        chosen = scheduler.choose(startable)
-        chosen_id = None if chosen is None else chosen.id
-    except Exception as error:  # as in consult
-        raise _blame(scheduler, error) from error
-    found = next((trial for trial in startable if trial.id == chosen_id), None)
-    if chosen_id is not None and found is None:
-        name = type(scheduler).__name__
-        raise SweepError(f"the scheduler {name} chose {chosen_id}, which was not among those offered.")
+    chosen = _call(scheduler, "choose", startable)
+    found = next((trial for trial in startable if trial.id == getattr(chosen, "id", None)), None)
+    if chosen is not None and found is None:
+        raise _wrong(scheduler, "choose", getattr(chosen, "id", chosen), "one of the trials that were offered")
     return found
 
 
-def _blame(scheduler: object, error: Exception) -> SweepError:
-    if isinstance(error, MetricError):
-        return error  # it names the scheduler; the fault is that of the reports
-    return SweepError(f"the scheduler {type(scheduler).__name__} failed: {type(error).__name__}: {error}")
+def _wrong(scheduler: Scheduler, hook: str, answer: Any, expected: str) -> SweepError:
+    name = type(scheduler).__name__
+    return SweepError(f"the scheduler {name} answered {hook} with {answer!r:.100}; expected {expected}.")

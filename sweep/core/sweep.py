@@ -283,7 +283,7 @@ class Sweep:
         count = trial.count + 1
         is_stopping = trial.status is Status.STOPPING
         is_new = count > trial.judged_to and not is_stopping
-        self._changes.results.append((self.seq, trial.id, trial.attempt, event.checkpoint, values))
+        self._changes.results[self.seq] = values
         changes: dict[str, Any] = {"count": count, "last_result": result}
         wrong = ""
         if not is_stopping:

@@ -123,12 +123,10 @@ class Batches:
         """
         seq, chain, checksum = self.totals
         rows: list[Row] = []
-        results = {result[0]: result[-1] for result in changes.results}
         for event, caused in zip(events, commands, strict=True):
             seq += 1
-            metrics = results.get(seq) if type(event) is Reported else None
             trial_id = getattr(event, "trial_id", None)
-            data = encode_event(event, now, wall, command_rows(event, caused, self._configs), metrics)
+            data = encode_event(event, now, wall, command_rows(event, caused, self._configs), changes.results.get(seq))
             chain = linked(seq, trial_id, data, chain)
             rows.append((seq, trial_id, data, chain))
         trials = [self._row(trial) for trial in changes.trials.values()]

@@ -117,7 +117,7 @@ class _Record:
         self, events: Sequence[Event], commands: Sequence[Sequence[Command]], changes: Changes, now: float
     ) -> None:
         self.num_events += sum(type(event) is not Tick for event in events)
-        self.arrivals += [Arrival(now, trial_id, metrics) for _, trial_id, _, _, metrics in changes.results]
+        self.arrivals += [Arrival(now, metrics["trial_id"], metrics) for metrics in changes.results.values()]
 
     def discard(self, checkpoint: CheckpointRef) -> None:
         self._simulator.forget(checkpoint.path)

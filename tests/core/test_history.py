@@ -61,7 +61,7 @@ class Follower(fuzz.Checker):
 
     def commit(self, events, commands, changes, now):
         super().commit(events, commands, changes, now)
-        metrics = {result[0]: dict(result[-1]) for result in changes.results}
+        metrics = {seq: dict(result) for seq, result in changes.results.items()}
         for event, caused in zip(events, commands, strict=True):
             seq = self.history.seq + 1
             rows = command_rows(event, caused, self.configs)

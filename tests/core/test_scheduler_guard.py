@@ -40,8 +40,9 @@ def test_whatever_a_scheduler_answers_with_is_read_as_decisions(answer, decision
     ("answer", "message"),
     [
         ([STOP, "stop"], "the scheduler Answering answered on_result with .*; expected decisions"),
-        (7, "the scheduler Answering failed: TypeError: 'int' object is not iterable"),
+        (7, "the scheduler Answering answered on_result with 7; expected decisions"),
         (ValueError("no"), "the scheduler Answering failed: ValueError: no"),
+        ((1 / zero for zero in [0]), "the scheduler Answering failed: ZeroDivisionError"),
     ],
 )
 def test_what_is_no_decision_and_what_fails_is_the_schedulers_fault(answer, message):
@@ -68,7 +69,7 @@ def test_only_what_is_offered_may_be_chosen():
     offered = [Trial(tid(n), {}, cpus(1)) for n in range(2)]
     assert choose(Answering(offered[1]), offered) is offered[1]
     assert choose(Answering(None), offered) is None
-    with pytest.raises(SweepError, match="Answering chose 00000_00007, which was not among those offered"):
+    with pytest.raises(SweepError, match="Answering answered choose with '00000_00007'; expected one of the trials"):
         choose(Answering(Trial(tid(7), {}, cpus(1))), offered)
 
 

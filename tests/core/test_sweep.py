@@ -128,9 +128,7 @@ def test_what_changed_is_handed_over_once_and_holds_the_filled_in_results():
     world.report(0, "0/c1", m=0.5, time_this_iter_s=2.0)
     changes = world.sweep.take_changes()
     assert list(changes.trials) == [tid(0)]
-    ((seq, trial_id, attempt, checkpoint, values),) = changes.results
-    assert (seq, trial_id, attempt, checkpoint) == (world.sweep.seq, tid(0), 1, "0/c1")
-    assert values == {
+    assert changes.results.pop(world.sweep.seq) == {
         "m": 0.5,
         "time_this_iter_s": 2.0,
         "training_iteration": 1,
@@ -288,7 +286,7 @@ def test_rule_3_a_report_of_a_stopping_trial_is_recorded_but_not_judged_and_is_t
     assert world.report(1, decisions=[StopTrial(tid(0))]) == ["tell result 1", "stop 0.1", "continue 1.1#1"]
     world.sweep.take_changes()
     assert world.report(0, m=99.0) == ["stop 0.1#1"]
-    assert [row[:3] for row in world.sweep.take_changes().results] == [(world.sweep.seq, tid(0), 1)]
+    assert list(world.sweep.take_changes().results) == [world.sweep.seq]
     assert world[0].last_result["m"] == 99.0
     assert world[0].best_result is None
     assert ("result", 0, 1) not in world.scheduler.heard
@@ -622,7 +620,7 @@ def test_a_repeat_after_a_restart_is_recorded_but_neither_judged_nor_told():
     assert world.sweep.preview(Reported(tid(0), 2, 1, {"m": 50.0}, None)) is None
     assert world.report(0, m=50.0) == ["continue 0.2#1"]
     assert world.report(0, m=60.0, verdict=Verdict.STOP) == ["continue 0.2#2"]
-    assert [row[4]["m"] for row in world.sweep.take_changes().results] == [50.0, 60.0]
+    assert [result["m"] for result in world.sweep.take_changes().results.values()] == [50.0, 60.0]
     assert world.scheduler.heard == heard
     assert world[0].best_result["m"] == 3.0
     assert world.report(0, m=4.0) == ["tell result 0", "continue 0.2#3"]

@@ -303,7 +303,7 @@ def test_a_trial_that_is_lost_runs_again_and_repeats_nothing_that_was_told():
     record = Nobody()
     drive(sweep, Lossy(without_checkpoints, NODES), searcher, record, record, request_of=lambda c: Resources())
     assert [entry[2] for entry in searcher.heard if entry[0] == "result"] == [1.0, 2.0, 3.0, 4.0]
-    rows = [row[4]["m"] for _, _, changes, _ in record.commits for row in changes.results]
+    rows = [result["m"] for _, _, changes, _ in record.commits for result in changes.results.values()]
     assert rows == [1.0, 2.0, 1.0, 2.0, 3.0, 4.0]
 
 

@@ -155,7 +155,7 @@ def test_the_record_is_looked_for_anew_unless_there_are_only_reports(tmp_path):
     journal = Journal(tmp_path / "sweep.db", check=looks.append)
     event, metrics = report(0, 1.0)
     trial = Trial(event.trial_id, {}, Resources(), status=Status.RUNNING, attempt=1)
-    journal.commit([event], [[]], Changes({trial.id: trial}, [(1, event.trial_id, 1, None, metrics)]), 1.0)
+    journal.commit([event], [[]], Changes({trial.id: trial}, {1: metrics}), 1.0)
     journal.commit([event, Asked(Ask.DRAIN)], [[], []], Changes(), 1.0)
     journal.close()
     assert looks == [False, True]
@@ -187,7 +187,7 @@ def test_a_trial_and_its_results_come_back_as_they_were(tmp_path, journal):
     event, metrics = report(0, float("nan"))
     trial = Trial("abcde_00000", {"x": (1, 2.5)}, Resources(), status=Status.RUNNING, attempt=1, count=1, judged_to=1)
     trial = evolve(trial, last_result=TrialResult(metrics, 1))
-    changes = Changes({trial.id: trial}, [(1, trial.id, 1, None, metrics)])
+    changes = Changes({trial.id: trial}, {1: metrics})
     journal.commit([event], [[Notify(Hook.RESULT, trial), Continue(trial.id, 1, 1)]], changes, 2.0)
     (loaded,) = load(tmp_path / "sweep.db").trials
     assert (loaded.config, loaded.status, loaded.count, loaded.judged_to) == ({"x": (1, 2.5)}, Status.RUNNING, 1, 1)
@@ -201,7 +201,7 @@ def test_a_trial_and_its_results_come_back_as_they_were(tmp_path, journal):
 def test_a_repeated_report_that_saves_is_told_from_one_that_observers_heard_of(tmp_path, journal):
     event, metrics = report(0, 0.5)
     trial = Trial("abcde_00000", {}, Resources(), status=Status.RUNNING, attempt=2, count=1, judged_to=2)
-    changes = Changes({trial.id: trial}, [(1, trial.id, 2, None, metrics)])
+    changes = Changes({trial.id: trial}, {1: metrics})
     journal.commit([event], [[Notify(Hook.SAVE, trial), Continue(trial.id, 2, 1)]], changes, 2.0)
     (row,) = read_facts(tmp_path / "sweep.db")
     assert row.caused == [["Continue", trial.id, 1]]
@@ -226,7 +226,7 @@ def test_a_report_resets_the_node_losses_of_a_row_that_changes_in_nothing_else(t
     journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: trial}), 0.0)
     event, metrics = report(0, 1.0)
     one = evolve(trial, count=1, judged_to=1, node_losses=0, last_result=TrialResult(metrics, 2))
-    journal.commit([event], [[]], Changes({trial.id: one}, [(2, trial.id, 1, None, metrics)]), 0.0)
+    journal.commit([event], [[]], Changes({trial.id: one}, {2: metrics}), 0.0)
     assert [found.node_losses for found in load(tmp_path / "sweep.db").trials] == [0]
 
 

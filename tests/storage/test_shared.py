@@ -87,8 +87,8 @@ class Driver:
         self.journal.set_meta({"prefix": "abcde", "created": 1.0, "name": "made"})
         record.sync()
 
-    def commit(self, event: Any, trial: Trial, commands: Any = (), results: Any = ()) -> None:
-        changes = Changes({trial.id: trial}, list(results))
+    def commit(self, event: Any, trial: Trial, commands: Any = (), results: Any = None) -> None:
+        changes = Changes({trial.id: trial}, results or {})
         self.journal.commit([event], [list(commands)], changes, float(self.journal.seq + 1))
 
     def report(self) -> None:
@@ -108,7 +108,7 @@ class Driver:
         self.trials = [trial]
         commands = [] if old is None else [Discard(old)]
         event = Reported(trial.id, 1, count, values, path)
-        self.commit(event, trial, commands, [(seq, trial.id, 1, path, values)])
+        self.commit(event, trial, commands, {seq: values})
 
     def close(self) -> None:
         self.journal.close()
