@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
-from searchers.space import Domain
-from sweep.accelerators.tpu import SlicePlan, parse_generation, plan_slices
-from sweep.checks import is_number, is_whole
-from sweep.core.resources import Bundle, Resources, parse_bytes
+from searchers.space import Domain, Float
+from searchers.variants import has_domains
+from sweep.accelerators import inventory
+from sweep.accelerators.gpu_types import check_type
+from sweep.accelerators.tpu import CHIP_COUNTS, SlicePlan, parse_generation, plan_slices
+from sweep.checks import is_number, is_whole, resource
+from sweep.core.resources import STRATEGIES, Bundle, Resources, parse_bytes, parse_resources
 from sweep.errors import ResourceError, nearest, refuse_unknown
-from sweep.train.scaling_checks import gpu_type, is_open, problems_of
 
 __all__ = ["ScalingConfig"]
 
@@ -32,7 +35,7 @@ _Note = tuple[str, type[Warning]]
         "bundle_label_selector": "Nodes have no labels; leave it out.",
     }
 )
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class ScalingConfig:
     """Say how many workers a training group has and what each of them holds, in Ray Train's words.
 
@@ -84,7 +87,7 @@ class ScalingConfig:
     @property
     def is_open(self) -> bool:
         """Whether something in it is still to be decided by a search."""
-        return any(is_open(value) for value in self._fields().values())
+        return has_domains(self._fields())
 
     @property
     def resources_of_worker(self) -> Bundle:
@@ -100,7 +103,16 @@ class ScalingConfig:
     @property
     def slice_plan(self) -> SlicePlan | None:
         """How the workers lie on TPU slices; None without a topology."""
-        return _plan(self._decided())
+        given = self._decided()
+        if not given["use_tpu"] or given["topology"] is None:
+            return None
+        return plan_slices(
+            given["topology"],
+            given["accelerator_type"],
+            given["num_workers"],
+            tpu_per_worker=(given["resources_per_worker"] or {}).get("TPU"),
+            chips_per_host=given["chips_per_host"],
+        )
 
     @property
     def num_cpus_per_worker(self) -> float:
@@ -190,20 +202,15 @@ class ScalingConfig:
                 warnings.warn(text, category, stacklevel=2)
         return new
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ScalingConfig):
-            return NotImplemented
-        return bool(_key(self._fields()) == _key(other._fields()))
-
-    def __hash__(self) -> int:
-        return hash(_key(self._fields()))
-
     def __repr__(self) -> str:
         return f"ScalingConfig({', '.join(f'{name}={value!r}' for name, value in self._changed().items())})"
 
     def _settle(self) -> None:
         """Check every field, and keep plain values of our own, so that they cannot be changed later."""
-        problems = list(problems_of(self._fields()))
+        given = self._fields()
+        problems = [*_problems(given), *_contradictions(given)]
+        if not problems and not self.is_open:
+            problems = _said(lambda: self.resources_of_worker).splitlines()
         if problems:
             raise ResourceError(_listed(problems))
         for name, value in self._fields().items():
@@ -213,11 +220,10 @@ class ScalingConfig:
         """Return what the user should know about a valid config."""
         given = self._fields()
         notes: list[_Note] = []
-        plan = None if any(is_open(given[name]) for name in _PLANNED) else _plan(given)
-        if plan is not None:
+        if not self.is_open and (plan := self.slice_plan) is not None:
             notes += [(text, UserWarning) for text in plan.warnings]
         head = given["trainer_resources"]
-        if head is not None and not is_open(head):
+        if head is not None and not has_domains({"": head}):
             text = f"trainer_resources={head!r} is deprecated: a group needs no process besides its workers, "
             if _nonzero(head):
                 text += "and this is held for the group without a worker that uses it. Leave it out to have more room."
@@ -234,7 +240,7 @@ class ScalingConfig:
 
     def _decided(self) -> dict[str, Any]:
         given = self._fields()
-        undecided = [name for name, value in given.items() if is_open(value)]
+        undecided = [name for name, value in given.items() if has_domains({"": value})]
         if undecided:
             raise ResourceError(
                 f"{', '.join(undecided)} of {self!r} is to be searched; expected values. Use `merged` with those of a "
@@ -259,7 +265,17 @@ class ScalingConfig:
         text = given["accelerator_type"]
         if text is None:
             return ""
-        return parse_generation(text).type if given["use_tpu"] else gpu_type(text)
+        return parse_generation(text).type if given["use_tpu"] else _gpu_type(text)
+
+
+def _gpu_type(text: Any) -> str:
+    """Return a type of GPU that is known, or that a device of the inventory has."""
+    if not isinstance(text, str):
+        resource.refuse("accelerator_type", text, "a text such as 'A100' or 'TPU-V6E'")
+    try:
+        return check_type(text)
+    except ResourceError:  # looked at only now: to list the devices may take a while
+        return check_type(text, [device for node in inventory.available() for device in node.devices])
 
 
 def _copy(value: Any) -> Any:
@@ -271,21 +287,6 @@ def _copy(value: Any) -> Any:
     if is_whole(value):
         return int(value)
     return float(value) if is_number(value, is_finite=False) else value
-
-
-def _key(value: Any) -> Any:
-    """Return something hashable that is equal for equal values, domains by what they are made of."""
-    if isinstance(value, Domain):
-        return type(value), _key(vars(value))
-    if isinstance(value, Mapping):
-        return frozenset((name, _key(inner)) for name, inner in value.items())
-    if isinstance(value, (list, tuple)):
-        return tuple(map(_key, value))
-    try:
-        hash(value)
-    except TypeError:  # an option of a domain that nothing is known of
-        return repr(value)
-    return isinstance(value, bool), value
 
 
 def _nonzero(resources: Mapping[str, Any] | None) -> dict[str, float]:
@@ -313,22 +314,118 @@ def _bundle(amounts: Mapping[str, float], accelerator_type: str = "") -> Bundle:
     )
 
 
-_PLANNED = ("use_tpu", "topology", "accelerator_type", "num_workers", "resources_per_worker", "chips_per_host")
-
-
-def _plan(given: Mapping[str, Any]) -> SlicePlan | None:
-    if not given["use_tpu"] or given["topology"] is None:
-        return None
-    return plan_slices(
-        given["topology"],
-        given["accelerator_type"],
-        given["num_workers"],
-        tpu_per_worker=(given["resources_per_worker"] or {}).get("TPU"),
-        chips_per_host=given["chips_per_host"],
-    )
-
-
 def _listed(problems: list[str]) -> str:
     if len(problems) == 1:
         return f"ScalingConfig: {problems[0]}"
     return "\n- ".join([f"ScalingConfig has {len(problems)} problems:", *problems])
+
+
+_DEVICES = (("GPU", "use_gpu"), ("TPU", "use_tpu"))
+
+
+def _workers(name: str, value: Any) -> None:
+    expected = "a whole number of at least 1, which a group keeps while it trains: no group grows or shrinks"
+    resource.whole(name, value, least=1, expected=expected)
+
+
+def _flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        resource.refuse(name, value, "True or False", "How many each worker has goes into resources_per_worker.")
+
+
+def _none(name: str, value: Any) -> None:
+    if value is not None:
+        hint = "Choose devices by accelerator_type, or nodes by a custom resource that only they have."
+        resource.refuse(name, value, "None: nodes have no labels", hint)
+
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "num_workers": _workers,
+    "use_gpu": _flag,
+    "use_tpu": _flag,
+    "placement_strategy": lambda name, value: resource.one_of(name, value, STRATEGIES),
+    "label_selector": _none,
+    "gpu_visibility": lambda name, value: value is None or resource.one_of(name, value, ("share", "isolate")),
+}
+
+
+def _said(check: Callable[[], Any]) -> str:
+    """Return what a check refuses; empty: nothing."""
+    try:
+        check()
+    except ResourceError as error:
+        return str(error)
+    return ""
+
+
+def _problems(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with each field by itself, as far as it is decided."""
+    for name, check in _CHECKS.items():
+        value = given[name]
+        if isinstance(value, Float) and name == "num_workers":
+            yield f"num_workers is {value!r}, which draws fractions. Use randint, choice or grid_search."
+        elif not has_domains({"": value}) and (text := _said(lambda: check(name, value))):  # noqa: B023 - called here
+            yield text
+    for name in ("resources_per_worker", "trainer_resources"):
+        amounts = given[name]
+        if isinstance(amounts, Mapping):
+            yield from (f"{name}: {text}" for one in amounts.items() if (text := _said(lambda: _check_amount(*one))))  # noqa: B023
+        elif amounts is not None and not isinstance(amounts, Domain):
+            yield f"{name} is {amounts!r}; expected a dict such as {{'CPU': 2, 'GPU': 1}}."
+
+
+def _check_amount(name: Any, value: Any) -> None:
+    """Refuse a name that means something in another spelling, and what is no amount.
+
+    Raises:
+        ResourceError: it is such.
+    """
+    known = re.fullmatch(r"(?:num_)?(cpu|gpu|tpu|mem)(?:s|ory)?", str(name).lower())
+    right = known[1].upper().replace("MEM", "memory") if known else name
+    if right != name:
+        raise ResourceError(f"unknown resource {name!r}; did you mean {right!r}?")
+    if str(name).lower().startswith(("accelerator_type", "custom_resources")):
+        raise ResourceError(f"{name!r} is no amount; accelerator_type is a field of its own, custom names stand here.")
+    if has_domains({"": value}) or name == "grid_search":
+        return
+    if name == "TPU" and is_number(value) and value not in (0, *CHIP_COUNTS):
+        resource.refuse(name, value, "1, 2, 4 or 8: a process can have no other number of the chips of a host")
+    parse_resources({"-": 1, name: value})  # beside something: a request of nothing is refused
+
+
+def _contradictions(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how fields disagree that are decided."""
+    use = {flag: given[flag] for _, flag in _DEVICES}
+    workers, chips_per_host = given["num_workers"], given["chips_per_host"]
+    amounts = given["resources_per_worker"] if isinstance(given["resources_per_worker"], Mapping) else {}
+    head = given["trainer_resources"] if isinstance(given["trainer_resources"], Mapping) else {}
+    if all(wanted is True for wanted in use.values()):
+        yield "use_gpu and use_tpu are both True; expected one of them. Leave the other out."
+    for name, flag in _DEVICES:
+        amount: Any = amounts.get(name)
+        if use[flag] is False and is_number(amount) and amount > 0:
+            yield f"resources_per_worker has {name}={amount:g} and {flag} is False; set {flag}=True."
+        if use[flag] is True and amount == 0:
+            yield f"{flag} is True and resources_per_worker has {name}=0; expected more than 0. Leave one of them out."
+    if head.get("TPU"):
+        yield "trainer_resources has TPU; expected no chips: they belong to the workers. Leave TPU out."
+    if amounts and use == {"use_gpu": False, "use_tpu": False} and not any(map(_is_wanted, amounts.values())):
+        yield "resources_per_worker asks for nothing; expected an amount above 0, for instance {'CPU': 0.1}."
+    if use["use_tpu"] is True and is_whole(workers) and workers > 1:
+        for name, example in (("topology", "4x4"), ("accelerator_type", "TPU-V6E")):
+            if given[name] is None:
+                yield f"several TPU workers lie on whole slices, and there is no {name}; set it, such as {example!r}."
+    if use["use_tpu"] is True and given["topology"] is None and chips_per_host is not None:
+        yield f"chips_per_host is {chips_per_host!r}, and there is no topology; set topology, or leave it out."
+    for name in ("topology", "chips_per_host"):
+        if use["use_tpu"] is False and given[name] is not None:
+            yield f"{name} is {given[name]!r} and use_tpu is False; set use_tpu=True, or leave {name} out."
+    kind = given["accelerator_type"]
+    flag = "use_gpu" if _said(lambda: parse_generation(kind)) else "use_tpu"
+    if kind is not None and use["use_tpu"] is False and use[flag] is False:
+        yield f"accelerator_type is {kind!r} and the workers have no such devices; set {flag}=True."
+
+
+def _is_wanted(amount: Any) -> bool:
+    """Whether an amount is, or may turn out to be, more than nothing."""
+    return (parse_bytes(amount) if isinstance(amount, str) and not _said(lambda: parse_bytes(amount)) else amount) != 0
