@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from sweep.core.messages import Changes, Command, Event, Reported
 from sweep.core.trial import CheckpointRef, Trial
@@ -20,18 +20,17 @@ from sweep.record.db import APPLICATION_ID, SCHEMA, VERSION, check_version, conn
 from sweep.record.encoding import decode, encode
 from sweep.record.files import sync_directory, write_atomically
 
-_RETRY_S = 1.0
+_RETRY_S = 0.5  # between two tries of a write that a full disk refused
 _DISK_GRACE_S = 600.0
 _SAY_S = 60.0  # how often it is said again that the disk is full
-_LOOK_S = 0.1  # how soon a wait for the disk ends after Ctrl-C
-_STALL_S = 0.1  # a commit that takes longer is counted
-_LONG_STALL_S = 5.0  # and one that takes so long is said
 _EVERY_S = 1.0  # how often the loop has what was committed flushed
 _MANY = 1000  # commits after which the log is put into the database
 _FAILED_FLUSHES = ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC")
 
 SYNCHRONOUS = {"normal": "NORMAL", "full": "FULL"}  # by durability, as SQLite calls it
 _flush = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+
+Row = tuple[Any, ...]
 
 
 def flush_log(database: Path) -> None:
@@ -67,93 +66,6 @@ def create(database: Path) -> None:
     write_atomically(database, bytes(whole), is_durable=True)
 
 
-# --- what a commit writes --------------------------------------------------------------------------------------------
-
-Row = tuple[Any, ...]
-
-
-class Batch(NamedTuple):
-    """The rows that a commit writes, and what the record says of itself then."""
-
-    totals: Totals
-    events: list[Row]
-    trials: list[Row]
-
-    def write(self, db: sqlite3.Connection) -> None:
-        """Write it; within a transaction."""
-        db.executemany("INSERT INTO event (seq, trial_id, data, crc) VALUES (?, ?, ?, ?)", self.events)
-        db.executemany("INSERT OR REPLACE INTO trial VALUES (?, ?, ?, ?, ?, ?)", self.trials)
-        self.totals.write(db)
-
-
-class Batches:
-    """Make the batches of one record, in order.
-
-    Args:
-        db: the record; with its tables.
-        name_of: returns the name that the user gives to a trial, or an empty text; asked once per trial.
-
-    Attributes:
-        totals: as they are recorded.
-    """
-
-    def __init__(self, db: sqlite3.Connection, name_of: Callable[[Trial], str]) -> None:
-        self._name_of = name_of
-        self.totals = Totals(*(db.execute("SELECT last, chain, checksum FROM totals").fetchone() or ()))
-        self._crcs: dict[int, int] = {}  # by the number of a trial: of its row
-        self._names: dict[str, str] = {}
-        self._configs: dict[str, Mapping[str, Any]] = {}  # as `command_rows` keeps them
-        self._texts: dict[str, tuple[Mapping[str, Any], str]] = {}  # by trial: its config, and that as JSON
-        for number, trial_id, state, crc in db.execute("SELECT number, trial_id, state, crc FROM trial"):
-            self._crcs[number] = crc
-            self._names[trial_id] = decode(state).get("name", "") if '"name"' in state else ""
-
-    def make(
-        self,
-        events: Sequence[Event],
-        commands: Sequence[Sequence[Command]],
-        changes: Changes,
-        now: float,
-        wall: float,
-    ) -> Batch:
-        """Return what a batch of events writes.
-
-        Args:
-            now: seconds of driving. wall: UTC epoch seconds.
-        """
-        seq, chain, checksum = self.totals
-        rows: list[Row] = []
-        for event, caused in zip(events, commands, strict=True):
-            seq += 1
-            trial_id = getattr(event, "trial_id", None)
-            data = encode_event(event, now, wall, command_rows(event, caused, self._configs), changes.results.get(seq))
-            chain = linked(seq, trial_id, data, chain)
-            rows.append((seq, trial_id, data, chain))
-        trials = [self._row(trial) for trial in changes.trials.values()]
-        gone = (self._crcs.get(row[0], 0) for row in trials)
-        return Batch(Totals(seq, chain, total((row[-1] for row in trials), gone, checksum)), rows, trials)
-
-    def _row(self, trial: Trial) -> Row:
-        state = pack_trial(trial)
-        if trial.id not in self._names:
-            self._names[trial.id] = self._name_of(trial)
-        if name := self._names[trial.id]:
-            state["name"] = name
-        config, text = self._texts.get(trial.id, (None, ""))
-        if config is not trial.config:
-            text = encode(dict(trial.config))
-            self._texts[trial.id] = trial.config, text
-        if trial.is_ended:
-            del self._texts[trial.id]
-        row = trial.number, trial.id, trial.status.value, text, encode(state)
-        return *row, crc_of(row)
-
-    def written(self, batch: Batch) -> None:
-        """Take note that a batch is in the record."""
-        self.totals = batch.totals
-        self._crcs |= {row[0]: row[-1] for row in batch.trials}
-
-
 class Journal:
     """The only writer of one experiment's record.
 
@@ -175,7 +87,6 @@ class Journal:
 
     Attributes:
         problem: what a flush that failed means for the user; empty as long as none did.
-        num_stalls: commits that took longer than 0.1 s. longest_s: the longest of all.
     """
 
     def __init__(
@@ -184,27 +95,26 @@ class Journal:
         *,
         durability: str = "normal",
         discard: Callable[[str], None] = lambda path: None,
-        notice: Callable[[str], None] | None = None,
+        notice: Callable[[str], None] = lambda text: None,
         is_interrupted: Callable[[], bool] = lambda: False,
         check: Callable[[bool], None] = lambda anew: None,
         name_of: Callable[[Trial], str] | None = None,
     ) -> None:
         self.database = database
         self.problem = ""
-        self.num_commits = 0
-        self.commit_s = 0.0  # time spent in commits so far
-        self.num_stalls = 0
-        self.longest_s = 0.0
         self._discard = discard
-        self._notice = notice or (lambda text: None)
+        self._notice = notice
         self._is_interrupted = is_interrupted
         self._check = check
+        self._name_of = name_of or (lambda trial: "")
+        self._crcs: dict[int, int] = {}  # by the number of a trial: of its row
+        self._names: dict[str, str] = {}  # by trial
+        self._configs: dict[str, Mapping[str, Any]] = {}  # as `command_rows` keeps them
+        self._texts: dict[str, tuple[Mapping[str, Any], str]] = {}  # by trial: its config, and that as JSON
         mark = high_water_mark(database)
-        is_new = not database.exists()
-        if is_new:
-            check_high_water_mark(mark, 0, database)
         try:
-            if is_new:
+            if not database.exists():
+                check_high_water_mark(mark, 0, database)
                 create(database)
             # used by one thread at a time: the one that commits, and the one that closes
             self._db = sqlite3.connect(database, isolation_level=None, check_same_thread=False)
@@ -214,7 +124,10 @@ class Journal:
             self._db.execute(f"PRAGMA synchronous={SYNCHRONOUS[durability]}")
             self._db.execute("PRAGMA wal_autocheckpoint=0")  # errors of its flushes would not be heard
             self._db.execute("PRAGMA trusted_schema=OFF")
-            self._batches = Batches(self._db, name_of or (lambda trial: ""))
+            self._totals = Totals(*(self._db.execute("SELECT last, chain, checksum FROM totals").fetchone() or ()))
+            for number, trial_id, state, crc in self._db.execute("SELECT number, trial_id, state, crc FROM trial"):
+                self._crcs[number] = crc
+                self._names[trial_id] = decode(state).get("name", "") if '"name"' in state else ""
             check_high_water_mark(mark, self.seq, database)
             self._mark = MarkWriter(database)
             self._is_flushed_at_once = durability == "full"
@@ -233,7 +146,7 @@ class Journal:
     @property
     def seq(self) -> int:
         """Number of the last event that is committed."""
-        return self._batches.totals.last
+        return self._totals.last
 
     def meta(self) -> dict[str, Any]:
         """Return everything that is recorded about the experiment as such."""
@@ -251,14 +164,100 @@ class Journal:
                 before = [crc for (crc,) in db.execute("SELECT crc FROM meta")]
                 db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", [(*row, crc_of(row)) for row in rows])
                 after = [crc for (crc,) in db.execute("SELECT crc FROM meta")]
-                totals = self._batches.totals
-                totals = totals._replace(checksum=total(after, before, totals.checksum))
+                totals = self._totals._replace(checksum=total(after, before, self._totals.checksum))
                 totals.write(db)
-            self._batches.totals = totals
         except sqlite3.Error as error:
             raise RecordError(
                 f"{self.database} cannot be written: {error}. Everything before is intact; free some space and resume."
             ) from error
+        self._totals = totals
+
+    def commit(
+        self, events: Sequence[Event], commands: Sequence[Sequence[Command]], changes: Changes, now: float
+    ) -> None:
+        """Write a batch; returns when it survives a kill, and with `durability="full"` a power cut.
+
+        Args:
+            now: seconds of driving.
+
+        Raises:
+            RecordError: the disk did not take it for ten minutes, or until the user interrupted the wait; or a flush
+                failed; or the record is gone.
+        """
+        rows, chain = self._events(events, commands, changes, now)
+        trials = [self._row(trial) for trial in changes.trials.values()]
+        gone = (self._crcs.get(row[0], 0) for row in trials)
+        checksum = total((row[-1] for row in trials), gone, self._totals.checksum)
+        totals = Totals(self._totals.last + len(rows), chain, checksum)
+        self._check(any(type(event) is not Reported for event in events))
+        self._write(rows, trials, totals)
+        self._totals = totals  # only then
+        self._crcs |= {row[0]: row[-1] for row in trials}
+        self._mark.write(totals.last, totals.last if self._is_flushed_at_once else None)
+
+    def _events(
+        self, events: Sequence[Event], commands: Sequence[Sequence[Command]], changes: Changes, now: float
+    ) -> tuple[list[Row], int]:
+        """Return the rows of events, and the checksum of the last one."""
+        seq, chain, _ = self._totals
+        wall, rows = time.time(), []
+        for event, caused in zip(events, commands, strict=True):
+            seq += 1
+            trial_id = getattr(event, "trial_id", None)
+            data = encode_event(event, now, wall, command_rows(event, caused, self._configs), changes.results.get(seq))
+            chain = linked(seq, trial_id, data, chain)
+            rows.append((seq, trial_id, data, chain))
+        return rows, chain
+
+    def _row(self, trial: Trial) -> Row:
+        state = pack_trial(trial)
+        name = self._names.get(trial.id)
+        if name is None:
+            name = self._names[trial.id] = self._name_of(trial)
+        if name:
+            state["name"] = name
+        config, text = self._texts.get(trial.id, (None, ""))
+        if config is not trial.config:
+            text = encode(dict(trial.config))
+        if trial.is_ended:
+            self._texts.pop(trial.id, None)
+        else:
+            self._texts[trial.id] = trial.config, text
+        row = trial.number, trial.id, trial.status.value, text, encode(state)
+        return *row, crc_of(row)
+
+    def _write(self, events: list[Row], trials: list[Row], totals: Totals) -> None:
+        """Commit these rows, waiting for the disk."""
+        give_up = say_at = 0.0
+        while True:
+            self._check_sound()
+            try:
+                with self._transaction() as db:
+                    db.executemany("INSERT INTO event (seq, trial_id, data, crc) VALUES (?, ?, ?, ?)", events)
+                    db.executemany("INSERT OR REPLACE INTO trial VALUES (?, ?, ?, ?, ?, ?)", trials)
+                    totals.write(db)
+                break
+            except sqlite3.OperationalError as error:
+                now = time.monotonic()
+                give_up = give_up or now + _DISK_GRACE_S
+                if now >= say_at:
+                    say_at = now + _SAY_S
+                    self._notice(
+                        f"{self.database} cannot be written ({error}): the sweep waits, and trials with it, for "
+                        f"{(give_up - now) / 60:.0f} minutes at most. Free some space and it goes on; Ctrl-C ends it, "
+                        "and nothing recorded is lost."
+                    )
+                self._check(True)
+                time.sleep(_RETRY_S)
+                if (is_interrupted := self._is_interrupted()) or time.monotonic() >= give_up:
+                    how_long = "until the sweep was interrupted" if is_interrupted else "for ten minutes"
+                    raise RecordError(
+                        f"{self.database} could not be written ({error}) {how_long}. Everything before is intact; free "
+                        "some space and resume."
+                    ) from error
+                self._checkpoint_log()  # a log that is begun anew needs no more room
+        if give_up:
+            self._notice(f"{self.database} can be written again: the sweep goes on.")
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -281,6 +280,8 @@ class Journal:
         if self._is_flushed_at_once:
             self._num_flushed = self._num_committed
 
+    # --- flushing ----------------------------------------------------------------------------------------------------
+
     def _note_failed_flush(self, error: sqlite3.Error) -> None:
         """Raise RecordError if it was a flush that failed."""
         if getattr(error, "sqlite_errorname", "") in _FAILED_FLUSHES:
@@ -297,88 +298,6 @@ class Journal:
     def _check_sound(self) -> None:
         if self.problem:
             raise RecordError(self.problem)
-
-    def commit(
-        self, events: Sequence[Event], commands: Sequence[Sequence[Command]], changes: Changes, now: float
-    ) -> None:
-        """Write a batch; returns when it survives a kill, and with `durability="full"` a power cut.
-
-        Raises:
-            RecordError: the disk did not take it for ten minutes, or until the user interrupted the wait; or a flush
-                failed; or the record is gone.
-        """
-        began = time.monotonic()
-        batch = self._batches.make(events, commands, changes, now, time.time())
-        self._check(any(type(event) is not Reported for event in events))
-        self._write(batch)
-        self.num_commits += 1
-        self._took(time.monotonic() - began)
-
-    def _took(self, seconds: float) -> None:
-        self.commit_s += seconds
-        if seconds > _STALL_S:
-            self.num_stalls += 1
-        if seconds > self.longest_s:
-            if seconds > _LONG_STALL_S > self.longest_s:
-                self._notice(
-                    f"{self.database}: its disk took {seconds:.1f} s to take one write, and all trials that had "
-                    "reported waited for it. Pass storage_path=, or set SWEEP_STORAGE, to a directory on a faster disk."
-                )
-            self.longest_s = seconds
-
-    def _write(self, batch: Batch) -> None:
-        began: float | None = None  # of a wait for the disk
-        said_at = 0.0
-        while True:
-            self._check_sound()
-            try:
-                self._write_out(batch)
-                break
-            except sqlite3.OperationalError as error:
-                now = time.monotonic()
-                began = now if began is None else began
-                left_s = began + _DISK_GRACE_S - now
-                if left_s < 0:
-                    raise RecordError(
-                        f"{self.database} could not be written for {_DISK_GRACE_S / 60:.0f} minutes: {error}. "
-                        "Everything before is intact; free some space and resume."
-                    ) from error
-                if now >= said_at:
-                    said_at = now + _SAY_S
-                    self._notice(
-                        f"{self.database} cannot be written ({error}): the sweep waits, and trials with it, for "
-                        f"{left_s / 60:.0f} minutes at most. Free some space and it goes on; Ctrl-C ends it, and "
-                        "nothing recorded is lost."
-                    )
-                self._await_retry(error)
-                self._checkpoint_log()  # a log that is begun anew needs no more room
-        seq = batch.totals.last
-        self._mark.write(seq, seq if self._is_flushed_at_once else None)
-        if began is not None:
-            self._notice(f"{self.database} can be written again: the sweep goes on.")
-
-    def _write_out(self, batch: Batch) -> None:
-        """Commit a batch, and only then remember it."""
-        with self._transaction() as db:
-            batch.write(db)
-        self._batches.written(batch)
-
-    def _await_retry(self, error: sqlite3.OperationalError) -> None:
-        """Wait a little for the disk; an interrupt ends it."""
-        until = time.monotonic() + _RETRY_S
-        while True:
-            if self._is_interrupted():
-                raise RecordError(
-                    f"{self.database} could not be written ({error}) until the sweep was interrupted. Everything "
-                    "before is intact; free some space and resume."
-                ) from error
-            self._check(True)
-            left_s = until - time.monotonic()
-            if left_s <= 0:
-                return
-            time.sleep(min(_LOOK_S, left_s))
-
-    # --- flushing ----------------------------------------------------------------------------------------------------
 
     def attend(self) -> float:
         """Do what is due once a second; return in how many seconds that is again.

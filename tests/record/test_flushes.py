@@ -189,16 +189,3 @@ def test_what_a_killed_driver_left_is_flushed(tmp_path: Path, flushes: Flushes) 
     flush_log(tmp_path / "sweep.db")
     assert flushes.number == 1
     journal.close()
-
-
-def test_a_commit_that_takes_very_long_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "_STALL_S", 0.0)
-    monkeypatch.setattr(journal_module, "_LONG_STALL_S", 0.0)
-    told: list[str] = []
-    journal = Journal(tmp_path / "sweep.db", notice=told.append)
-    journal.longest_s = -1.0
-    commit(journal, 3)
-    (said,) = told
-    assert "to take one write" in said
-    assert journal.num_stalls == 3
-    journal.close()
