@@ -124,21 +124,22 @@ class ForeignSearcher(Searcher):
             )
         self._open[trial_id] = fresh(config)
 
+    def _tell(self, hook: str, trial_id: str, *more: Any) -> None:
+        if trial_id in self._open and self._has(hook):
+            getattr(self.searcher, hook)(trial_id, *more)
+
     def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
-        if trial_id in self._open and self._has("on_trial_result"):
-            self.searcher.on_trial_result(trial_id, dict(result))
+        self._tell("on_trial_result", trial_id, dict(result))
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
         if self._open.pop(trial_id, None) is not None:
             self.searcher.on_trial_complete(trial_id, None if result is None else dict(result), error)
 
     def on_pause(self, trial_id: str) -> None:
-        if trial_id in self._open and self._has("on_pause"):
-            self.searcher.on_pause(trial_id)
+        self._tell("on_pause", trial_id)
 
     def on_unpause(self, trial_id: str) -> None:
-        if trial_id in self._open and self._has("on_unpause"):
-            self.searcher.on_unpause(trial_id)
+        self._tell("on_unpause", trial_id)
 
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
         if not self._has("add_evaluated_point"):

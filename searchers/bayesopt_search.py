@@ -222,22 +222,12 @@ def _with_domains(space: Mapping[str, Any]) -> Mapping[str, Any]:
 def _check_domain(name: str, domain: Domain) -> None:
     """Refuse a parameter that is no plain range of floats."""
     base, q = domain.base_and_q() if isinstance(domain, Float) else (None, None)
-    if isinstance(domain, Categorical):
-        problem = "a choice; BayesOptSearch has ranges of floats only."
-    elif not isinstance(domain, Float):
-        problem = f"{domain!r}, integers; BayesOptSearch has ranges of floats only. Use uniform and round in the trial."
-    elif q is not None:
-        problem = (
-            f"{domain!r}, quantized; BayesOptSearch has continuous ranges only. "
-            "Use uniform or loguniform and round in the trial."
+    if base is None or q is not None or isinstance(base, Normal):
+        raise SpaceError(
+            f"{name} is {'a choice' if isinstance(domain, Categorical) else repr(domain)}; BayesOptSearch has "
+            "continuous ranges of floats only. Use uniform or loguniform, and round in the trial; the searchers "
+            "'hyperopt' and 'optuna' have all kinds of parameters."
         )
-    elif isinstance(base, Normal):
-        problem = (
-            f"{domain!r}; BayesOptSearch has ranges with two bounds only. Use uniform(mean - 2 * sd, mean + 2 * sd)."
-        )
-    else:
-        return
-    raise SpaceError(f"{name} is {problem} The searchers 'hyperopt' and 'optuna' have all kinds of parameters.")
 
 
 def _checked_utility(given: Mapping[str, Any] | None) -> Mapping[str, Any]:

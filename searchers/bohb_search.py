@@ -456,16 +456,14 @@ TuneBOHB = BOHBSearch
 
 
 def _powers(max_t: float, reduction_factor: float) -> tuple[float, ...]:
-    """Return the milestones of HyperBand's largest bracket, rounded as there; the others have them from the top."""
+    """Return the milestones of HyperBand's largest bracket."""
     checks.number("max_t", max_t, least=1)
     checks.number("reduction_factor", reduction_factor, above=1)
-    most, eta = Fraction(max_t), Fraction(reduction_factor)
-    powers = range(round(math.log(max_t) / math.log(reduction_factor)), -1, -1)
-    largest = next(power for power in powers if most >= eta**power)
-    budgets = [int(most / eta**largest)]
-    for _ in range(largest):
-        budgets.append(min(max(int(budgets[-1] * eta), budgets[-1] + 1), int(most)))
-    return tuple(map(float, sorted(set(budgets))))
+    eta, power = Fraction(reduction_factor), 0
+    while max_t >= eta ** (power + 1):
+        power += 1
+    least = int(max_t / eta**power)
+    return tuple(sorted({float(min(int(least * eta**k), int(max_t))) for k in range(power + 1)}))
 
 
 def _checked_budgets(budgets: Any) -> tuple[float, ...]:

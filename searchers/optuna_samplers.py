@@ -6,7 +6,7 @@ import copy
 import importlib.util
 import inspect
 import math
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,6 @@ class Sampling:
     Attributes:
         kind: a name of `SAMPLERS`; "" for samplers of the user.
         title: its usual name.
-        is_keyed: samplers are built here, each from its own seed.
 
     Raises:
         SearchError: it is no sampler, or a package is missing.
@@ -65,7 +64,6 @@ class Sampling:
             self._given = _checked_sampler(given, seed)
         own = self._given if isinstance(self._given, type) else type(self._given)
         self.title = self.kind or f"optuna ({getattr(self._given, '__name__', own.__name__)})"
-        self.is_keyed = bool(self.kind) or callable(self._given)
         if window is not None:
             window = checks.whole("window", window, least=50, hint="None is no bound.")
         self.window = window if self.kind == "tpe" else None
@@ -76,7 +74,7 @@ class Sampling:
         drawn = derived_seed(seed, draw)
         if self.kind:
             return self._named(drawn, derived_seed(seed, 0), space, num_open)
-        if not self.is_keyed:
+        if not callable(self._given):
             own: BaseSampler = self._given
             return own
         if isinstance(self._given, type):
@@ -173,15 +171,7 @@ def _violations_of(trial: FrozenTrial) -> Sequence[float]:
 _GENERATION, _OPTIMIZER = "cma:generation", "cma:optimizer"
 
 
-def generation_size(num_dimensions: int) -> int:
-    """Return how many points a generation has.
-
-    Source: Hansen 2016, arXiv:1604.00772, table 1, which the package `cmaes` follows.
-    """
-    return 4 + math.floor(3 * math.log(num_dimensions)) if num_dimensions > 0 else 0
-
-
-def is_generation_full(study: Study, open_numbers: Container[int]) -> bool:
+def is_generation_full(study: Study, open_numbers: Collection[int]) -> bool:
     """Whether the study's CMA-ES can make no use of another point before an open one is told.
 
     Optuna throws away what exceeds a generation, and all but one of the points that were asked before the first result.
@@ -190,29 +180,17 @@ def is_generation_full(study: Study, open_numbers: Container[int]) -> bool:
     Args:
         open_numbers: of the trials that were asked and not told.
     """
-    num_of: dict[int, int] = {}  # by generation: complete and open ones
-    is_open: dict[int, bool] = {}
-    some = None
-    num_open = 0
-    for trial in study.get_trials(deepcopy=False):
-        waits = trial.number in open_numbers
-        num_open += waits
-        if not waits and trial.state.name != "COMPLETE":
-            continue
-        some = trial if not waits else some
-        generation = trial.system_attrs.get(_GENERATION)
-        if generation is not None:
-            num_of[generation] = num_of.get(generation, 0) + 1
-            is_open[generation] = is_open.get(generation, False) or waits
-    if not num_open:
-        return False
-    if some is None:
-        return True
-    if not num_of:
-        return False
-    latest = max(num_of)
-    size = generation_size(len(study.sampler.infer_relative_search_space(study, some)))
-    return is_open[latest] and num_of[latest] >= size
+    trials = [(trial, trial.number in open_numbers) for trial in study.get_trials(deepcopy=False)]
+    complete = [trial for trial, is_open in trials if not is_open and trial.state.name == "COMPLETE"]
+    known = [(trial, is_open) for trial, is_open in trials if is_open or trial.state.name == "COMPLETE"]
+    if not open_numbers or not complete:
+        return bool(open_numbers)
+    generations = [(t.system_attrs[_GENERATION], is_open) for t, is_open in known if _GENERATION in t.system_attrs]
+    of_latest = [is_open for generation, is_open in generations if generation == max(generations)[0]]
+    num_dimensions = len(study.sampler.infer_relative_search_space(study, complete[-1]))
+    # Hansen 2016, arXiv:1604.00772, table 1, which the package `cmaes` follows
+    size = 4 + math.floor(3 * math.log(num_dimensions)) if num_dimensions else 0
+    return any(of_latest) and len(of_latest) >= size
 
 
 def with_open_trials(study: Study) -> None:
@@ -269,9 +247,7 @@ def _rank(trial: FrozenTrial, sign: float) -> tuple[float, ...]:
         return 2, violation, 0.0
     if trial.state.name == "COMPLETE":
         return 0, sign * trial.values[0], 0.0
-    if not trial.intermediate_values:
-        return 1, 1.0, 0.0
-    step, value = max(trial.intermediate_values.items())
+    step, value = max(trial.intermediate_values.items(), default=(-1, 0.0))
     return 1, -step, math.inf if math.isnan(value) else sign * value
 
 

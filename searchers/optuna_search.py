@@ -15,7 +15,7 @@ from searchers.checks import as_number, listed
 from searchers.errors import SearchError
 from searchers.keywords import refuse_unknown
 from searchers.optuna_samplers import CONSTRAINTS, Sampling, is_generation_full, showing, with_open_trials
-from searchers.optuna_space import Space, check_used, decoded, distributions_of, encoded, quiet, space_of, study_trial
+from searchers.optuna_space import OptunaDomains, Space, check_used, decoded, encoded, quiet, space_of, study_trial
 from searchers.space_searcher import SpaceSearcher
 from searchers.variants import constants_by_name, fresh
 
@@ -60,28 +60,19 @@ class Constraints:
     """
 
     def __init__(self, limits: Any) -> None:
-        self._function: Callable[[Mapping[str, Any]], Any] | None = None
-        self._most: dict[str, float] = {}
+        self._function: Callable[[Mapping[str, Any]], Any] | None = limits if callable(limits) else None
         self._num: int | None = None
         self._has_warned = False
-        if isinstance(limits, str):
-            self._most = {limits: 0.0}
-        elif isinstance(limits, Mapping):
-            self._most = {name: checks.number(f"constraints[{name!r}]", most) for name, most in limits.items()}
-        elif isinstance(limits, (list, tuple)):
-            self._most = dict.fromkeys(limits, 0.0)
-        elif callable(limits):
-            self._function = limits
-        if self._function is None and not (self._most and all(isinstance(name, str) for name in self._most)):
+        self.limits: dict[str, float] = {}  # the most that each metric may be; empty where a function says it
+        if isinstance(limits, Mapping):
+            self.limits = {name: checks.number(f"constraints[{name!r}]", most) for name, most in limits.items()}
+        elif isinstance(limits, (str, list, tuple)):
+            self.limits = dict.fromkeys(listed(limits), 0.0)
+        if self._function is None and not (self.limits and all(isinstance(name, str) for name in self.limits)):
             raise SearchError(
                 f"constraints is {limits!r:.200}; expected names of metrics that must be at most 0, a dict such as "
                 "{'latency_ms': 50}, or a function of the result that returns numbers."
             )
-
-    @property
-    def limits(self) -> dict[str, float]:
-        """The most that each metric may be; empty where a function says it."""
-        return dict(self._most)
 
     def violations(self, result: Mapping[str, Any]) -> list[float] | None:
         """Return one finite number for each constraint, above 0 where it is violated; None if they cannot be computed.
@@ -90,7 +81,7 @@ class Constraints:
         number of values than before. What the function did wrong is said in a warning, once.
         """
         if self._function is None:
-            return _finite([checks.as_number(result.get(name)) - most for name, most in self._most.items()])
+            return _finite([as_number(result.get(name)) - most for name, most in self.limits.items()])
         try:
             returned = self._function(result)
             values = [float(one) for one in (returned if hasattr(returned, "__iter__") else [returned])]
@@ -217,7 +208,7 @@ class OptunaSearch(SpaceSearcher):
         Raises:
             SpaceError: the space holds a grid, or a range without two finite bounds.
         """
-        found: dict[str, Any] = distributions_of(spec)
+        found: dict[str, Any] = OptunaDomains(spec).distributions
         return constants_by_name(spec) | found if join else found
 
     @quiet()

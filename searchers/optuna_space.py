@@ -44,6 +44,7 @@ class Space(Protocol):
 
     is_conditional: bool
     is_discrete: bool  # every parameter has finitely many values, as far as is known without a trial
+    distributions: dict[str, BaseDistribution]  # those that are known without a trial
 
     def suggest(self, trial: BaseTrial, filled: Any = None) -> Config:
         """Return a config, asking `trial` for every parameter; `filled` is what `fix` returned for a point."""
@@ -51,32 +52,26 @@ class Space(Protocol):
     def fix(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
         """Return the parameters that `point` gives, and the space with everything else that it gives in it."""
 
-    def distribution(self, name: str) -> BaseDistribution | None:
-        """Return the distribution of a parameter where it is known without a trial."""
 
-
-class _OptunaDomains(DomainSpace):
+class OptunaDomains(DomainSpace):
     """A nested dict of domains; a choice is a parameter whose choices stand for its options, see `_labels`."""
 
     def __init__(self, space: Mapping[str, Any]) -> None:
-        self._distributions: dict[str, BaseDistribution] = {}
+        self.distributions: dict[str, BaseDistribution] = {}
         super().__init__(space, "OptunaSearch")
         self.is_conditional = not self.parameters.keys() <= {path_name(path) for path, _ in walk(space)}
-        self.is_discrete = all(map(_is_finite, self._distributions.values()))
+        self.is_discrete = all(map(_is_finite, self.distributions.values()))
 
     def check(self, name: str, domain: Domain) -> None:
-        self._distributions[name] = distribution_of(name, domain)
+        self.distributions[name] = distribution_of(name, domain)
 
     def holds(self, name: str, domain: Domain, value: Any) -> bool:
-        return super().holds(name, domain, value) and contains(self._distributions[name], value)
-
-    def distribution(self, name: str) -> BaseDistribution | None:
-        return self._distributions.get(name)
+        return super().holds(name, domain, value) and contains(self.distributions[name], value)
 
     def suggest(self, trial: BaseTrial, filled: Any = None) -> Config:
         def decide(path: Path, domain: Domain) -> Any:
             name = path_name(path)
-            distribution: Any = self._distributions.get(name) or distribution_of(name, domain)
+            distribution: Any = self.distributions.get(name) or distribution_of(name, domain)
             value = _ask(trial, name, distribution)
             if isinstance(domain, Categorical):
                 return distribution.choices.index(value)
@@ -89,40 +84,12 @@ class _OptunaDomains(DomainSpace):
         values, filled = super().fix(point)
         for name, value in values.items():
             if isinstance(self.parameters[name], Categorical):
-                distribution: Any = self._distributions[name]
+                distribution: Any = self.distributions[name]
                 values[name] = distribution.choices[value]
         return values, filled
 
 
-class _DistributionSpace:
-    """A dict of names and Optuna distributions; a `/` in a name makes a nested config."""
-
-    is_conditional = False
-
-    def __init__(self, space: Mapping[str, BaseDistribution]) -> None:
-        self._space = dict(space)
-        self.is_discrete = all(map(_is_finite, space.values()))
-        unflatten(dict.fromkeys(space))  # refuses names that clash
-
-    def distribution(self, name: str) -> BaseDistribution | None:
-        return self._space.get(name)
-
-    def suggest(self, trial: BaseTrial, filled: Any = None) -> Config:
-        return unflatten({name: _ask(trial, name, distribution) for name, distribution in self._space.items()})
-
-    def fix(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-        params = _params_of(point)
-        for name, value in params.items():
-            if name not in self._space:
-                raise SpaceError(
-                    f"the point names {name!r}, which the space does not have. {nearest(name, self._space)}"
-                )
-            if not contains(self._space[name], value):
-                raise SpaceError(f"the point sets {name} to {value!r}; expected a value of {self._space[name]}.")
-        return params, None
-
-
-class FunctionSpace:
+class _FunctionSpace:
     """A function that asks the trial for its parameters (define by run) and may return a dict of constants."""
 
     is_conditional = True
@@ -130,9 +97,7 @@ class FunctionSpace:
 
     def __init__(self, function: Callable[[BaseTrial], Mapping[str, Any] | None]) -> None:
         self._function = function
-
-    def distribution(self, name: str) -> BaseDistribution | None:
-        return None
+        self.distributions: dict[str, BaseDistribution] = {}
 
     def suggest(self, trial: BaseTrial, filled: Any = None) -> Config:
         constants = self._function(trial)
@@ -146,7 +111,37 @@ class FunctionSpace:
         return merge(constants, unflatten(trial.params))
 
     def fix(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-        return _params_of(point), None
+        nested: Config = {}
+        for key, value in point.items():
+            nested = merge(nested, unflatten({str(key): value}))
+        return flatten(nested), None
+
+
+class _DistributionSpace(_FunctionSpace):
+    """A dict of names and Optuna distributions; a `/` in a name makes a nested config."""
+
+    is_conditional = False
+
+    def __init__(self, space: Mapping[str, BaseDistribution]) -> None:
+        unflatten(dict.fromkeys(space))  # refuses names that clash
+        super().__init__(self._ask_all)
+        self.distributions = dict(space)
+        self.is_discrete = all(map(_is_finite, space.values()))
+
+    def _ask_all(self, trial: BaseTrial) -> None:
+        for name, distribution in self.distributions.items():
+            _ask(trial, name, distribution)
+
+    def fix(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        params, _ = super().fix(point)
+        for name, value in params.items():
+            known = self.distributions.get(name)
+            if known is None:
+                names = nearest(name, self.distributions)
+                raise SpaceError(f"the point names {name!r}, which the space does not have. {names}")
+            if not contains(known, value):
+                raise SpaceError(f"the point sets {name} to {value!r}; expected a value of {known}.")
+        return params, None
 
 
 def space_of(space: Any) -> Space:
@@ -154,7 +149,7 @@ def space_of(space: Any) -> Space:
     from optuna.distributions import BaseDistribution
 
     if callable(space) and not isinstance(space, (Domain, type)):
-        return FunctionSpace(space)
+        return _FunctionSpace(space)
     if isinstance(space, Mapping) and any(isinstance(value, BaseDistribution) for value in space.values()):
         for name, value in space.items():
             if not isinstance(value, BaseDistribution) or not isinstance(name, str):
@@ -163,24 +158,7 @@ def space_of(space: Any) -> Space:
                     "make all of them distributions, or use uniform, choice ... for all."
                 )
         return _DistributionSpace(space)
-    return _OptunaDomains(space)
-
-
-def distributions_of(space: Mapping[str, Any]) -> dict[str, BaseDistribution]:
-    """Return the distributions of a nested dict of domains, by name.
-
-    Raises:
-        SpaceError: it holds a grid, or a range without two finite bounds.
-    """
-    return dict(_OptunaDomains(space)._distributions)
-
-
-def _params_of(point: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a point, nested or with names such as `net/width`, as parameters by name."""
-    nested: Config = {}
-    for key, value in point.items():
-        nested = merge(nested, unflatten({str(key): value}))
-    return flatten(nested)
+    return OptunaDomains(space)
 
 
 def distribution_of(name: str, domain: Domain) -> BaseDistribution:
@@ -247,15 +225,15 @@ def _labels(options: Sequence[Any]) -> list[Any]:
     if plain and all(options.index(option) == i and option == option for i, option in enumerate(options)):
         return list(options)
     texts = [_text(option) for option in options]
-    return [text if text is not None and texts.count(text) == 1 else f"option {i}" for i, text in enumerate(texts)]
+    return [text if text and texts.count(text) == 1 else f"option {i}" for i, text in enumerate(texts)]
 
 
-def _text(option: Any) -> str | None:
+def _text(option: Any) -> str:
     try:
         text = json.dumps(option)
     except (TypeError, ValueError):  # objects, domains
-        return None
-    return text if len(text) <= 80 else None
+        return ""
+    return text if len(text) <= 80 else ""
 
 
 # --- trials of the study ----------------------------------------------------------------------------------------------
@@ -320,7 +298,7 @@ def encoded(space: Space, trial: FrozenTrial, *, is_own: bool) -> dict[str, Any]
         params[name] = value if _is_plain(value) else {"choice": trial.distributions[name].to_internal_repr(value)}
     options = [option for one in trial.distributions.values() for option in getattr(one, "choices", ())]
     is_plain = all(option is None or type(option) in (bool, int, float, str) for option in options)
-    if not (isinstance(space, FunctionSpace) or (is_own and is_plain)):
+    if space.distributions and not (is_own and is_plain):
         return {"params": params}
     return {"params": params, "distributions": {n: distribution_to_json(d) for n, d in trial.distributions.items()}}
 
@@ -336,7 +314,6 @@ def decoded(space: Space, state: Mapping[str, Any]) -> dict[str, Any]:
     params = dict(state["params"])
     for name, value in params.items():
         if isinstance(value, Mapping):
-            known = space.distribution(name)
-            distribution = json_to_distribution(state["distributions"][name]) if known is None else known
-            params[name] = distribution.to_external_repr(value["choice"])
+            known = space.distributions.get(name) or json_to_distribution(state["distributions"][name])
+            params[name] = known.to_external_repr(value["choice"])
     return params

@@ -19,7 +19,7 @@ def pareto_front(points: Sequence[Sequence[Any]], modes: Sequence[str]) -> list[
     the front together or not at all. Infinities are numbers as others. A point with NaN, None or text in an objective
     is never in the front and dominates nothing.
 
-    The cost is O(n log n) for one and two objectives, O(n * size of the front) for more.
+    The cost is O(n * size of the front).
 
     Args:
         points: one sequence of values for each trial, one value for each mode.
@@ -40,8 +40,7 @@ def pareto_front(points: Sequence[Sequence[Any]], modes: Sequence[str]) -> list[
         losses = _losses_of(point, modes)
         if losses is not None:
             numbers_of.setdefault(losses, []).append(number)
-    ordered = sorted(numbers_of)  # whatever dominates a point comes before it
-    front = _front_of_many(ordered) if len(modes) - list(modes).count("obs") > 2 else _front_of_two(ordered)
+    front = _front(sorted(numbers_of))
     return sorted(number for losses in front for number in numbers_of[losses])
 
 
@@ -53,16 +52,8 @@ def _losses_of(point: Sequence[Any], modes: Sequence[str]) -> Losses | None:
     return tuple(-number if mode == "max" else number for number, mode in numbers)
 
 
-def _front_of_two(ordered: Sequence[Losses]) -> list[Losses]:
-    """Return the front of one or two objectives: each must be lower in the last than all before it."""
-    front: list[Losses] = []
-    for losses in ordered:
-        if not front or losses[-1] < front[-1][-1]:
-            front.append(losses)
-    return front
-
-
-def _front_of_many(ordered: Sequence[Losses]) -> list[Losses]:
+def _front(ordered: Sequence[Losses]) -> list[Losses]:
+    """Return the front of different points in their order: whatever dominates one comes before it."""
     import numpy as np  # here, so that commands that only look at a sweep start without it
 
     if not ordered:

@@ -263,22 +263,8 @@ def resolve(space: Mapping[str, Any], decide: Decide) -> Config:
     Raises:
         SpaceError: functions wait for each other, or one raised (its error is the cause).
     """
-    resolution = _Resolution(space, decide)
-    try:
-        return resolution.config()
-    except _Circle as circle:
-        raise SpaceError(
-            f"computed values wait for each other or for themselves: {circle}. "
-            "Let each sample_from read only what can be known before it."
-        ) from None
-
-
-class _Items(list[Any]):
-    """A list or tuple while it is being decided; `like` is the one in the space."""
-
-    def __init__(self, items: Iterable[Any], like: Any) -> None:
-        super().__init__(items)
-        self.like = like
+    config: Config = _Resolution(space, decide).config()
+    return config
 
 
 @dataclass(slots=True)
@@ -287,76 +273,69 @@ class _Computed:
 
     function: Function
     path: Path
+    value: Any = None
+    is_known: bool = False
 
 
-class _Circle(Exception):
+class _Circle(SpaceError):
     """A value is read while it is computed."""
 
 
 class _Resolution:
-    """One config on its way: a tree of dicts and `_Items`, in which `_Computed` marks what is not computed yet."""
+    """One config on its way: a tree in which `_Computed` stands for what functions compute."""
 
     def __init__(self, space: Any, decide: Decide) -> None:
         self._decide = decide
-        self._waiting: list[tuple[Any, Any]] = []  # containers and keys of what is to be computed
+        self._computed: list[_Computed] = []
         self._running: list[Path] = []
         self.root = self._build(space, ())
 
     def _build(self, node: Any, path: Path) -> Any:
         if isinstance(node, Function):
-            return _Computed(node, path)
+            self._computed.append(_Computed(node, path))
+            return self._computed[-1]
         if isinstance(node, Domain) and not isinstance(node, Categorical):
             return self._decide(path, node)
         if options := _options_of(node):
             index = self._decide(path, node if isinstance(node, Categorical) else Categorical(options).grid())
             return self._build(options[index], (*path, index))
         if isinstance(node, Mapping):
-            built: Any = dict.fromkeys(node)
-            items = [(key, node[key]) for key in sorted(node, key=_order)]
-        elif isinstance(node, (list, tuple)):
-            built, items = _Items(node, node), list(enumerate(node))
-        else:
-            return node
-        for key, item in items:
-            built[key] = self._build(item, (*path, key))
-            if isinstance(built[key], _Computed):
-                self._waiting.append((built, key))
-        return built
+            built = {key: self._build(node[key], (*path, key)) for key in sorted(node, key=_order)}
+            return {key: built[key] for key in node}
+        if isinstance(node, (list, tuple)):
+            return _like(node, [self._build(item, (*path, index)) for index, item in enumerate(node)])
+        return node
 
-    def config(self) -> Config:
-        for container, key in self._waiting:  # which grows while functions return such as have functions in them
-            self.read(container, key)
-        config: Config = self.finished(self.root)
-        return config
+    def config(self) -> Any:
+        for computed in self._computed:  # which grows while functions return such as have functions in them
+            self._known(computed)
+        return self.finished(self.root)
 
-    def read(self, container: Any, key: Any) -> Any:
-        """Return a value of the tree; it is computed if it was not yet."""
-        while isinstance(value := container[key], _Computed):
-            container[key] = self._build(self._call(value), value.path)
-        return value
+    def _known(self, node: Any) -> Any:
+        """Return a part of the tree; it is computed if it was not yet."""
+        while isinstance(node, _Computed):
+            if not node.is_known:
+                node.value, node.is_known = self._build(self._call(node), node.path), True
+            node = node.value
+        return node
 
-    def seen(self, container: Any, key: Any) -> Any:
-        """Return a value of the tree as functions see it."""
-        value = self.read(container, key)
-        if isinstance(value, dict):
-            return _View(self, value)
-        try:
-            return self.finished(value)
-        except _Circle:  # the function is an item of this list
-            return _ListView(self, value)
+    def seen(self, node: Any) -> Any:
+        """Return a part of the tree as functions see it."""
+        known = self._known(node)
+        return _View(self, known) if isinstance(known, dict) else self.finished(known)
 
     def finished(self, node: Any) -> Any:
         """Return a part of the tree as it is in the config."""
-        if isinstance(node, dict):
-            return {key: self.finished(self.read(node, key)) for key in node}
-        if isinstance(node, _Items):
-            return _like(node.like, [self.finished(self.read(node, index)) for index in range(len(node))])
-        return node
+        return rebuilt(self._known(node), self.finished)
 
     def _call(self, computed: _Computed) -> Any:
         path = computed.path
         if path in self._running:
-            raise _Circle(", ".join(map(_shown, self._running[self._running.index(path) :])))
+            circle = ", ".join(map(_shown, self._running[self._running.index(path) :]))
+            raise _Circle(
+                f"computed values wait for each other or for themselves: {circle}. "
+                "Let each sample_from read only what can be known before it."
+            )
         self._running.append(path)
         try:
             value = self._unwrapped(computed.function.call(_View(self, self.root)))
@@ -375,11 +354,7 @@ class _Resolution:
 
     def _unwrapped(self, value: Any) -> Any:
         """Return what a function answered without the views it may have been taken from."""
-        if isinstance(value, _View):
-            return self.finished(value._node)
-        if isinstance(value, _ListView):
-            return self.finished(value._items)
-        return rebuilt(value, self._unwrapped)
+        return self.finished(value.node) if isinstance(value, _View) else rebuilt(value, self._unwrapped)
 
 
 class _View(Mapping[str, Any]):
@@ -387,15 +362,15 @@ class _View(Mapping[str, Any]):
 
     def __init__(self, resolution: _Resolution, node: dict[str, Any]) -> None:
         self._resolution = resolution
-        self._node = node
+        self.node = node
 
     def __getitem__(self, key: str) -> Any:
-        if key == "config" and self._node is self._resolution.root and key not in self._node:
+        if key == "config" and self.node is self._resolution.root and key not in self.node:
             return self
-        return self._resolution.seen(self._node, key)
+        return self._resolution.seen(self.node[key])
 
     def __contains__(self, key: object) -> bool:
-        return key in self._node
+        return key in self.node
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # asked by copy and pickle before the fields exist
@@ -403,14 +378,14 @@ class _View(Mapping[str, Any]):
         try:
             return self[name]
         except KeyError:
-            hint = nearest(name, map(str, self._node))
+            hint = nearest(name, map(str, self.node))
             raise AttributeError(f"the config has no {name!r}. {hint}") from None
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._node)
+        return iter(self.node)
 
     def __len__(self) -> int:
-        return len(self._node)
+        return len(self.node)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mapping) and dict(self) == dict(other)
@@ -418,23 +393,7 @@ class _View(Mapping[str, Any]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return repr(self._resolution.finished(self._node))
-
-
-class _ListView(Sequence[Any]):
-    """A list as a function that is one of its items sees it."""
-
-    def __init__(self, resolution: _Resolution, items: _Items) -> None:
-        self._resolution = resolution
-        self._items = items
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[one] for one in range(*index.indices(len(self)))]
-        return self._resolution.seen(self._items, index)
-
-    def __len__(self) -> int:
-        return len(self._items)
+        return repr(self._resolution.finished(self.node))
 
 
 # --- points that the user wants evaluated ----------------------------------------------------------------------------
