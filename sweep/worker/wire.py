@@ -333,23 +333,6 @@ class Refused(NamedTuple):
 # --- between driver and fork server ---------------------------------------------------------------------------------
 
 
-class Setup(NamedTuple):
-    """Driver to fork server, once.
-
-    Attributes:
-        num_files: the soft limit of descriptors that trials get.
-        began_ns: by the wall clock, before the process was started.
-        patience_s: for the first run.
-    """
-
-    path: list[str]
-    is_importing: bool
-    driver_pid: int
-    num_files: int
-    began_ns: int
-    patience_s: float
-
-
 class Begin(NamedTuple):
     """Driver to fork server, once per run, with so many descriptors: of the log, and of files that stay locked until
     the run is over and every supervisor is gone.
@@ -369,17 +352,9 @@ class Begin(NamedTuple):
 class Rest(NamedTuple):
     """Driver to fork server, once the supervisors lost their sockets: the run is over. It waits for the next."""
 
-    patience_s: float
-
 
 class ForkSupervisor(NamedTuple):
     """Driver to fork server, with the supervisor's life socket: fork a supervisor."""
-
-    number: int
-
-
-class EndSupervisor(NamedTuple):
-    """Driver to fork server: kill that supervisor, which does not answer."""
 
     number: int
 
@@ -400,10 +375,6 @@ class Ready(NamedTuple):
     """Fork server to driver: everything is imported, and this process has so many threads."""
 
     num_threads: int
-
-
-class Begun(NamedTuple):
-    """Fork server to driver: it serves another run. One from which a new one would differ ends instead."""
 
 
 class Resting(NamedTuple):
@@ -532,8 +503,8 @@ ToWorker = Job | GroupJob | Continue | Save | Stop | Merge
 FromWorker = Started | Report | Saved | Waits | Done | Pids | Joined | Merged | Relayed
 ToSupervisor = StartWorker | StartGroup | Kill | Retire
 FromSupervisor = Hello | Exited | Idle | Retired | Refused
-ToForkServer = Setup | Begin | ForkSupervisor | EndSupervisor | Rest
-FromForkServer = Importing | Notice | Ready | Gone | Refused | Begun | Resting
+ToForkServer = Begin | ForkSupervisor | Rest
+FromForkServer = Importing | Notice | Ready | Gone | Refused | Resting
 ToAgent = Prepare | Order | Passed | Want
 FromAgent = Prepared | Happened | Passed | Written
 Message = ToWorker | FromWorker | ToSupervisor | FromSupervisor | ToForkServer | FromForkServer | ToAgent | FromAgent

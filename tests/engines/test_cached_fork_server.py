@@ -22,8 +22,8 @@ from sweep.core.messages import Ask, Asked
 from sweep.engines.base import EngineContext
 from sweep.engines.local import fork_server_client, orphans
 from sweep.engines.local.engine import LocalEngine
-from sweep.engines.local.fork_server import LoadedFiles
-from sweep.engines.local.fork_server_client import ForkServerClient, key_of, setup_of
+from sweep.engines.local.fork_server import are_files_older
+from sweep.engines.local.fork_server_client import ForkServerClient, key_of
 from sweep.engines.local.orphans import end_orphans
 from sweep.errors import ResourceError
 from sweep.record.lock import DriverLock
@@ -109,7 +109,7 @@ def test_a_run_takes_the_one_that_was_started_before_the_driver_was_ready(run, m
 def test_a_run_that_is_refused_leaves_none(run):
     with pytest.raises(ResourceError):
         run(resources_per_trial={"cpu": 1e6})
-    assert fork_server_client._cached is None
+    assert not fork_server_client._cached
 
 
 # --- what makes a new one --------------------------------------------------------------------------------------------
@@ -133,31 +133,21 @@ def test_a_module_that_was_edited_is_imported_anew(run, tmp_path, monkeypatch):
     assert one["fork_server"] == two["fork_server"] != three["fork_server"]
 
 
-def test_what_changes_while_it_is_imported_is_not_known(tmp_path, monkeypatch):
-    path = tmp_path / "helper_of_kept.py"
-    path.write_text("VALUE = 1\n")
-    module = type(sys)("helper_of_kept")
-    module.__file__ = str(path)
-    monkeypatch.setattr(sys, "modules", {"helper_of_kept": module})
-    changed = path.stat().st_ctime_ns
-    assert not LoadedFiles(changed).are_same()
-    assert LoadedFiles(changed + GRAIN_NS).are_same()
-
-
-def test_a_file_that_was_replaced_by_an_older_one_is_another(tmp_path, monkeypatch):
+def test_a_file_that_has_changed_since_is_another_also_where_an_older_one_replaced_it(tmp_path, monkeypatch):
     path, other = tmp_path / "helper_of_kept.py", tmp_path / "other.py"
     path.write_text("VALUE = 1\n")
     other.write_text("VALUE = 2\n")
-    found = path.stat()
-    os.utime(other, ns=(found.st_atime_ns, found.st_mtime_ns))
+    os.utime(other, (1.0, 1.0))
     module = type(sys)("helper_of_kept")
     module.__file__ = str(path)
-    monkeypatch.setattr(sys, "modules", {"helper_of_kept": module})
+    monkeypatch.setattr(sys, "modules", {"helper_of_kept": module, "of_nothing": type(sys)("of_nothing")})
     monkeypatch.setattr(sys, "path", [])
-    seen = LoadedFiles(found.st_ctime_ns + GRAIN_NS)
-    assert seen.are_same()
+    changed = path.stat().st_ctime_ns
+    assert not are_files_older(changed)
+    assert are_files_older(changed + GRAIN_NS)
+    let_pass(other)
     other.replace(path)
-    assert not seen.are_same()
+    assert not are_files_older(changed + GRAIN_NS)
 
 
 def test_trials_find_what_a_new_process_inherits_now(run, tmp_path, monkeypatch):
@@ -177,12 +167,12 @@ def test_trials_find_what_a_new_process_inherits_now(run, tmp_path, monkeypatch)
     assert second["core"] == (0 if core[0] else 4096)
 
 
-@pytest.mark.parametrize("what", ["environ", "cwd", "umask", "limit", "path", "priority", "signals", "nothing"])
+@pytest.mark.parametrize("what", ["environ", "cwd", "umask", "limit", "path", "signals", "nothing"])
 def test_whatever_a_process_inherits_counts(what, tmp_path, monkeypatch):
     core, umask = resource.getrlimit(resource.RLIMIT_CORE), os.umask(0o022)
 
     def key() -> object:
-        return key_of(setup_of(is_importing=True), os.environ)
+        return key_of(os.environ)
 
     before = key()
     try:
@@ -197,8 +187,6 @@ def test_whatever_a_process_inherits_counts(what, tmp_path, monkeypatch):
                 resource.setrlimit(resource.RLIMIT_CORE, (0 if core[0] else 4096, core[1]))
             case "path":
                 monkeypatch.syspath_prepend(str(tmp_path))
-            case "priority":
-                monkeypatch.setattr(os, "getpriority", lambda which, who: 5)
             case "signals":
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
         assert (key() == before) == (what == "nothing")
@@ -210,12 +198,12 @@ def test_whatever_a_process_inherits_counts(what, tmp_path, monkeypatch):
 
 def test_one_that_could_not_import_a_module_is_not_kept(run):
     run(preload=["no_such_module_of_kept"])
-    assert fork_server_client._cached is None
+    assert not fork_server_client._cached
 
 
 def test_one_whose_host_has_died_is_not_kept(run, tmp_path):
     run(end_the_supervisor, config={"path": str(tmp_path / "ended")})
-    assert fork_server_client._cached is None
+    assert not fork_server_client._cached
 
 
 @pytest.mark.parametrize("ask", [None, Ask.INTERRUPT])
@@ -230,7 +218,7 @@ def test_one_of_a_run_that_was_interrupted_is_not_kept(tmp_path, ask):
 
     engine.run_loop(loop)
     engine.close()
-    assert (fork_server_client._cached is None) == (ask is not None)
+    assert bool(fork_server_client._cached) != (ask is not None)
 
 
 # --- its end ---------------------------------------------------------------------------------------------------------
@@ -240,7 +228,7 @@ def test_shutdown_ends_it(run):
     watch = Watch([run()["fork_server"]])
     sweep.shutdown()
     assert watch.left() == []
-    assert fork_server_client._cached is None
+    assert not fork_server_client._cached
 
 
 def test_one_that_has_waited_for_too_long_has_ended_by_itself(run, monkeypatch):
@@ -263,9 +251,8 @@ def test_a_process_that_the_driver_forks_neither_has_it_nor_ends_it(run):
     fork_server = run()["fork_server"]
     pid = os.fork()
     if pid == 0:
-        is_without = fork_server_client._cached is None
         fork_server_client.end_cached()
-        os._exit(0 if is_without else 1)
+        os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
     assert run()["fork_server"] == fork_server
 
@@ -275,9 +262,9 @@ def test_the_hunt_for_what_dead_drivers_left_spares_it(run, tmp_path, monkeypatc
     (tmp_path / "own").mkdir()
     monkeypatch.setattr(orphans, "is_dead", lambda mark: True)  # even then: it bears the mark of no experiment
     assert end_orphans(tmp_path / "own", "", lambda lock: process_mark(os.getpid()), print) == []
-    assert fork_server_client._cached is not None
-    assert fork_server_client._cached.pid == fork_server
-    assert fork_server_client._cached.rest()
+    ((_, cached),) = fork_server_client._cached
+    assert cached.pid == fork_server
+    assert cached.is_alive
 
 
 SCRIPT = f"""

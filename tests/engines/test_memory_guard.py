@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 
 from conformance.engines import trial
 
 from sweep.core.messages import ExitKind
 from sweep.engines.local import watchdogs
 from sweep.engines.local.supervisors import Attempt
-from sweep.engines.local.watchdogs import MemoryGuard, memory_in_use, resident_bytes
+from sweep.engines.local.watchdogs import Watchdogs, memory_in_use, resident_bytes
 from sweep.engines.loop import Loop
 
 GIB = 1 << 30
 
 
 def ended(monkeypatch, sizes, readings):
-    """Return the kills of a guard that sees attempts of these sizes, at these readings, one after another."""
+    """Return the kills where attempts have these sizes, at these readings, one after another."""
+    left = list(readings)
     monkeypatch.setattr(watchdogs, "_LOOK_S", 0.0)
-    monkeypatch.setattr(watchdogs, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(watchdogs, "memory_in_use", lambda: left.pop(0))
     monkeypatch.setattr(watchdogs, "resident_bytes", lambda pids: sizes[pids[0]])
-    attempts = {}
-    for number, pid in enumerate(sizes):
-        one = Attempt(number, trial(number), pids=(pid,))
-        attempts[one.key] = one
+    attempts = {one.key: one for one in (Attempt(n, trial(n), pids=(pid,)) for n, pid in enumerate(sizes))}
     killed = []
 
     def kill(attempt, command):
         attempt.kill = command
         killed.append(command)
 
-    loop, left = Loop(), list(readings)
-    try:
-        MemoryGuard(0.9, loop, attempts, kill, lambda: left.pop(0))
+    with closing(Loop()) as loop:
+        Watchdogs(loop, attempts, kill=kill, memory_limit=0.9)
         while left:
             loop.run_once(1.0)
-    finally:
-        loop.close()
     return killed
 
 

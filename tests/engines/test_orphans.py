@@ -61,11 +61,7 @@ class World:
         return process
 
     def end(self, own: Path | None = None, own_dead: str = "") -> list[int]:
-        found = end_orphans(own or self.own, own_dead, lambda lock: self.dead.get(lock.parent, ""), self._say)
-        return [left.pid for left in found]
-
-    def _say(self, text: str) -> None:
-        self.notices.append(text)
+        return end_orphans(own or self.own, own_dead, lambda lock: self.dead.get(lock.parent, ""), self.notices.append)
 
     def close(self) -> None:
         for process in self._processes:

@@ -8,37 +8,48 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from conformance.driving import play
 from conformance.engines import collect, context, has_released, trial
 
 from sweep.core.messages import ExitKind, Kill, Start
+from sweep.engines.local import watchdogs
 from sweep.engines.local.engine import LocalEngine
-from sweep.engines.local.watchdogs import StartWatchdog, processor_s
+from sweep.engines.local.supervisors import Attempt, Slot
+from sweep.engines.local.watchdogs import Watchdogs, processor_s
 from sweep.engines.loop import Loop
 from sweep.worker.session import report
 
 
-def looks(used: dict[int, list[float]], every_s: float = 10.0) -> list[int | None]:
-    number = len(next(iter(used.values())))
+@pytest.mark.parametrize(
+    ("used", "looks"),
+    [
+        ([10.0 * look for look in range(20)], None),  # it computes, however late it reports
+        ([3.0] * 7, 2),
+        ([0.0, 1.0, 2.0, 3.0, 3.05, 3.1], 5),  # a thread that looks for something now and then
+        ([3.0, None, 3.0, None, 3.0, None], None),  # it has reported meanwhile
+    ],
+)
+def test_what_has_used_no_processor_from_one_look_to_the_next_hangs(monkeypatch, used, looks):
+    slot = Slot(1, None, None, pid=1)
+    attempt = Attempt(1, trial(0), slot=slot, link=object())
+    left, said = list(used), []
+
+    def use(pid):
+        return left[0]
+
+    monkeypatch.setattr(watchdogs, "processor_s", use)
     with closing(Loop()) as loop:
-        watch = StartWatchdog(60.0, loop, {}, print)
-        return [
-            watch.idle({token: of[look] for token, of in used.items() if of[look] >= 0}, every_s * look)
-            for look in range(number)
-        ]
-
-
-def test_a_trial_that_computes_does_not_hang_however_late_it_reports():
-    assert looks({1: [10.0 * look for look in range(20)]}) == [None] * 20
-
-
-def test_a_trial_that_has_used_no_processor_for_a_minute_hangs():
-    assert looks({1: [3.0] * 7}) == [None] * 6 + [1]
-    assert looks({1: [0.0, 1.0, 2.0, 3.0, *[3.05] * 6]}) == [None] * 9 + [1]  # a thread that looks now and then
-
-
-def test_what_has_reported_meanwhile_is_forgotten():
-    assert looks({1: [3.0] * 5 + [-1] + [3.0] * 5}) == [None] * 11
+        monkeypatch.setattr(loop, "alarm", lambda after_s, action: None)
+        watch = Watchdogs(loop, {attempt.key: attempt}, kill=None, say=said.append)
+        watch.begin(1, ["threaded"])
+        for number in range(2, len(used) + 1):
+            del left[0]
+            attempt.has_reported = left[0] is None
+            if not said:
+                watch._look_at_starts()
+                assert bool(said) == (number == looks)
+    assert bool(said) == (looks is not None)
 
 
 def test_the_processor_time_is_that_of_the_whole_tree():

@@ -24,7 +24,7 @@ from sweep.engines.local.gpu_cleanup import GpuCleanup
 from sweep.engines.local.processes import end_marked
 from sweep.engines.local.sharing import Sharing
 from sweep.engines.local.supervisors import Attempt, Slot, Supervisors, key_of
-from sweep.engines.local.watchdogs import HANG_S, MemoryGuard, ReportWatchdog, StartWatchdog
+from sweep.engines.local.watchdogs import HANG_S, Watchdogs
 from sweep.engines.loop import Loop, LoopEngine
 from sweep.errors import ConfigError
 from sweep.record.layout import ExperimentLayout
@@ -84,12 +84,16 @@ class LocalEngine(LoopEngine):
         self._is_closed = False
         self._is_interrupted = False
         self._is_in_order = False  # it was driven to the end of a run, and nobody has interrupted that
-        self._start_watchdog = StartWatchdog(hang_s, self._loop, self._attempts, say)
-        self._report_watchdog = ReportWatchdog(  # the supervisor of a group watches its ranks
-            None if self._jobs.is_group else context.report_timeout_s,
+        self._watchdogs = Watchdogs(
             self._loop,
+            self._attempts,
+            kill=self._kill,
+            say=say,
             log_of=lambda attempt: self._layout.trial(attempt.trial.id) / self._outputs[-1],
-            kill=lambda attempt, reason: self._kill(attempt, messages.Kill(*attempt.key, reason, ExitKind.HUNG)),
+            # The supervisor of a group watches its ranks.
+            report_s=None if self._jobs.is_group else context.report_timeout_s,
+            hang_s=hang_s,
+            memory_limit=memory_limit,
         )
         self._backpressure = Backpressure(
             self._loop,
@@ -113,8 +117,6 @@ class LocalEngine(LoopEngine):
             end_idle=lambda: self._supervisors.retire_idle(),
             say=say,
         )
-        if memory_limit is not None:
-            MemoryGuard(memory_limit, self._loop, self._attempts, self._kill)
         self._supervisors = Supervisors(
             context,
             self._loop,
@@ -123,7 +125,7 @@ class LocalEngine(LoopEngine):
             on_message=self._on_supervisor,
             refuse=self._refuse,
             is_importing=self._on_importing,
-            is_ready=self._start_watchdog.begin,
+            is_ready=self._watchdogs.begin,
             say=say,
             locks=self._sharing.descriptors,
         )
@@ -166,17 +168,17 @@ class LocalEngine(LoopEngine):
             return
         match command:
             case messages.Continue(seq=seq):
-                self._report_watchdog.watch(known)
+                self._watchdogs.watch(known)
                 self._tell(known, wire.Continue(known.token, seq))
             case messages.Save(seq=seq):
-                self._report_watchdog.watch(known)
+                self._watchdogs.watch(known)
                 self._tell(known, wire.Save(known.token, seq))
             case messages.Stop(seq=seq, save=save):
                 known.is_stopping = True
                 if known.link is None:
                     self._finish(known, Exit(ExitKind.STOPPED, error=NOT_STARTED))
                 else:
-                    self._report_watchdog.rest(known)  # how long the end may take is the sweep's to say
+                    self._watchdogs.rest(known)  # how long the end may take is the sweep's to say
                     self._tell(known, wire.Stop(known.token, seq, save))
             case messages.Kill():
                 self._kill(known, command)
@@ -374,7 +376,7 @@ class LocalEngine(LoopEngine):
     def _finish(self, attempt: Attempt, exit: Exit) -> None:
         """The attempt is over and its processes are gone: say so."""
         del self._attempts[attempt.key]
-        self._report_watchdog.rest(attempt)
+        self._watchdogs.rest(attempt)
         if attempt in self._waiting:
             self._waiting.remove(attempt)
         self._backpressure.forget(attempt)
@@ -423,7 +425,7 @@ class LocalEngine(LoopEngine):
             match message:
                 case wire.Report(_, seq, metrics, checkpoint):
                     attempt.has_reported = True
-                    self._report_watchdog.rest(attempt)
+                    self._watchdogs.rest(attempt)
                     # Each comes with copies of its keys, which take more room than its values.
                     shared = {sys.intern(key) if type(key) is str else key: metrics[key] for key in metrics}
                     self._events.append(messages.Reported(*attempt.key, seq, shared, checkpoint))
@@ -443,7 +445,7 @@ class LocalEngine(LoopEngine):
                     self._say_of(attempt.key, message)
                 case wire.Waits(_, reason, for_space):
                     cause = Cause.SPACE if for_space else Cause.NONE
-                    (self._report_watchdog.rest if reason else self._report_watchdog.watch)(attempt)
+                    (self._watchdogs.rest if reason else self._watchdogs.watch)(attempt)
                     self._events.append(messages.Waiting(attempt.trial.id, reason, cause))
         if link.problem is not None:
             self._end_garbled(link, link.problem)
@@ -458,7 +460,7 @@ class LocalEngine(LoopEngine):
 
     def _on_started(self, attempt: Attempt, pid: int) -> None:
         attempt.pids = attempt.pids or (pid,)
-        self._report_watchdog.watch(attempt)
+        self._watchdogs.watch(attempt)
         self._events.append(messages.Started(*attempt.key, pid))
 
     def _on_idle(self, attempt: Attempt) -> None:

@@ -16,101 +16,41 @@ import select
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from types import ModuleType
 from typing import NoReturn
 
-from sweep.engines.local.processes import (
-    become_subreaper,
-    end_descendants,
-    end_marked,
-    end_tree,
-    ended_of,
-    fork,
-    map_file,
-    pidfd_of,
-)
+from sweep.engines.local import processes
+from sweep.engines.local.processes import end_descendants, fork, map_file
 from sweep.engines.local.supervisor import Supervisor
 from sweep.record.importing import importing, why_missing
 from sweep.record.proc import children_of
 from sweep.worker import devices, limits, wire
 from sweep.worker.channel import Packets
 from sweep.worker.environment import EXPERIMENT_VARIABLE, IMPORTER_VARIABLE
-from sweep.worker.limits import are_processes_few
 
 _SUPERVISOR_GRACE_S = 1.0
-# Needed by nearly every trial, and slow to import in each: 1.6 - 3.3 ms for `random` alone.
-_PRELOADED = ("random", "threading", "logging", "traceback", "tempfile", "cloudpickle")
+_GRAIN_NS = 20_000_000  # of the times that the kernel notes for files, at most
 
 
 class ForkServer:
-    """The fork server's loop."""
+    """The fork server's loop; while it rests it waits for a run for `patience_s`."""
 
-    def __init__(self, control: Packets, setup: wire.Setup, driver: int) -> None:
+    def __init__(self, control: Packets, driver: int, patience_s: float) -> None:
         self._control = control
-        self._setup = setup
-        self._began_ns = setup.began_ns  # by the wall clock: no module was loaded before whose file is not known
-        self._importer = os.environ.get(IMPORTER_VARIABLE, "")
         self._driver = driver
+        self._patience_s = patience_s
+        self._began_ns = time.time_ns()  # no module of the user's was loaded before
+        self._importer = os.environ.get(IMPORTER_VARIABLE, "")
+        self._run: wire.Begin | None = None  # the one that it serves
+        self._has_served = False
         self._locks: list[int] = []
-        self._is_reusing = False
         self._supervisors: dict[int, tuple[int, int]] = {}  # pidfd -> (number, pid)
-        self._files: LoadedFiles | None = None  # of the modules, once a supervisor is there
-        self._has_begun = False  # any run
-        self._patience_s: float | None = setup.patience_s  # while it rests
         self._can_rest = True
-
-    def _begin(self, begin: wire.Begin, descriptors: Sequence[int]) -> None:
-        """Serve a run: print into its log, hold its locks, bear its mark, as everything does that is forked, and import
-        what it needs. End where a module would be another if it were imported now."""
-        if self._has_begun:
-            now_ns = time.time_ns()
-            if self._files is None or not self._files.are_same():
-                self._end()
-            self._began_ns, self._files = now_ns, None
-            self.send(wire.Begun())
-        self._has_begun = True
-        if len(descriptors) != begin.num_descriptors:  # the kernel drops what finds no room here
-            os._exit(1)
-        log, *self._locks = descriptors
-        map_file(f"/proc/self/fd/{log}")
-        _print_into(log)
-        self._is_reusing, self._patience_s = begin.is_reusing, None
-        os.environ[EXPERIMENT_VARIABLE] = begin.directory
-        if self._setup.is_importing:
-            self._import([name for name in (*_PRELOADED, *begin.modules) if name not in sys.modules])
-        if children_of(os.getpid()):
-            self._can_rest = False  # a module's: a new fork server would have them, too
-        self.send(wire.Ready(len(os.listdir("/proc/self/task"))))
-
-    def _import(self, modules: Sequence[str]) -> None:
-        if not modules:
-            return
-        if self._importer:
-            os.environ[IMPORTER_VARIABLE] = self._importer
-        limits.give_back()  # they find what the user has set
-        with watched(self._driver, self._control.socket.fileno(), self._locks), importing():
-            for name in modules:
-                self._import_one(name)
-            if "numpy" in sys.modules:
-                self._import_one("numpy.random")  # to be seeded in every trial
-        devices.find_thread_pools()
-        limits.raise_files()
-        gc.collect()
-        gc.freeze()  # collections in the children then leave these pages shared
-
-    def _import_one(self, name: str) -> None:
-        top = name.partition(".")[0]
-        if not (name in _PRELOADED or name in sys.modules or top == "sweep" or top in sys.stdlib_module_names):
-            self.send(wire.Importing(name))
-        try:
-            importlib.import_module(name)
-        except BaseException as error:  # the border to the user's code; the trial will meet the error, too
-            line = traceback.format_exception_only(error)[-1].strip()
-            why = why_missing(error)
-            self.send(wire.Notice(f"importing {name} in advance failed: {line}{'. ' if why else ''}{why}"))
 
     def run(self) -> NoReturn:
         """Serve the driver until it is gone."""
@@ -119,218 +59,189 @@ class ForkServer:
             poll = select.poll()
             for descriptor in (control, self._driver, *self._supervisors):
                 poll.register(descriptor, select.POLLIN)
-            patience_s = self._patience_s
-            ready = {descriptor for descriptor, _ in poll.poll(None if patience_s is None else 1000 * patience_s)}
-            ended = [descriptor for descriptor in ready if descriptor in self._supervisors]
-            if ended:
+            ready = {descriptor for descriptor, _ in poll.poll(None if self._run else 1000 * self._patience_s)}
+            if ended := ready & self._supervisors.keys():
                 self._on_supervisors_ended(ended)
             if self._driver in ready or not ready:
                 self._end()
             if control in ready:
                 self._on_message()
-            if self._supervisors and self._files is None:
-                self._files = LoadedFiles(self._began_ns)
 
-    def send(self, message: wire.FromForkServer) -> None:
-        """Send to the driver; that it is gone is found out by the loop."""
-        with contextlib.suppress(OSError):
+    def _send(self, message: wire.FromForkServer) -> None:
+        with contextlib.suppress(OSError):  # that the driver is gone is found out by the loop
             self._control.send(message)
 
     def _on_message(self) -> None:
         match self._control.receive():
             case (None, _):
                 self._end()
+            case (wire.Begin() as run, descriptors):
+                self._begin(run, descriptors)
             case (wire.ForkSupervisor(number), [life]):
                 self._fork(number, life)
             case (wire.ForkSupervisor(number), _):  # the kernel drops what finds no room here
-                self.send(wire.Refused(number, errno.EMFILE))
-            case (wire.EndSupervisor(number), _):
-                for other, pid in self._supervisors.values():
-                    if other == number:
-                        os.kill(pid, signal.SIGKILL)
-            case (wire.Rest(patience_s), _):
-                self._rest(patience_s)
-            case (wire.Begin() as begin, descriptors):
-                self._begin(begin, descriptors)
+                self._send(wire.Refused(number, errno.EMFILE))
+            case (wire.Rest(), _):
+                self._rest()
+
+    def _begin(self, run: wire.Begin, descriptors: Sequence[int]) -> None:
+        """Print into the run's log, hold its locks, bear its mark, as everything does that is forked, import what it
+        needs; or end where a module would be another if it were imported now."""
+        is_same = not self._has_served or are_files_older(self._began_ns)
+        if not is_same or len(descriptors) != run.num_descriptors:  # the kernel drops what finds no room here
+            self._end()
+        log, *self._locks = descriptors
+        map_file(f"/proc/self/fd/{log}")
+        _print_into(log)
+        self._run, self._has_served = run, True
+        os.environ[EXPERIMENT_VARIABLE] = run.directory
+        self._import([name for name in run.modules if name not in sys.modules])
+        if children_of(os.getpid()):
+            self._can_rest = False  # a module's: a new fork server would have them, too
+        self._send(wire.Ready(len(os.listdir("/proc/self/task"))))
+
+    def _import(self, modules: Sequence[str]) -> None:
+        if modules:
+            os.environ[IMPORTER_VARIABLE] = self._importer
+            limits.give_back()  # they find what the user has set
+            with watched(self._driver, self._control.socket.fileno()), importing():
+                for name in modules:
+                    self._import_one(name)
+                if "numpy" in sys.modules:
+                    self._import_one("numpy.random")  # to be seeded in every trial
+            devices.find_thread_pools()
+            limits.raise_files()
+            gc.collect()
+            gc.freeze()  # collections in the children then leave these pages shared
+        os.environ.pop(IMPORTER_VARIABLE, None)
+
+    def _import_one(self, name: str) -> None:
+        top = name.partition(".")[0]
+        if not (name in sys.modules or top in ("sweep", "cloudpickle") or top in sys.stdlib_module_names):
+            self._send(wire.Importing(name))
+        try:
+            importlib.import_module(name)
+        except BaseException as error:  # the border to the user's code; the trial will meet the error, too
+            self._can_rest = False
+            line = traceback.format_exception_only(error)[-1].strip()
+            why = why_missing(error)
+            self._send(wire.Notice(f"importing {name} in advance failed: {line}{'. ' if why else ''}{why}"))
 
     def _fork(self, number: int, life: int) -> None:
+        assert self._run is not None
+        is_reusing = self._run.is_reusing
+
         def be_supervisor() -> None:
             # Every descriptor that is not the supervisor's own must go, or an end of file never comes.
             self._control.close()
             for pidfd in self._supervisors:
                 os.close(pidfd)
-            Supervisor(socket.socket(fileno=life), self._driver, is_reusing=self._is_reusing, locks=self._locks).run()
+            Supervisor(socket.socket(fileno=life), self._driver, is_reusing=is_reusing, locks=self._locks).run()
 
         try:
             pid = fork(be_supervisor)
-            self._supervisors[pidfd_of(pid)] = (number, pid)
+            self._supervisors[processes.pidfd_of(pid)] = (number, pid)
         except OSError as error:
-            self.send(wire.Refused(number, error.errno or 0))
+            self._can_rest = False
+            self._send(wire.Refused(number, error.errno or 0))
         finally:
             os.close(life)
 
-    def _on_supervisors_ended(self, ended: list[int]) -> None:
+    def _on_supervisors_ended(self, ended: Collection[int]) -> None:
         """Reap supervisors, end what they left, and say so. Orphans cannot be told apart, so all of them go first."""
         numbers = [self._reap(pidfd) for pidfd in ended]
         end_descendants(spare=[pid for _, pid in self._supervisors.values()])
         for number in numbers:
-            self.send(wire.Gone(number))
+            self._send(wire.Gone(number))
 
     def _reap(self, pidfd: int) -> int:
         number, pid = self._supervisors.pop(pidfd)
-        os.waitpid(pid, 0)
+        self._can_rest &= os.waitpid(pid, 0)[1] == 0
         os.close(pidfd)
         return number
 
-    def _rest(self, patience_s: float) -> None:
+    def _rest(self) -> None:
         """See that nothing of the run is left, and wait for the next; where that is not sure, end."""
-        for pidfd in ended_of(list(self._supervisors), _SUPERVISOR_GRACE_S):
+        for pidfd in processes.ended_of(list(self._supervisors), _SUPERVISOR_GRACE_S):
             self._reap(pidfd)
-        if self._files is None:
-            self._files = LoadedFiles(self._began_ns)
-        is_alone = not self._supervisors and not children_of(os.getpid())
-        if not (self._can_rest and is_alone):
+        if not self._can_rest or self._supervisors or children_of(os.getpid()):
             self._end(patience_s=0.0)
         os.environ.pop(EXPERIMENT_VARIABLE, None)
         map_file("")
         for lock in self._locks:
             os.close(lock)
-        self._locks = []
         _print_into(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC))
-        self._patience_s = patience_s
-        self.send(wire.Resting())
+        self._run = None
+        self._send(wire.Resting())
 
     def _end(self, *, patience_s: float = _SUPERVISOR_GRACE_S) -> NoReturn:
         """The driver is gone, or has no use for this any more: see that everything else goes, too."""
         self._control.close()
-        for pidfd in ended_of(list(self._supervisors), patience_s):
+        for pidfd in processes.ended_of(list(self._supervisors), patience_s):
             self._reap(pidfd)
         end_descendants()
         os._exit(0)
 
 
-def main(descriptor: int) -> NoReturn:
-    """Be the fork server: `descriptor` is the inherited socket to the driver."""
-    parent = os.getppid()
+def main(descriptor: int, driver_pid: int, num_files: int, patience_s: float) -> NoReturn:
+    """Be the fork server: `descriptor` is the inherited socket to the driver, `num_files` the soft limit of descriptors
+    that trials get."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    become_subreaper()
+    processes.become_subreaper()
     os.set_inheritable(descriptor, False)
-    control = Packets(socket.socket(fileno=descriptor))
-    setup, _ = control.receive()
-    if setup is None:
+    driver = os.pidfd_open(driver_pid) if os.getppid() == driver_pid else -1
+    if os.getppid() != driver_pid:  # it has gone meanwhile
         os._exit(0)
-    try:
-        driver = os.pidfd_open(setup.driver_pid)
-    except ProcessLookupError:
-        os._exit(0)
-    if os.getppid() != parent:
-        os._exit(0)
-    sys.path[:] = setup.path
-    limits.set_original(setup.num_files)
+    limits.set_original(num_files)
     limits.raise_files()
-    ForkServer(control, setup, driver).run()
+    ForkServer(Packets(socket.socket(fileno=descriptor)), driver, patience_s).run()
 
 
 def _print_into(descriptor: int) -> None:
-    """Have standard output and error go there, and close the descriptor."""
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)
 
 
 @contextlib.contextmanager
-def watched(driver: int, control: int, unneeded: Sequence[int]) -> Iterator[None]:
-    """Have this process, and what it starts, end with the driver while this is open: a second process watches.
-
-    A fork server that imports does not listen, and what a module starts while it is imported outlives every process
-    of ours: the kernel's death signal would end the fork server alone.
-
-    What is started bears the mark that this process was started with; afterwards the mark is gone. Where the kernel
-    allows no process more, or so few that the driver may need this one for a thread, nothing watches: then a driver
-    that goes is noticed after the import only.
-
-    Args:
-        driver: pidfd of the driver.
-        control: socket to the driver.
-        unneeded: descriptors that the watch must not hold.
+def watched(driver: int, control: int) -> Iterator[None]:
+    """Have this process, and what it starts, end with the driver while this is open, though nobody listens meanwhile: a
+    thread watches, which is gone before the first fork. Where the kernel allows none, or a module does not let it run,
+    a driver that goes is noticed after the import.
     """
-    own = os.getpid()
-    mark = os.environ.get(IMPORTER_VARIABLE, "")
-    fork_server = -1
+    over = os.eventfd(0, os.EFD_CLOEXEC)
 
     def watch() -> None:
-        os.setsid()
-        for descriptor in unneeded:
-            os.close(descriptor)
-        _watch(own, driver, control, fork_server, mark)
+        poll = select.poll()
+        poll.register(driver, select.POLLIN)
+        poll.register(over, select.POLLIN)
+        poll.register(control, 0)  # the hang-up of a closed socket is reported whatever is registered
+        if over not in dict(poll.poll()):
+            try:
+                fork(partial(processes.end_tree, os.getpid()))  # which stops this process first
+            except OSError:
+                os._exit(1)
 
-    pid = -1
-    if not are_processes_few():
-        with contextlib.suppress(OSError):
-            fork_server = os.pidfd_open(own)
-            pid = fork(watch, 0)
-    if fork_server >= 0:
-        os.close(fork_server)
+    thread = threading.Thread(target=watch, daemon=True)
+    with contextlib.suppress(RuntimeError):
+        thread.start()
     try:
         yield
     finally:
-        os.environ.pop(IMPORTER_VARIABLE, None)
-        if pid > 0:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):  # a module has waited for any child
-                os.waitpid(pid, 0)
+        os.eventfd_write(over, 1)
+        if thread.ident is not None:
+            thread.join()
+        os.close(over)
 
 
-def _watch(fork_server_pid: int, driver: int, control: int, fork_server: int, mark: str) -> None:
-    poll = select.poll()
-    poll.register(driver, select.POLLIN)
-    poll.register(fork_server, select.POLLIN)
-    poll.register(control, 0)  # the hang-up of a closed socket is reported whatever is registered
-    ready = {descriptor for descriptor, _ in poll.poll()}
-    os.close(control)  # the driver sees that the fork server is gone when no process holds its end
-    if fork_server not in ready:
-        end_tree(fork_server_pid)
-    if mark:
-        end_marked([], [f"{IMPORTER_VARIABLE}={mark}".encode()])
-
-
-_GRAIN_NS = 20_000_000  # of the times that the kernel notes for files, at most
-
-
-class LoadedFiles:
-    """The files of the modules of this process, and the directories that packages are installed in, as they are now.
-
-    Not only the contents count: a file that was replaced by an older one of the same size has another time of change.
-    """
-
-    def __init__(self, since_ns: int) -> None:
-        """Note them.
-
-        Args:
-            since_ns: by the wall clock, before the first was loaded. What changed after that may have been loaded
-                before it did, so nothing is known then.
-        """
-        files = [
-            file
-            for module in list(sys.modules.values())
-            if isinstance(module, ModuleType) and isinstance(file := module.__dict__.get("__file__"), str)
-        ]
-        installed = [entry for entry in sys.path if entry.endswith("-packages") or os.path.isfile(entry)]
-        self._seen = {path: _state(path) for path in (*files, *installed)}
-        self._is_known = all(state[0] < since_ns - _GRAIN_NS for state in self._seen.values())
-
-    def are_same(self) -> bool:
-        """Whether they are as they were when they were loaded, for sure."""
-        return self._is_known and all(_state(path) == state for path, state in self._seen.items())
-
-
-def _state(path: str) -> tuple[int, ...]:
-    """Return what a change of a file changes, its time first; the file may be gone, or lie in an archive."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return (0,)
-    return found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
+def are_files_older(then_ns: int) -> bool:
+    """Whether no file of a loaded module, and no directory that packages are installed in, has changed since a time."""
+    paths = [entry for entry in sys.path if entry.endswith("-packages")]
+    paths += [str(module.__dict__.get("__file__")) for module in sys.modules.values() if isinstance(module, ModuleType)]
+    for path in paths:
+        with contextlib.suppress(OSError):  # no file, as of modules that are made by others
+            if os.stat(path).st_ctime_ns >= then_ns - _GRAIN_NS:
+                return False
+    return True

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import errno
 import itertools
 import os
-import resource
 import select
 import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sweep.engines.local.processes import end_marked, end_tree
 from sweep.record.proc import read
 from sweep.worker import limits, wire
 from sweep.worker.channel import Packets
@@ -33,57 +30,51 @@ from sweep.worker.nested import process_mark
 _CLOSE_S = 10.0
 _ANSWER_S = 1.0  # of a fork server that rests; one that is swapped out takes longer than a new one
 _REST_S = 600.0  # a notebook that is left open should not hold memory for ever
+# Needed by nearly every trial, and slow to import in each: 1.6 - 3.3 ms for `random` alone.
+PRELOADED = ("random", "threading", "logging", "traceback", "tempfile", "cloudpickle")
 _numbers = itertools.count(1)
-_BOOT = "import sys; sys.path[:] = {path!r}; from sweep.engines.local.fork_server import main; main({descriptor})"
-# Lines of /proc/thread-self/status that a child inherits.
-_INHERITED = ("Umask", "Uid", "Gid", "Groups", "SigBlk", "SigIgn", "Cap", "NoNewPrivs", "Seccomp", "Cpus", "Mems")
+_BOOT = "import sys; sys.path[:] = {path!r}; from sweep.engines.local.fork_server import main; main{arguments!r}"
+# Lines of status and limits in /proc that a child inherits.
+_INHERITED = tuple("Umask Uid Gid Groups SigBlk SigIgn Cap NoNewPrivs Seccomp Cpus Mems Max".split())
 
 
 class ForkServerClient:
     """One fork server process.
 
     Attributes:
-        packets: the socket to it, which it closes when it ends.
-        importing: the module that it imports at the moment, or empty.
-        modules: that it was asked to import.
-        is_new: it has served no run so far.
-        is_clean: nothing has happened that a new one would not have in it.
-        key: whatever makes one differ from another, but for the files of its modules, which it knows itself.
+        packets: the socket to it, which it closes when it ends; pidfd: what modules have forked may hold that, too.
+        importing: the module that it imports at the moment, or empty; None: all are imported.
+        modules: that it was asked to import; key: what else makes one differ from another.
     """
 
-    def __init__(self, setup: wire.Setup, environ: Mapping[str, str], log: Path | None = None) -> None:
-        """Start the process; it does not wait for it.
-
-        Args:
-            environ: its environment, to which the markers and one thread per library are added.
-            log: gets what it prints before a run begins; None: nothing does.
-        """
-        self.importing = ""
+    def __init__(self, environ: Mapping[str, str], log: Path | None = None) -> None:
+        """Start the process, which prints into `log` until a run begins, and do not wait for it."""
+        self.importing: str | None = ""
         self.modules: frozenset[str] = frozenset()
-        self.is_new = self.is_clean = True
-        self.key = key_of(setup, environ)
+        self.key = key_of(environ)
+        self._has_served = False
+        self._mark = f"{process_mark(os.getpid())}/{next(_numbers)}"
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.packets = Packets(ours)
-        variables = dict(environ)
         # Libraries start their pools when they are imported: one thread leaves nothing to tear down in each worker.
-        variables.update(dict.fromkeys(THREAD_VARIABLES, "1"))
-        variables[DRIVER_VARIABLE] = process_mark(os.getpid())
+        variables = {**environ, **dict.fromkeys(THREAD_VARIABLES, "1")}
+        variables |= {DRIVER_VARIABLE: process_mark(os.getpid()), IMPORTER_VARIABLE: self._mark}
         for name in (EXPERIMENT_VARIABLE, TRIAL_VARIABLE):
             variables.pop(name, None)
-        if setup.is_importing:
-            variables[IMPORTER_VARIABLE] = f"{process_mark(os.getpid())}/{next(_numbers)}"
-        code = _BOOT.format(path=setup.path, descriptor=theirs.fileno())
+        arguments = (theirs.fileno(), os.getpid(), limits.users_limit(), _REST_S)
+        code = _BOOT.format(path=own_path(), arguments=arguments)
         try:
             with open(log or os.devnull, "ab") as output:
                 self._process = subprocess.Popen(
-                    [sys.executable, *interpreter_flags(), "-c", code],
+                    [sys.executable, *_interpreter_flags(), "-c", code],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
                     pass_fds=(theirs.fileno(),),
                     env=variables,
                 )
-            self.packets.send(setup)
+            self.pid = self._process.pid
+            self.pidfd = os.pidfd_open(self.pid)
         except BaseException:
             ours.close()
             raise
@@ -93,143 +84,69 @@ class ForkServerClient:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has not closed its socket."""
-        return self.packets.is_open
-
-    @property
-    def pid(self) -> int:
-        """Of the fork server."""
-        return self._process.pid
+        """Whether it neither has ended nor is about to."""
+        return self.packets.is_open and self._process.poll() is None
 
     def begin(self, run: wire.Begin, log: Path, locks: Sequence[int]) -> bool:
         """Have it serve a run; False: it is of no use, because a module has changed, or it does not answer soon. A new
-        one is not waited for: it may still boot.
-
-        Args:
-            log: gets what the imported modules print.
-            locks: descriptors of files that are locked: fork server and supervisors hold them too, so that they are
-                free only when the supervisors are gone.
-
-        Raises:
-            OSError: it is gone, or no descriptor is free.
-        """
-        was_new, self.is_new = self.is_new, False
+        one, which may still boot, is not waited for. Raises OSError where it is gone, or no descriptor is free."""
+        was_new, self._has_served, self.importing = not self._has_served, True, ""
         self.modules |= set(run.modules)
         with open(log, "ab") as output:
             descriptors = [output.fileno(), *locks]
             self.packets.send(run._replace(num_descriptors=len(descriptors)), descriptors)
-        return was_new or self._has_said(wire.Begun, _ANSWER_S)
+        if was_new:
+            return True
+        # What it says is for the loop.
+        return self._await(_ANSWER_S) and bool(self.packets.socket.recv(1, socket.MSG_PEEK))
 
     def rest(self) -> bool:
         """Have it wait for another run, once the supervisors have lost their sockets; False: it is not fit for one."""
         self.wake()
-        try:
-            self.packets.send(wire.Rest(_REST_S))
-        except OSError:
-            return False
-        return self._has_said(wire.Resting, _CLOSE_S)
+        with contextlib.suppress(OSError):
+            self.packets.send(wire.Rest())
+            while self.packets.is_open and self._await(_CLOSE_S):
+                if isinstance(self.packets.receive()[0], wire.Resting):
+                    return True
+        return False
 
-    def ask_for_supervisor(self, number: int, life: socket.socket) -> None:
-        """Have a supervisor forked that speaks over `life`.
-
-        Raises:
-            OSError: the process takes no more messages at the moment, or no descriptor can be handed over.
-        """
-        try:
-            self.packets.send(wire.ForkSupervisor(number), [life.fileno()])
-        except BlockingIOError:
-            raise OSError(errno.ENOBUFS, "requests to the process that forks, which is busy") from None
+    def _await(self, patience_s: float) -> bool:
+        poll = select.poll()
+        poll.register(self.packets.socket, select.POLLIN)
+        return bool(poll.poll(1000 * patience_s))
 
     def wake(self) -> None:
         """Have it go on if somebody has stopped it (SIGSTOP)."""
         self._process.send_signal(signal.SIGCONT)
 
-    def end_supervisor(self, number: int) -> None:
-        """Have a supervisor killed that does not answer."""
-        self.wake()
-        with contextlib.suppress(OSError):
-            self.packets.send(wire.EndSupervisor(number))
-
-    def close(self) -> str:
+    def close(self, *, patience_s: float = _CLOSE_S) -> str:
         """End it and everything that it has started, wait until that is gone, and say how it ended."""
         with contextlib.suppress(OSError):  # what this process has forked meanwhile may hold the socket, too
             self.packets.socket.shutdown(socket.SHUT_RDWR)
-        self.packets.close()  # one that still imports is ended by its watch
+        self.packets.close()
         self.wake()
-        try:
-            code = self._process.wait(_CLOSE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            code = self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience_s)
+        if self._process.returncode is None:
+            end_tree(self.pid)
+        code = self._process.wait()
+        if self.importing is not None:  # what a module has started may have outlived it; there is no supervisor yet
+            end_marked([], [f"{IMPORTER_VARIABLE}={self._mark}".encode()])
+        os.close(self.pidfd)
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
-    def end_resting(self) -> None:
-        """End one that rests, and wait until it is gone: at once, because it has nothing to end before."""
-        self._process.kill()
-        self._process.wait()
-        self.packets.close()
 
-    def forget(self) -> None:
-        """Let go of it in a process that was forked from the driver: it is the driver's."""
-        self.packets.close()
-        self._process.returncode = 0  # no child of this process: nothing to wait for
-
-    def _has_said(self, kind: type[wire.FromForkServer], patience_s: float) -> bool:
-        """Wait for a message; False: it does not come, or it is gone."""
-        poll = select.poll()
-        poll.register(self.packets.socket, select.POLLIN)
-        give_up = time.monotonic() + patience_s
-        while self.packets.is_open and poll.poll(1000 * max(0.0, give_up - time.monotonic())):
-            message, _ = self.packets.receive()  # one at a time: what comes after it is for the loop
-            if isinstance(message, kind):
-                return True
-        return False
-
-
-def key_of(setup: wire.Setup, environ: Mapping[str, str]) -> tuple[object, ...]:
+def key_of(environ: Mapping[str, str]) -> tuple[object, ...]:
     """Return what a fork server that is started now would be made of, to be compared."""
-    status = _said("thread-self/status").decode(errors="replace").splitlines()
-    bounds = {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")}
-    bounds["RLIMIT_NOFILE"] = (0, bounds["RLIMIT_NOFILE"][1])  # raised while a sweep runs; the user's is in the setup
-    here = os.stat(".")
-    return (
-        sys.executable,
-        interpreter_flags(),
-        setup._replace(began_ns=0),
-        dict(environ),
-        (os.readlink("/proc/self/cwd"), here.st_dev, here.st_ino),
-        [line for line in status if line.startswith(_INHERITED)],
-        bounds,
-        os.getpriority(os.PRIO_PROCESS, 0),
-        _said("self/cgroup"),
-        _said("self/oom_score_adj"),
-    )
+    lines = (read("/proc/thread-self/status") + read("/proc/self/limits")).decode(errors="replace").splitlines()
+    inherited = [line for line in lines if line.startswith(_INHERITED) and not line.startswith("Max open files")]
+    cwd = os.readlink("/proc/self/cwd")
+    return sys.executable, _interpreter_flags(), own_path(), dict(environ), cwd, limits.users_limit(), inherited
 
 
-def _said(name: str) -> bytes:
-    """Return what a file of /proc says; nothing where the kernel has none of that name."""
-    try:
-        return read(f"/proc/{name}")
-    except FileNotFoundError:
-        return b""
-
-
-def interpreter_flags() -> list[str]:
-    """Return the flags that this interpreter was started with, such as -O and -X."""
+def _interpreter_flags() -> list[str]:
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return flags
-
-
-def setup_of(*, is_importing: bool) -> wire.Setup:
-    """Return what a fork server of this process is told first."""
-    return wire.Setup(
-        path=own_path(),
-        is_importing=is_importing,
-        driver_pid=os.getpid(),
-        num_files=limits.users_limit(),
-        began_ns=time.time_ns(),
-        patience_s=_REST_S,
-    )
 
 
 def own_path() -> list[str]:
@@ -239,73 +156,65 @@ def own_path() -> list[str]:
     return path if here in path else [*path, here]
 
 
-# The fork server that is cached between the runs of this process, at most one: that of the run that ended last. It is
-# used again only where a new one would be the same, and ends with the driver, or when no run has come for ten minutes.
-_cached: ForkServerClient | None = None
-_lock = threading.Lock()
-
-
-def fork_server_for(
-    setup: wire.Setup, environ: Mapping[str, str], run: wire.Begin, log: Path, locks: Sequence[int]
-) -> ForkServerClient:
-    """Return a fork server that serves a run: the one that is cached, or a new one; see `ForkServerClient.begin`.
-
-    Raises:
-        OSError: the kernel allows no process or descriptor.
-    """
-    found = _exchange(None)
-    try:
-        is_same = found is not None and found.key == key_of(setup, environ) and found.modules <= set(run.modules)
-        if found is not None and is_same:
-            with contextlib.suppress(OSError):
-                if found.begin(run, log, locks):
-                    taken, found = found, None
-                    return taken
-        new = ForkServerClient(setup, environ, log)
-        try:
-            new.begin(run, log, locks)
-        except OSError:
-            new.end_resting()
-            raise
-        return new
-    finally:
-        if found is not None:
-            found.end_resting()  # while the new one boots
-
-
-def prepare(environ: Mapping[str, str]) -> None:
-    """Start a fork server for a run that is about to begin, unless one is cached: it boots while we get ready."""
-    if _cached is None:
-        with contextlib.suppress(OSError):  # the run will meet the reason
-            cache(ForkServerClient(setup_of(is_importing=True), environ))
+# The fork server that is cached between the runs of this process, at most one, with that process's pid: one that the
+# driver forks has none. It is used again only where a new one would be the same.
+_cached: list[tuple[int, ForkServerClient]] = []
 
 
 def cache(fork_server: ForkServerClient) -> None:
     """Cache a fork server that rests; the one before is ended."""
-    if (before := _exchange(fork_server)) is not None:
-        before.end_resting()
+    end_cached()
+    _cached.append((os.getpid(), fork_server))
 
 
 def end_cached() -> None:
-    """End the fork server that is cached, and wait until it is gone."""
-    if (found := _exchange(None)) is not None:
-        found.end_resting()
+    """End the fork server that is cached, and wait until it is gone: at once, because it has nothing to end before."""
+    if (found := _take()) is not None:
+        found.close(patience_s=0.0)
 
 
-def _exchange(new: ForkServerClient | None) -> ForkServerClient | None:
-    global _cached
-    with _lock:
-        old, _cached = _cached, new
-    return old
+def _take() -> ForkServerClient | None:
+    with contextlib.suppress(IndexError):
+        owner, fork_server = _cached.pop()
+        return fork_server if owner == os.getpid() else None
+    return None
 
 
-def _forget_in_child() -> None:
-    """A process that the driver forks neither uses nor ends what is the driver's."""
-    global _lock
-    _lock = threading.Lock()  # another thread may have held it
-    if (found := _exchange(None)) is not None:
-        found.forget()
+def fork_server_for(environ: Mapping[str, str], run: wire.Begin, log: Path, locks: Sequence[int]) -> ForkServerClient:
+    """Return a fork server that serves a run: the one that is cached, or a new one.
+
+    Args:
+        log: gets what the imported modules print.
+        locks: descriptors of locked files, which fork server and supervisors hold, so that they are free only when the
+            supervisors are gone.
+
+    Raises:
+        OSError: the kernel allows no process or descriptor.
+    """
+    found = _take()
+    try:
+        if found is not None and found.key == key_of(environ) and found.modules <= set(run.modules):
+            with contextlib.suppress(OSError):
+                if found.begin(run, log, locks):
+                    taken, found = found, None
+                    return taken
+        new = ForkServerClient(environ, log)
+        try:
+            new.begin(run, log, locks)
+        except OSError:
+            new.close(patience_s=0.0)
+            raise
+        return new
+    finally:
+        if found is not None:
+            found.close(patience_s=0.0)  # while the new one boots
 
 
-os.register_at_fork(after_in_child=_forget_in_child)
+def prepare(environ: Mapping[str, str]) -> None:
+    """Start a fork server for a run that is about to begin, unless one is cached: it boots while we get ready."""
+    if not _cached:
+        with contextlib.suppress(OSError):  # the run will meet the reason
+            cache(ForkServerClient(environ))
+
+
 atexit.register(end_cached)

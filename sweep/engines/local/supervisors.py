@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import signal
 import socket
@@ -16,7 +17,7 @@ from sweep.core.resources import Resources
 from sweep.core.trial import Outcome, Trial
 from sweep.engines.base import EngineContext
 from sweep.engines.link import Link
-from sweep.engines.local.fork_server_client import ForkServerClient, cache, fork_server_for, setup_of
+from sweep.engines.local.fork_server_client import PRELOADED, ForkServerClient, cache, fork_server_for
 from sweep.engines.local.processes import await_end, send
 from sweep.engines.loop import Loop
 from sweep.worker import limits, wire
@@ -170,14 +171,14 @@ class Supervisors:
         Raises:
             OSError: the kernel allows no process or descriptor.
         """
-        is_spawning = self.context.start_method == "spawn"
-        modules = () if is_spawning or self._has_import_crashed else self._modules
+        modules = () if self._has_import_crashed else self._modules
+        modules = () if self.context.start_method == "spawn" else (*PRELOADED, *modules)
         run = wire.Begin(str(self.context.directory.absolute()), modules, self.context.reuse_actors)
         locks = (*self.locks, *([] if self.context.lock_fd is None else [self.context.lock_fd]))
-        setup = setup_of(is_importing=not is_spawning)
-        fork_server = fork_server_for(setup, self.environ, run, self.log, locks)
+        fork_server = fork_server_for(self.environ, run, self.log, locks)
         self._fork_server = fork_server
-        self.loop.listen(fork_server.packets.socket.fileno(), lambda: self._on_fork_server(fork_server))
+        for descriptor in (fork_server.packets.socket.fileno(), fork_server.pidfd):
+            self.loop.listen(descriptor, lambda: self._on_fork_server(fork_server))
         return fork_server
 
     def free(self) -> Slot | None:
@@ -204,9 +205,11 @@ class Supervisors:
         ours.setblocking(False)
         try:
             slot = Slot(next(self._numbers), Packets(ours), fork_server)
-            fork_server.ask_for_supervisor(slot.number, theirs)
-        except OSError:
+            fork_server.packets.send(wire.ForkSupervisor(slot.number), [theirs.fileno()])
+        except OSError as error:
             ours.close()
+            if isinstance(error, BlockingIOError):
+                raise OSError(errno.ENOBUFS, "requests to the process that forks, which is busy") from None
             raise
         finally:
             theirs.close()
@@ -242,10 +245,8 @@ class Supervisors:
 
     def end(self, slot: Slot) -> None:
         """End a supervisor that does not react, for instance because it was stopped (SIGSTOP)."""
-        if slot.fork_server.is_alive:
-            slot.fork_server.end_supervisor(slot.number)
-        elif slot.pid:
-            await_end(slot.pid, patience_s=0)
+        slot.fork_server.wake()
+        send(signal.SIGKILL, slot.pid)
 
     def close(self, *, is_in_order: bool = False) -> None:
         """End everything, and return when it is gone.
@@ -262,7 +263,7 @@ class Supervisors:
                 orphans.append(slot.pid)
         fork_server = self._fork_server
         if fork_server is not None:
-            if is_in_order and fork_server.is_clean and fork_server.rest():
+            if is_in_order and fork_server.rest():
                 cache(fork_server)
             else:
                 fork_server.close()
@@ -274,7 +275,6 @@ class Supervisors:
         for message in slot.life.receive_all():
             self.on_message(slot, message)
         if slot.is_dead and slot.number in self.slots:
-            slot.fork_server.is_clean = False  # it has ended by itself
             self.loop.ignore(slot.life.socket.fileno())
             if not slot.fork_server.is_alive:
                 self._bury(slot)
@@ -300,17 +300,13 @@ class Supervisors:
                 fork_server.importing = module
                 self.is_importing(module)
             case wire.Notice(text):
-                fork_server.is_clean = False
                 self.say(text)
             case wire.Ready(num_threads):
-                fork_server.importing = ""
+                fork_server.importing = None
                 self.is_ready(num_threads - 1, self._modules)
             case wire.Gone(number) if number in self.slots:
-                slot = self.slots[number]
-                fork_server.is_clean = fork_server.is_clean and slot.is_dead
-                self._bury(slot)
+                self._bury(self.slots[number])
             case wire.Refused(number, errno) if number in self.slots:
-                fork_server.is_clean = False
                 slot = self.slots[number]
                 attempt, slot.attempt = slot.attempt, None
                 self._bury(slot)
@@ -319,7 +315,8 @@ class Supervisors:
 
     def _on_fork_server_gone(self, fork_server: ForkServerClient) -> None:
         """Trials go on without their fork server; another is started when the next supervisor is needed."""
-        self.loop.ignore(fork_server.packets.socket.fileno())
+        for descriptor in (fork_server.packets.socket.fileno(), fork_server.pidfd):
+            self.loop.ignore(descriptor)
         how = fork_server.close()
         while_importing = ""
         if fork_server.importing:

@@ -7,185 +7,139 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 from sweep.core.messages import ExitKind, Kill
 from sweep.core.resources import format_bytes
 from sweep.engines.local.processes import ask_for_stacks, descendants
 from sweep.engines.local.supervisors import Attempt
 from sweep.engines.loop import Loop
-from sweep.record.proc import stat_of
-
-_TURN_S = 0.1  # for a process to write its stacks: two that wrote at once could not be read
-_TURNS_S = 2.0  # for all of them, one after the other
-_WRITING_S = 1.0  # for the last
-
-
-@dataclass(eq=False)
-class ReportWatchdog:
-    """Watch attempts that owe a report: what the processes of one that is late are doing goes to its log, then it is
-    killed. Those that wait for an answer, or say what they wait for, owe none.
-
-    Attributes:
-        limit_s: how long a report may take; None: nothing is watched.
-        log_of: returns the file with the output of an attempt.
-        kill: is given an attempt and the reason.
-    """
-
-    limit_s: float | None
-    loop: Loop
-    log_of: Callable[[Attempt], Path]
-    kill: Callable[[Attempt, str], None]
-    _since: dict[Attempt, float] = field(default_factory=dict, init=False)
-    _is_looking: bool = field(default=False, init=False)
-
-    def watch(self, attempt: Attempt) -> None:
-        """From now on the attempt owes a report."""
-        if self.limit_s is None:
-            return
-        self._since.pop(attempt, None)  # the latest come last
-        self._since[attempt] = time.monotonic()
-        if not self._is_looking:
-            self._is_looking = True
-            self.loop.alarm(self.limit_s, self._look)
-
-    def rest(self, attempt: Attempt) -> None:
-        """It owes none: it has made one, waits for something that is not its own, or is over."""
-        self._since.pop(attempt, None)
-
-    def _look(self) -> None:
-        assert self.limit_s is not None
-        now = time.monotonic()
-        while self._since:
-            attempt, since = next(iter(self._since.items()))
-            if since + self.limit_s > now:
-                self.loop.alarm(since + self.limit_s - now, self._look)
-                return
-            del self._since[attempt]
-            self._give_up(attempt)
-        self._is_looking = False
-
-    def _give_up(self, attempt: Attempt) -> None:
-        log = self.log_of(attempt)
-        supervisor = attempt.slot.pid if attempt.slot is not None else 0
-        able, stopped = _describe(supervisor, log) if supervisor else ([], [])
-        who = f"process {stopped[0]} is stopped (SIGSTOP); " if stopped else ""
-        reason = f"no report within report_timeout_s={self.limit_s:g}; {who}what its processes do is in {log.name}"
-        turn_s = min(_TURN_S, _TURNS_S / max(1, len(able)))
-        for number, pid in enumerate(able):
-            self.loop.alarm(number * turn_s, partial(ask_for_stacks, pid))
-        self.loop.alarm(len(able) * turn_s + _WRITING_S, lambda: self.kill(attempt, reason))
-
-
-def _describe(root: int, log: Path) -> tuple[list[int], list[int]]:
-    """Write into `log` what the descendants of a process are; return those that can tell their stacks, and those that
-    are stopped.
-
-    Python processes of this package can. Of others `log` gets what the kernel tells of them.
-    """
-    lines, stopped, able = ["--- no report for too long: the stacks of its processes"], [], []
-    for pid in descendants(root):
-        about = _about(pid)
-        if about is None:
-            continue
-        name, state, can_tell, waits_in = about
-        if state == "T":
-            stopped.append(pid)
-        how = "" if can_tell else f", in {waits_in}" if waits_in not in ("", "0") else ""
-        lines.append(f"--- process {pid} ({name}): {_STATES.get(state, state)}{how}")
-        if can_tell:
-            able.append(pid)
-    with contextlib.suppress(OSError), open(log, "a", encoding="utf-8", errors="replace") as file:
-        file.write("\n".join([*lines, ""]))
-    return able, stopped
-
-
-_STATES = {"R": "runs", "S": "waits", "D": "waits for a device", "T": "is stopped", "t": "is traced", "Z": "has ended"}
-
-
-def _about(pid: int) -> tuple[str, str, bool, str] | None:
-    """Return command, state, whether it writes its stacks on request, and what it waits in; None: gone."""
-    try:
-        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-            fields = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
-    except OSError:
-        return None
-    waits_in = ""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/wchan", encoding="utf-8") as file:
-        waits_in = file.read()
-    caught = int(fields.get("SigCgt", "0"), 16)
-    can_tell = bool(caught >> (signal.SIGUSR1 - 1) & 1)
-    return fields.get("Name", "?"), fields.get("State", "?")[:1], can_tell, waits_in
-
+from sweep.record.proc import read, stat_of
 
 HANG_S = 60.0
 _IDLE_SHARE = 0.01  # of one processor: a thread that looks for something now and then is no progress
-_LOOKS = 6  # while something becomes a hang
-_TICKS_PER_S = 100  # what /proc counts in, whatever the kernel's own rate
+_TURNS_S = 2.0  # for all processes to write their stacks, one after the other: two at once could not be read
+_WRITING_S = 1.0  # for the last
+_LOOK_S = 0.5  # at the memory: that of what was killed is back by then
+_LEAST_SHARE = 0.05  # of the machine's memory: ending what holds less would not help
 
 
-@dataclass(eq=False)
-class StartWatchdog:
-    """Say once what may be the reason where a trial does nothing: a lock that a thread held when it was forked.
+class Watchdogs:
+    """Looks at the attempts of an engine.
 
-    A trial that computes is busy, however late its first report comes.
-
-    Attributes:
-        hang_s: how long a trial may do nothing before its first report.
-        attempts: those that there are.
-        say: called with one line.
+    One that owes a report for too long is killed, once what its processes are doing was written to its log. Where an
+    import in advance has started threads, and one does nothing at all before its first report, that is said once: a
+    lock that a thread held when it was forked may be the reason. With a limit for the machine's memory the largest is
+    ended when that is exceeded: Ray would end the agent of the node, and all trials there with it.
     """
 
-    hang_s: float
-    loop: Loop
-    attempts: Mapping[Any, Attempt]
-    say: Callable[[str], None]
-    _num_threads: int = field(default=0, init=False)
-    _modules: Sequence[str] = field(default=(), init=False)
-    _seen: dict[int, tuple[float, float]] = field(default_factory=dict, init=False)  # token -> what was used, and when
+    def __init__(
+        self,
+        loop: Loop,
+        attempts: Mapping[tuple[str, int], Attempt],
+        *,
+        kill: Callable[[Attempt, Kill], None],
+        say: Callable[[str], None] = print,
+        log_of: Callable[[Attempt], Path] = lambda attempt: Path(os.devnull),
+        report_s: float | None = None,
+        hang_s: float = HANG_S,
+        memory_limit: float | None = None,
+    ) -> None:
+        """Begin to look; `memory_limit` is a part of the machine's memory, in (0, 1)."""
+        self._loop, self._attempts = loop, attempts
+        self._kill, self._say, self._log_of = kill, say, log_of
+        self._report_s, self._hang_s = report_s, hang_s
+        self._due: dict[Attempt, float] = {}  # the next report; the first comes first
+        self._used_s: dict[int, float] = {}  # processor time at the last look, by token
+        self._threads = ""  # that imports have started
+        if report_s is not None:
+            loop.alarm(report_s, partial(self._look_at_reports, report_s))
+        if memory_limit is not None:
+            loop.alarm(_LOOK_S, partial(self._look_at_memory, memory_limit))
 
-    def begin(self, num_threads: int, modules: Sequence[str]) -> None:
+    # --- reports -----------------------------------------------------------------------------------------------------
+
+    def watch(self, attempt: Attempt) -> None:
+        """From now on the attempt owes a report."""
+        self.rest(attempt)
+        if self._report_s is not None:
+            self._due[attempt] = time.monotonic() + self._report_s
+
+    def rest(self, attempt: Attempt) -> None:
+        """It owes none: it has made one, waits for something that is not its own, or is over."""
+        self._due.pop(attempt, None)
+
+    def _look_at_reports(self, limit_s: float) -> None:
+        now = time.monotonic()
+        for attempt in [attempt for attempt, due in self._due.items() if due <= now]:
+            self.rest(attempt)
+            self._give_up(attempt, f"no report within report_timeout_s={limit_s:g}")
+        next_due = next(iter(self._due.values()), now + limit_s)
+        self._loop.alarm(next_due - now, partial(self._look_at_reports, limit_s))
+
+    def _give_up(self, attempt: Attempt, why: str) -> None:
+        """Have the processes of this package write their stacks; of others the log gets what the kernel tells."""
+        log, lines, able = self._log_of(attempt), ["--- no report for too long: the stacks of its processes"], []
+        for pid in descendants(attempt.slot.pid) if attempt.slot is not None and attempt.slot.pid else ():
+            with contextlib.suppress(OSError):  # it is gone
+                status = read(f"/proc/{pid}/status").decode(errors="replace").splitlines()
+                fields = dict(line.split(":\t", 1) for line in status if ":\t" in line)
+                lines.append(f"--- process {pid} ({fields['Name']}): {fields['State']}")
+                if fields["State"].startswith("T"):
+                    why += f"; process {pid} is stopped (SIGSTOP)"
+                if int(fields["SigCgt"], 16) >> (signal.SIGUSR1 - 1) & 1:
+                    able.append(pid)
+                else:
+                    lines[-1] += f", in {read(f'/proc/{pid}/wchan').decode()}"
+        with contextlib.suppress(OSError), open(log, "a", encoding="utf-8", errors="replace") as file:
+            file.write("\n".join([*lines, ""]))
+        turn_s = min(0.1, _TURNS_S / max(1, len(able)))
+        for number, pid in enumerate(able):
+            self._loop.alarm(number * turn_s, partial(ask_for_stacks, pid))
+        kill = Kill(*attempt.key, f"{why}; what its processes do is in {log.name}", ExitKind.HUNG)
+        self._loop.alarm(len(able) * turn_s + _WRITING_S, lambda: self._kill(attempt, kill))
+
+    # --- those that do nothing ---------------------------------------------------------------------------------------
+
+    def begin(self, num_threads: int, modules: Iterable[str]) -> None:
         """Look from now on, once the imports of `modules` have started threads where workers are forked."""
-        if num_threads > 0 and not self._num_threads:
-            self._num_threads, self._modules = num_threads, modules
-            self._look()
+        if num_threads > 0 and not self._threads:
+            self._threads = f"importing {', '.join(modules)} in advance started threads ({num_threads})"
+            self._look_at_starts()
 
-    def _look(self) -> None:
-        silent = {
-            one.token: one
-            for one in self.attempts.values()
-            if one.link is not None and one.slot is not None and one.slot.pid and not one.has_reported
-        }
-        supervisors = {token: one.slot.pid for token, one in silent.items() if one.slot is not None}
-        token = self.idle({token: processor_s(pid) for token, pid in supervisors.items()}, time.monotonic())
-        if token is None:
-            self.loop.alarm(self.hang_s / _LOOKS, self._look)
-            return
-        self.say(
-            f"trial {silent[token].trial.number:05d} has neither reported nor computed for {self.hang_s:g} s, and "
-            f"importing {', '.join(self._modules)} in advance started threads ({self._num_threads}), whose locks it "
-            "may wait for; if it hangs, use start_method='spawn'"
-        )
+    def _look_at_starts(self) -> None:
+        before, self._used_s = self._used_s, {}
+        for one in self._attempts.values():
+            if one.link is None or one.slot is None or not one.slot.pid or one.has_reported:
+                continue
+            used_s = self._used_s[one.token] = processor_s(one.slot.pid)
+            if abs(used_s - before.get(one.token, -self._hang_s)) < _IDLE_SHARE * self._hang_s:
+                self._say(
+                    f"trial {one.trial.number:05d} has neither reported nor computed for {self._hang_s:g} s, and "
+                    f"{self._threads}, whose locks it may wait for; if it hangs, use start_method='spawn'"
+                )
+                return
+        self._loop.alarm(self._hang_s, self._look_at_starts)
 
-    def idle(self, used_s: Mapping[int, float], now: float) -> int | None:
-        """Return the token of an attempt that has used no processor for too long; None: there is none.
+    # --- memory ------------------------------------------------------------------------------------------------------
 
-        Args:
-            used_s: the processor time of those that have not reported yet, by token.
-        """
-        seen, self._seen = self._seen, {}
-        for token, used in used_s.items():
-            before, since = seen.get(token, (used, now))
-            if abs(used - before) > _IDLE_SHARE * (now - since):
-                before, since = used, now
-            elif now - since >= self.hang_s:
-                return token
-            self._seen[token] = before, since
-        return None
+    def _look_at_memory(self, limit: float) -> None:
+        """End the attempt that holds most where the memory is nearly full, if that helps."""
+        used, total = memory_in_use()
+        if used > limit * total:
+            sizes = [(resident_bytes(one.pids), one) for one in self._attempts.values() if one.kill is None]
+            size, attempt = max(sizes, key=itemgetter(0), default=(0, None))
+            if attempt is not None and size >= _LEAST_SHARE * total:
+                reason = (
+                    f"the machine had {format_bytes(used)} of {format_bytes(total)} in use, and this trial held more "
+                    f"than the others, {format_bytes(size)}. Run fewer trials at a time (max_concurrent_trials), or "
+                    "ask for memory in resources_per_trial"
+                )
+                self._kill(attempt, Kill(*attempt.key, reason, ExitKind.OUT_OF_MEMORY))
+        self._loop.alarm(_LOOK_S, partial(self._look_at_memory, limit))
 
 
 def processor_s(pid: int) -> float:
@@ -193,95 +147,26 @@ def processor_s(pid: int) -> float:
     ticks = 0
     for one in (pid, *descendants(pid)):
         with contextlib.suppress(OSError):
-            fields = stat_of(one)
-            ticks += int(fields[11]) + int(fields[12])
-    return ticks / _TICKS_PER_S
-
-
-_LOOK_S = 0.25
-_SETTLE_S = 1.0  # for the memory of what was killed to come back
-_LEAST_SHARE = 0.05  # of the machine's memory: ending what holds less would not help
-
-_CGROUPS = (
-    ("memory.max", "memory.current", "inactive_file"),  # version 2
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
-)
-
-
-class MemoryGuard:
-    """Looks at the machine's memory while attempts run, and ends the largest when it is nearly full.
-
-    Ray watches the memory of its nodes, too, and ends whole workers when it is short: on a node that is full it would
-    end the agent, and all trials there with it.
-    """
-
-    def __init__(
-        self,
-        limit: float,
-        loop: Loop,
-        attempts: Mapping[tuple[str, int], Attempt],
-        kill: Callable[[Attempt, Kill], None],
-        read: Callable[[], tuple[int, int]] | None = None,
-    ) -> None:
-        """Begin to look.
-
-        Args:
-            limit: part of the memory above which an attempt is ended, in (0, 1).
-            attempts: those that there are.
-            kill: ends one.
-            read: returns the bytes in use and those that there are; None: as the kernel tells.
-        """
-        self._limit = limit
-        self._loop = loop
-        self._attempts = attempts
-        self._kill = kill
-        self._read = read or memory_in_use
-        loop.alarm(_LOOK_S, self._look)
-
-    def _look(self) -> None:
-        used, total = self._read()
-        is_over = total > 0 and used > self._limit * total and self._end_largest(used, total)
-        self._loop.alarm(_SETTLE_S if is_over else _LOOK_S, self._look)
-
-    def _end_largest(self, used: int, total: int) -> bool:
-        """End the attempt that holds most; whether there was one worth it."""
-        sizes = [(resident_bytes(one.pids), one) for one in self._attempts.values() if one.kill is None and one.pids]
-        size, attempt = max(sizes, key=lambda item: item[0], default=(0, None))
-        if attempt is None or size < _LEAST_SHARE * total:
-            return False
-        reason = (
-            f"the machine had {format_bytes(used)} of {format_bytes(total)} in use, and this trial held more than "
-            f"the others, {format_bytes(size)}. Run fewer trials at a time (max_concurrent_trials), or ask for memory "
-            "in resources_per_trial"
-        )
-        self._kill(attempt, Kill(*attempt.key, reason, ExitKind.OUT_OF_MEMORY))
-        return True
+            ticks += sum(map(int, stat_of(one)[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
     """Return the memory that some processes and their descendants hold; what they share counts for each."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    total = 0
+    pages = 0
     for pid in pids:
         for one in (pid, *descendants(pid)):
-            with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
-                total += page * int(Path(f"/proc/{one}/statm").read_text().split()[1])
-    return total
+            with contextlib.suppress(OSError):
+                pages += int(read(f"/proc/{one}/statm").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def memory_in_use(root: str | Path = "/") -> tuple[int, int]:
     """Return how many bytes of memory are in use and how many there are, of a container those of its own limit."""
-    lines = (Path(root, "proc/meminfo").read_text()).splitlines()
-    facts = {name: int(rest.split()[0]) << 10 for name, _, rest in (line.partition(":") for line in lines)}
-    total = facts["MemTotal"]
-    used = total - facts.get("MemAvailable", facts.get("MemFree", 0))
-    for limit_name, used_name, cache_name in _CGROUPS:
-        place = Path(root, "sys/fs/cgroup")
-        with contextlib.suppress(OSError, ValueError):  # no container, no limit ("max"), or the other version
-            limit = int((place / limit_name).read_text())
-            if limit < total:
-                held = int((place / used_name).read_text())
-                stat = (place / used_name).parent / "memory.stat"
-                cached = dict(line.split() for line in stat.read_text().splitlines()).get(cache_name, "0")
-                return held - int(cached), limit
-    return used, total
+    facts = dict(line.split()[:2] for line in Path(root, "proc/meminfo").read_text().splitlines())
+    total, place = int(facts["MemTotal:"]) << 10, Path(root, "sys/fs/cgroup")
+    with contextlib.suppress(OSError, ValueError):  # no container, or no limit ("max")
+        if (limit := int((place / "memory.max").read_text())) < total:
+            stat = dict(line.split() for line in (place / "memory.stat").read_text().splitlines())
+            return int((place / "memory.current").read_text()) - int(stat["inactive_file"]), limit
+    return total - (int(facts["MemAvailable:"]) << 10), total
