@@ -127,13 +127,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "sweep.results.optuna_study": ("sweep.core", "sweep.record", "sweep.results.optuna_trials", "searchers"),
     "sweep.results.optuna_points": ("sweep.core", "sweep.record", "sweep.results.optuna_trials", "searchers"),
-    "sweep.results.optuna_trials": ("sweep.core", "sweep.record", "searchers"),
-    "sweep.results.optuna_storage": (
-        "sweep.core",
-        "sweep.record",
-        "sweep.results.optuna_study",
-        "sweep.results.optuna_trials",
-    ),
+    "sweep.results.optuna_trials": ("sweep.core", "sweep.record", "sweep.results.frames", "searchers"),
     # What there is to look at: figures of a record, and the page that holds them.
     "sweep.figures": (
         "sweep.core",
@@ -622,9 +616,9 @@ def test_a_pure_module_reads_no_clock_file_environment_or_global_randomness(modu
                 "searchers.optuna_search",
                 "searchers.optuna_space",
                 "sweep.callbacks",
+                "sweep.cli.dashboard",
                 "sweep.figures.importance",
                 "sweep.results.optuna_points",
-                "sweep.results.optuna_storage",
                 "sweep.results.optuna_study",
                 "sweep.results.optuna_trials",
             ),

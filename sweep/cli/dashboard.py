@@ -6,22 +6,27 @@ import json
 import re
 import socket
 import socketserver
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import click
 
+from searchers.optuna_space import quiet
 from sweep.callbacks.loggers import required
 from sweep.cli.options import goal_option, metric_option, names_argument, open_option, port_option, where_option
+from sweep.core.ranking import Objectives
 from sweep.display.formats import clean
 from sweep.errors import ConfigError, MetricError
 from sweep.record.reader import ExperimentReader
-from sweep.results.optuna_study import objectives_for
+from sweep.results.optuna_study import objectives_for, study_in
+from sweep.results.optuna_trials import frozen_trials
 
 _App = Callable[..., Iterable[bytes]]
+_Experiment = tuple[ExperimentReader, Objectives]
 _HOST = "127.0.0.1"
 _OWN_NAMES = (_HOST, "localhost")
 
@@ -76,31 +81,52 @@ class _Quiet(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Write no line for a request."""
 
-    def address_string(self) -> str:
-        """Return the client's address; its name is not asked for."""
-        return str(self.client_address[0])
 
-
-def _server(experiments: list[Any], port: int, dashboards: Any) -> WSGIServer:
+def _server(experiments: list[_Experiment], port: int, dashboards: Any) -> WSGIServer:
     """Return a server that listens.
 
     Raises:
         ConfigError: the port is taken, or not allowed.
     """
-    from sweep.results.optuna_storage import ExperimentStorage
-
-    app = _own_only(_with_importances(dashboards.wsgi(ExperimentStorage(experiments)), experiments))
+    app = _guarded(_with_importances(_live(experiments, dashboards), experiments))
     try:
-        server = _Server((_HOST, port), _Quiet)
+        return make_server(_HOST, port, app, _Server, _Quiet)
     except OSError as error:
         raise ConfigError(
             f"port {port} of {_HOST} cannot be used: {error.strerror}. Leave --port out for a free one."
         ) from error
-    server.set_app(app)
-    return server
 
 
-def _with_importances(app: _App, experiments: list[Any]) -> _App:
+def _live(experiments: list[_Experiment], dashboards: Any) -> _App:
+    """Return the dashboard of what is recorded by then: the studies are made anew when something has happened."""
+    made: dict[tuple[int, ...], _App] = {}
+    lock = threading.Lock()
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        with lock:
+            seqs = tuple(reader.snapshot().seq for reader, _ in experiments)
+            if seqs not in made:
+                made.clear()
+                made[seqs] = dashboards.wsgi(_studies(experiments))
+            app = made[seqs]
+        return app(environ, start_response)
+
+    return answer
+
+
+def _studies(experiments: list[_Experiment]) -> Any:
+    from optuna.storages import InMemoryStorage
+
+    storage = InMemoryStorage()
+    names = [reader.name for reader, _ in experiments]
+    for (reader, objectives), name in zip(experiments, names, strict=True):
+        unique = name if names.count(name) == 1 else f"{name} ({reader.root})"
+        with quiet():
+            study_in(storage, unique, objectives, reader).add_trials(frozen_trials(reader, objectives))
+    return storage
+
+
+def _with_importances(app: _App, experiments: list[_Experiment]) -> _App:
     """Return the application with the importances of our figures: its own leave out trials that were stopped early, and
     say something of two trials."""
     from sweep.figures.importance import importances
@@ -127,14 +153,19 @@ def _with_importances(app: _App, experiments: list[Any]) -> _App:
     return answer
 
 
-def _own_only(app: _App) -> _App:
-    """Return an application that answers only who calls it by a name of this machine: a page from elsewhere, whose own
-    name was pointed to 127.0.0.1, must not read the sweeps."""
+def _guarded(app: _App) -> _App:
+    """Return an application that answers only who calls it by a name of this machine, as a page from elsewhere, whose
+    own name was pointed to 127.0.0.1, must not read the sweeps; and that changes nothing."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if urlsplit(f"//{environ.get('HTTP_HOST', '')}").hostname in _OWN_NAMES:
+        why = ""
+        if urlsplit(f"//{environ.get('HTTP_HOST', '')}").hostname not in _OWN_NAMES:
+            why = f"Call it by the name {_HOST} or localhost."
+        elif environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            why = "A sweep is shown here as it was recorded; nothing of it can be changed."
+        if not why:
             return app(environ, start_response)
         start_response("403 Forbidden", [("Content-Type", "text/plain; charset=utf-8")])
-        return [f"Call it by the name {_HOST} or localhost.\n".encode()]
+        return [f"{why}\n".encode()]
 
     return answer

@@ -140,7 +140,7 @@ def _optuna_frame(
 ) -> pd.DataFrame:
     trials = [reader.snapshot().by_id[trial_id] for trial_id in own["trial_id"]]
     values = _array("float64", user.get(metric or "", [None] * len(trials)))
-    states = [_optuna_state(row, not metric or v == v) for row, v in zip(trials, values, strict=True)]
+    states = [optuna_state(row, not metric or v == v) for row, v in zip(trials, values, strict=True)]
     columns = {
         "number": own["number"],
         "value": values,
@@ -154,7 +154,7 @@ def _optuna_frame(
     return _frame(columns, len(trials))
 
 
-def _optuna_state(row: TrialRow, has_value: bool) -> str:
+def optuna_state(row: TrialRow, has_value: bool) -> str:
     """Return the state that a trial has in a study, as `to_optuna` gives it."""
     if row.status != "TERMINATED":
         return _OPTUNA_STATES[row.status]

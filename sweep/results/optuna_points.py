@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from searchers.optuna_space import quiet
@@ -80,35 +80,32 @@ def is_study(thing: object) -> bool:
 
 
 def _loaded(study: Any, storage: Any) -> Study:
-    if isinstance(study, str):
-        import optuna
+    import optuna
 
-        if storage is None:
-            raise ConfigError(f"study is {study!r}; expected a study of Optuna, or a name together with storage=.")
-        try:
-            with quiet():
-                return optuna.load_study(study_name=study, storage=storage)
-        except Exception as error:  # of the database's driver; there is none of that name
-            raise ConfigError(
-                f"the study {study!r} cannot be loaded from {shown(storage)}: {type(error).__name__}: {error}"
-            ) from error
-    if not is_study(study) or storage is not None:
+    if is_study(study) and storage is None:
+        return study  # type: ignore[no-any-return]
+    if not isinstance(study, str) or storage is None:
         what = "a study and a storage" if is_study(study) else shown(study, 100)
-        raise ConfigError(f"from_optuna was given {what}; expected a study of Optuna, or a name and storage=.")
-    found: Study = study
-    return found
+        raise ConfigError(
+            f"from_optuna was given {what}; expected a study of Optuna, or a name together with storage=."
+        )
+    try:
+        with quiet():
+            return optuna.load_study(study_name=study, storage=storage)
+    except Exception as error:  # of the database's driver; there is none of that name
+        raise ConfigError(
+            f"the study {study!r} cannot be loaded from {shown(storage)}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _metrics(study: Study, metric: str | Sequence[str] | None) -> list[str]:
     metrics = [metric] if isinstance(metric, str) else list(metric or study.metric_names or [])
     number = len(study.directions)
     if len(metrics) != number:
-        names = ", ".join(f"'objective_{i}'" for i in range(number))
-        example = "metric='loss'" if number == 1 else f"metric=[{names}]"
         given = f"metric={metric!r}" if metric else "no names for them"
         raise ConfigError(
             f"the study {study.study_name!r} has {number} objective{'s' if number > 1 else ''} and {given}; expected "
-            f"what the sweep reports, such as {example}."
+            "what the sweep reports, such as metric='loss', or a list with a name for each."
         )
     return metrics
 
@@ -123,11 +120,9 @@ def _values(trial: FrozenTrial, number: int, include_pruned: bool) -> list[float
 
 
 def _config(trial: FrozenTrial) -> dict[str, Any]:
-    recorded = trial.system_attrs.get(CONFIG)
-    if isinstance(recorded, str):
-        config = decode(recorded)
-        if isinstance(config, Mapping):
-            return dict(config)
+    if CONFIG in trial.system_attrs:
+        config: dict[str, Any] = decode(trial.system_attrs[CONFIG])
+        return config
     try:
         return unflatten(trial.params)
     except SpaceError:  # `a` and `a/b`: a conditional space of somebody else's

@@ -83,14 +83,27 @@ def test_it_serves_every_sweep_as_a_study_with_its_trials(tmp_path):
 
 
 def test_it_shows_what_was_recorded_after_it_was_started(tmp_path):
-    experiment = MadeExperiment(tmp_path, domains=to_json({"lr": SPACE["lr"]}, shown))
+    experiment, other = MadeExperiment(tmp_path, domains=to_json({"lr": SPACE["lr"]}, shown)), made(tmp_path / "b")
     trial = experiment.trial({"lr": 0.1})
-    with served(experiment.commit()) as address:
+    with served(experiment.commit(), other.root) as address:
+        (waiting,) = get(f"{address}/api/studies/0")["trials"]
+        assert waiting["state"] == "Waiting"
         experiment.start(trial)
         experiment.report(trial, {"loss": 3.0})
         experiment.commit()
         (now,) = get(f"{address}/api/studies/0")["trials"]
         assert (now["state"], now["intermediate_values"]) == ("Running", [{"step": 1, "value": 3.0}])
+        experiment.end(trial)
+        experiment.commit()
+        (then,) = get(f"{address}/api/studies/0")["trials"]
+        assert (then["state"], then["values"]) == ("Complete", [3.0])
+
+
+def test_sweeps_of_one_name_are_told_apart(tmp_path):
+    one, other = made(tmp_path), made(tmp_path / "b")
+    with served(one.root, other.root) as address:
+        names = [study["study_name"] for study in get(f"{address}/api/studies")["study_summaries"]]
+        assert names == [f"digits ({one.root})", f"digits ({other.root})"]
 
 
 def test_nothing_can_be_changed_or_deleted(tmp_path):
@@ -100,7 +113,7 @@ def test_nothing_can_be_changed_or_deleted(tmp_path):
             request = urllib.request.Request(address + path, body, {"Content-Type": "application/json"}, method=method)
             with pytest.raises(urllib.error.HTTPError) as caught:
                 urllib.request.urlopen(request, timeout=20)
-            assert caught.value.code >= 400
+            assert caught.value.code == 403
             caught.value.close()
         assert len(get(f"{address}/api/studies")["study_summaries"]) == 1
 

@@ -7,8 +7,6 @@ import datetime as dt
 import io
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +26,6 @@ from searchers.space import from_json, to_json
 from sweep.core.values import shown
 from sweep.errors import ConfigError
 from sweep.record.encoding import Opaque
-from sweep.results.optuna_storage import ExperimentStorage
-from sweep.results.optuna_study import objectives_for, to_study
-from sweep.results.optuna_trials import RecordedSpace
 
 SPACE: dict[str, Any] = {
     "x": sweep.uniform(0, 1),
@@ -173,7 +168,7 @@ def test_a_parameter_of_an_option_that_was_not_chosen_is_absent(tmp_path):
 @pytest.mark.parametrize(
     "changed",
     [
-        *({"x": 1.5}, {"x": True}, {"x": "0.5"}, {"x": None}, {"x": 10**400}, {"width": 10**400}),
+        *({"x": 1.5}, {"x": True}, {"x": "0.5"}, {"x": None}, {"width": 10**300}),
         *({"act": "tanh"}, {"width": 2.5}, {"q": 0.35}, {"new": [1, {"a": 2}]}),
     ],
     ids=lambda one: str(one)[:20],
@@ -411,18 +406,6 @@ def test_without_a_metric_one_is_asked_for(tmp_path):
 
 
 @pytest.mark.slow
-def test_several_who_publish_at_once_write_no_trial_twice(tmp_path):
-    experiment = made(tmp_path)
-    for number in range(300):
-        finished(experiment, {"x": number / 300}, 1.0)
-    root, journal = experiment.close(), tmp_path / "journal.log"
-    code = f"import sweep; sweep.ExperimentAnalysis({str(root)!r}).to_optuna({str(journal)!r})"
-    processes = [subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2]) for _ in range(4)]
-    assert [process.wait(timeout=60) for process in processes] == [0] * 4
-    assert len(sweep.ExperimentAnalysis(root).to_optuna(journal).trials) == 300
-
-
-@pytest.mark.slow
 def test_a_thousand_trials(tmp_path):
     experiment = made(tmp_path, SPACE)
     for number in range(1000):
@@ -587,47 +570,3 @@ def test_several_objectives_come_back_as_lists(tmp_path):
     points = sweep.from_optuna(study, ["loss", "acc"])
     assert points.evaluated_rewards == [[points[0][0]["n"], 2.0], [points[1][0]["n"], 2.0]]
     assert points[0][1]["acc"] == 2.0
-
-
-# --- as it is now ---
-
-
-def test_the_live_storage_shows_what_is_recorded_by_then_and_refuses_changes(tmp_path):
-    experiment, other = made(tmp_path, SPACE), made(tmp_path / "b", prefix="other")
-    trial = experiment.trial(CONFIG)
-    readers = [sweep.ExperimentAnalysis(one.commit())._reader for one in (experiment, other)]
-    storage = ExperimentStorage([(reader, objectives_for(reader)) for reader in readers])
-    assert [one.study_name for one in storage.get_all_studies()] == ["made", f"made ({readers[1].root})"]
-    study = optuna.load_study(study_name="made", storage=storage)
-    assert [one.state.name for one in study.trials] == ["WAITING"]
-    experiment.start(trial)
-    experiment.report(trial, {"loss": 2.0})
-    experiment.commit()
-    assert [(one.state.name, one.intermediate_values) for one in study.trials] == [("RUNNING", {1: 2.0})]
-    experiment.report(trial, {"loss": 1.0})
-    experiment.end(trial)
-    finished(other, {"x": 0.5}, 3.0)
-    experiment.commit(), other.commit()
-    assert [(one.state.name, one.intermediate_values) for one in study.trials] == [("COMPLETE", {1: 2.0, 2: 1.0})]
-    ids = [one._trial_id for index in range(2) for one in storage.get_all_trials(index)]
-    assert ids == [0, 1]
-    assert storage.get_trial(1).value == 3.0
-    assert study.best_value == 1.0
-    for change in (
-        lambda: study.set_user_attr("a", 1),
-        lambda: optuna.delete_study(study_name="made", storage=storage),
-        study.ask,
-        lambda: study.add_trial(study.trials[0]),
-        lambda: optuna.create_study(storage=storage, study_name="new"),
-    ):
-        with pytest.raises(RuntimeError, match="nothing of it can be changed"):
-            change()
-
-
-def test_figures_find_the_distributions(tmp_path):
-    experiment = made(tmp_path, SPACE)
-    experiment.commit()
-    reader = sweep.ExperimentAnalysis(experiment.root)._reader
-    assert RecordedSpace(reader.meta).distributions["lr"] == FloatDistribution(1e-4, 1, log=True)
-    assert "noise" not in RecordedSpace(reader.meta).distributions
-    assert to_study(reader).trials == []
