@@ -131,15 +131,21 @@ class Packer:
             holder: trial id and attempt; what `release` will be given.
         """
         placement = self._find(resources)
-        if placement is None:
-            return None
+        if placement is not None:
+            self._enter(resources, placement, holder)
+        return placement
+
+    def hold(self, resources: Resources, placement: Placement, holder: Holder) -> None:
+        """Count as taken what a trial holds already."""
+        self._add(resources, placement, -1)
+        self._enter(resources, placement, holder)
+
+    def _enter(self, resources: Resources, placement: Placement, holder: Holder) -> None:
         self._held[holder] = (resources, placement)
         self._account.add(holder)
         if resources.alone:
             self._exclusive.update(dict.fromkeys([place.node for place in placement.bundles], holder))
-            self._capacity.touch(self._exclusive)
         self._changed()
-        return placement
 
     def fits_now(self, resources: Resources) -> bool:
         """Whether `place` would succeed now."""
@@ -239,13 +245,6 @@ class Packer:
                 capacity.nodes[free.node.id].shift(name, device, -units)
         return capacity
 
-    def hold(self, resources: Resources, placement: Placement, holder: Holder) -> None:
-        """Count as taken what a trial holds already."""
-        self._held[holder] = (resources, placement)
-        self._account.add(holder)
-        self._add(resources, placement, -1)
-        self._changed()
-
     def _add(self, resources: Resources, placement: Placement, sign: int) -> None:
         """Give back (+1) or take (-1) what a placement names; a node that is gone gets nothing back."""
         for bundle, place in zip(resources.bundles, placement.bundles, strict=True):
@@ -262,7 +261,6 @@ class Packer:
         resources, placement = held
         self._add(resources, placement, +1)
         if resources.alone:
-            self._capacity.touch(self._exclusive)
             for node in [node for node, other in self._exclusive.items() if other == holder]:
                 del self._exclusive[node]
         self._full.clear()
