@@ -128,10 +128,11 @@ class _Nested:
         self._home = os.path.join(session.job.home or session.job.trial_id, name)
         self._history: list[dict[str, Any]] = []
         self._kept: list[tuple[Checkpoint, dict[str, Any], int]] = []
-        is_first = not session.has_fitted
+        start = trainer.resume_from_checkpoint
+        if start is None and self._is_forwarding and not session.has_fitted:
+            start = session.get_checkpoint()  # where a trial goes on whose checkpoints are its group's
+        self._start = start
         self._resources, self._placement = self._place()
-        # where a trial goes on whose checkpoints are its group's
-        self._trials_own = session.get_checkpoint() if self._is_forwarding and is_first else None
         for text in trainer.notices_of({}):
             print(f"sweep: {text}", flush=True)
 
@@ -211,10 +212,10 @@ class _Nested:
         session, trainer = self._session, self._trainer
         own = session.job
         spec = trainer.spec_of({})
-        start = self._kept[-1] if self._kept else None
-        nodes: dict[str, list[Device]] = defaultdict(list)
+        start, _, count = self._kept[-1] if self._kept else (self._start, {}, 0)
+        devices: dict[str, list[Device]] = defaultdict(list)
         for node, values in own.devices:
-            nodes[node].append(Device(*values))
+            devices[node].append(Device(*values))
         environ = self._environ()
         number = len(self._placement.bundles) - spec.has_head if spec.num_ports < 0 else spec.num_ports
         ports = open_ports(number, spec.port_kind)
@@ -223,7 +224,7 @@ class _Nested:
                 self._resources,
                 self._placement,
                 spec,
-                nodes=[Node(node, devices=tuple(devices)) for node, devices in nodes.items()],
+                nodes=[Node(node, devices=tuple(held)) for node, held in devices.items()],
                 environ=environ,
                 trial_id=own.trial_id,
                 attempt=attempt,
@@ -242,8 +243,8 @@ class _Nested:
                 objects=store_objects(prepared.objects, Path(code)) if prepared.objects else "",
                 config=cloudpickle.dumps({}),
                 variables={**own.variables, **environ},
-                base_count=start[2] if start is not None else 0,
-                checkpoint=self._start_from(start[0] if start is not None else None, spec.checkpoint),
+                base_count=count,
+                checkpoint=start.path if start is not None else "",
                 home=self._home,
                 rank=None,
             )
@@ -254,12 +255,6 @@ class _Nested:
             group = group_job(job, plans, spec, log_limit_bytes=job.log_limit_bytes)
             upstream.sendall(wire.frame(group))
             return self._serve(SocketChannel(upstream.fileno()), job)
-
-    def _start_from(self, latest: Checkpoint | None, given: str) -> str:
-        """Return the path of the checkpoint that the ranks find: of group, trainer or trial; empty: none."""
-        if latest is not None:
-            return latest.path
-        return given or (self._trials_own.path if self._trials_own is not None else "")
 
     def _environ(self) -> dict[str, str]:
         """Return this process's environment as its group's, less what was set for this process alone."""
@@ -313,21 +308,17 @@ class _Nested:
 
     def _is_told_to_stop(self, channel: SocketChannel) -> bool:
         """Wait for the group, or for a stop of the trial itself, whichever comes first."""
-        if self._session.has_message and self._session.hear_stop():
-            return True  # it came together with the answer to an earlier report
-        if channel.has_message:
-            return False
+        own = self._session.channel
+        assert isinstance(own, SocketChannel)
         poll = select.poll()
-        poll.register(channel.fileno(), select.POLLIN)
-        own = self._session.fileno()
-        if own >= 0:
-            poll.register(own, select.POLLIN)
+        for one in (own, channel):
+            poll.register(one.fileno(), select.POLLIN)
         while True:
-            ready = dict(poll.poll())
-            if own in ready and self._session.hear_stop():
+            if own.wait(0) and self._session.hear_stop():
                 return True
-            if channel.fileno() in ready:
+            if channel.wait(0):
                 return False
+            poll.poll()
 
     def _note(self, metrics: dict[str, Any] | None, path: str | None, count: int) -> None:
         if metrics is not None:

@@ -9,41 +9,18 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
-from sweep.checkpoints.store import Checkpoint
-from sweep.core.config import RunConfig
 from sweep.errors import ConfigError, refuse_unknown
-from sweep.train.scaling import ScalingConfig
-from sweep.train.trainer import NOT_OF_TRAINERS, Backend, DataParallelTrainer
+from sweep.train.trainer import NOT_OF_TRAINERS, Backend, DataParallelTrainer, TrainerOptions
 from sweep.worker.wire import Rank
 
 __all__ = ["HorovodConfig", "HorovodTrainer"]
 
 _SERVER = "horovod.runner.http.http_server"
 _FRAMEWORKS = ("horovod.torch", "horovod.tensorflow", "horovod.mxnet")
-
-
-def _need_horovod() -> None:
-    """Check that Horovod is installed, without loading what it has for any framework.
-
-    Raises:
-        ConfigError: it is not; the text says how to get it.
-    """
-    try:
-        is_there = importlib.util.find_spec(_SERVER) is not None
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "horovod":
-            raise ConfigError(f"a Horovod group needs Horovod, which cannot be imported here: {error}.") from error
-        is_there = False
-    if not is_there:
-        raise ConfigError(
-            "a Horovod group needs Horovod with Gloo, which is not installed. It is built from its source for the "
-            "framework that you train with, which must be installed already; for torch: "
-            "HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_GLOO=1 pip install horovod"
-        )
 
 
 @refuse_unknown()
@@ -69,6 +46,21 @@ class HorovodConfig(Backend):
     modules: ClassVar[tuple[str, ...]] = (_SERVER,)
 
     timeout_s: float | None = None
+
+    def check(self) -> None:
+        """Check that Horovod is installed, without loading what it has for any framework."""
+        try:
+            is_there = importlib.util.find_spec(_SERVER) is not None
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] != "horovod":
+                raise ConfigError(f"a Horovod group needs Horovod, which cannot be imported here: {error}.") from error
+            is_there = False
+        if not is_there:
+            raise ConfigError(
+                "a Horovod group needs Horovod with Gloo, which is not installed. It is built from its source for the "
+                "framework that you train with, which must be installed already; for torch: "
+                "HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_GLOO=1 pip install horovod"
+            )
 
     def start(self, rank: Rank) -> None:
         """Serve, in rank 0; the loop's own `hvd.init()` joins."""
@@ -120,12 +112,13 @@ def _serve(listener: socket.socket) -> None:
     threading.Thread(target=server.serve_forever, name="sweep-horovod-rendezvous", daemon=True).start()
 
 
-@refuse_unknown(NOT_OF_TRAINERS)
+@refuse_unknown(NOT_OF_TRAINERS, also=TrainerOptions.__annotations__)
 class HorovodTrainer(DataParallelTrainer):
     """Run a train loop in several workers that call `hvd.init()`, as under `horovodrun`.
 
     Args:
-        horovod_config: how they find each other; the other arguments are those of `DataParallelTrainer`.
+        horovod_config: how they find each other.
+        options: as of `DataParallelTrainer`.
 
     Raises:
         ConfigError: Horovod is not installed.
@@ -138,18 +131,7 @@ class HorovodTrainer(DataParallelTrainer):
         self,
         train_loop_per_worker: Callable[..., Any],
         *,
-        train_loop_config: Mapping[str, Any] | None = None,
         horovod_config: HorovodConfig | None = None,
-        scaling_config: ScalingConfig | None = None,
-        run_config: RunConfig | None = None,
-        resume_from_checkpoint: Checkpoint | None = None,
+        **options: Unpack[TrainerOptions],
     ) -> None:
-        _need_horovod()
-        super().__init__(
-            train_loop_per_worker,
-            train_loop_config=train_loop_config,
-            backend_config=horovod_config,
-            scaling_config=scaling_config,
-            run_config=run_config,
-            resume_from_checkpoint=resume_from_checkpoint,
-        )
+        super().__init__(train_loop_per_worker, backend_config=horovod_config, **options)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
-from sweep.checkpoints.store import Checkpoint
-from sweep.core.config import RunConfig
 from sweep.errors import refuse_unknown
-from sweep.train.scaling import ScalingConfig
-from sweep.train.trainer import NOT_OF_TRAINERS, Backend, DataParallelTrainer
+from sweep.train.trainer import NOT_OF_TRAINERS, Backend, DataParallelTrainer, TrainerOptions
 from sweep.worker.wire import Rank
 
 __all__ = ["JaxConfig", "JaxTrainer"]
@@ -82,12 +79,13 @@ class JaxConfig(Backend):
             jax.distributed.shutdown()
 
 
-@refuse_unknown(NOT_OF_TRAINERS)
+@refuse_unknown(NOT_OF_TRAINERS, also=TrainerOptions.__annotations__)
 class JaxTrainer(DataParallelTrainer):
     """Run a JAX train loop in several workers, joined before the loop begins.
 
     Args:
-        jax_config: how they find each other; the other arguments are those of `DataParallelTrainer`.
+        jax_config: how they find each other.
+        options: as of `DataParallelTrainer`.
     """
 
     _default_backend = JaxConfig()
@@ -97,17 +95,7 @@ class JaxTrainer(DataParallelTrainer):
         self,
         train_loop_per_worker: Callable[..., Any],
         *,
-        train_loop_config: Mapping[str, Any] | None = None,
         jax_config: JaxConfig | None = None,
-        scaling_config: ScalingConfig | None = None,
-        run_config: RunConfig | None = None,
-        resume_from_checkpoint: Checkpoint | None = None,
+        **options: Unpack[TrainerOptions],
     ) -> None:
-        super().__init__(
-            train_loop_per_worker,
-            train_loop_config=train_loop_config,
-            backend_config=jax_config,
-            scaling_config=scaling_config,
-            run_config=run_config,
-            resume_from_checkpoint=resume_from_checkpoint,
-        )
+        super().__init__(train_loop_per_worker, backend_config=jax_config, **options)

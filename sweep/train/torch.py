@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import datetime
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
-from sweep.checkpoints.store import Checkpoint
 from sweep.checks import one_of
-from sweep.core.config import RunConfig
 from sweep.errors import ConfigError, nearest, refuse_unknown
 from sweep.train.creator import create
-from sweep.train.scaling import ScalingConfig
-from sweep.train.trainer import NOT_OF_TRAINERS, Backend, DataParallelTrainer
+from sweep.train.trainer import NOT_OF_TRAINERS, Backend, DataParallelTrainer, TrainerOptions
 from sweep.worker.wire import Rank
 
 if TYPE_CHECKING:
@@ -102,14 +99,11 @@ class TorchConfig(Backend):
         return self.backend or ""
 
     @property
-    def needs_distinct_devices(self) -> bool:
-        """Whether two workers can never share a GPU."""
-        return "nccl" in self.name
-
-    @property
-    def can_share_devices(self) -> bool:
-        """Whether workers with shares may be put on one GPU: with gloo, chosen or not."""
-        return not self.name or set(_libraries(self.name)) == {"gloo"}
+    def sharing(self) -> str:
+        """Workers with shares may be put on one GPU with gloo, chosen or not; never with NCCL."""
+        if "nccl" in self.name:
+            return "refuse"
+        return "share" if not self.name or set(_libraries(self.name)) == {"gloo"} else ""
 
     @property
     def sharing_notice(self) -> str:
@@ -174,12 +168,13 @@ class TorchConfig(Backend):
             dist.destroy_process_group()
 
 
-@refuse_unknown(NOT_OF_TRAINERS)
+@refuse_unknown(NOT_OF_TRAINERS, also=TrainerOptions.__annotations__)
 class TorchTrainer(DataParallelTrainer):
     """Run a torch train loop in several workers, joined in a process group before the loop begins.
 
     Args:
-        torch_config: how they talk; the other arguments are those of `DataParallelTrainer`.
+        torch_config: how they talk.
+        options: as of `DataParallelTrainer`.
     """
 
     _default_backend = TorchConfig()
@@ -189,20 +184,10 @@ class TorchTrainer(DataParallelTrainer):
         self,
         train_loop_per_worker: Callable[..., Any],
         *,
-        train_loop_config: Mapping[str, Any] | None = None,
         torch_config: TorchConfig | None = None,
-        scaling_config: ScalingConfig | None = None,
-        run_config: RunConfig | None = None,
-        resume_from_checkpoint: Checkpoint | None = None,
+        **options: Unpack[TrainerOptions],
     ) -> None:
-        super().__init__(
-            train_loop_per_worker,
-            train_loop_config=train_loop_config,
-            backend_config=torch_config,
-            scaling_config=scaling_config,
-            run_config=run_config,
-            resume_from_checkpoint=resume_from_checkpoint,
-        )
+        super().__init__(train_loop_per_worker, backend_config=torch_config, **options)
 
 
 @refuse_unknown()

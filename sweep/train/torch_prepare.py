@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import operator
 import os
+import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from itertools import takewhile
+from itertools import cycle, islice, takewhile
 from typing import Any
 
+import numpy
 import torch
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler, SequentialSampler
+from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
 
 from sweep.errors import ConfigError, UserCodeError, nearest, refuse_unknown
-from sweep.train.torch_sampling import ShardedSampler, chain, seed_cpu_generators
 from sweep.worker.session import current
 
 __all__ = [
@@ -32,8 +34,9 @@ __all__ = [
 ]
 
 _STRATEGIES = ("ddp", "fsdp")
-_DATA_LOADER_ARGUMENTS = frozenset(inspect.signature(DataLoader.__init__).parameters)
 _CPU = torch.device("cpu")
+# Rounds that a sampler is asked for at once: changing the generators back and forth costs 0.3 ms each time.
+_ROUNDS = 128
 
 
 def get_devices() -> list[torch.device]:
@@ -118,7 +121,7 @@ def prepare_model(
             `FullyShardedDataParallel` knows (`auto_wrap_policy`, `cpu_offload` ...) choose it instead.
 
     Raises:
-        ConfigError: an unknown strategy, an argument that the strategy does not have, or something that is no module.
+        ConfigError: an unknown strategy, or something that is no module.
         UserCodeError: there are several workers and `torch.distributed` is not initialised, or `fsdp` without CUDA.
     """
     if not isinstance(model, nn.Module):
@@ -147,7 +150,6 @@ def prepare_model(
 
 
 def _in_ddp(model: nn.Module, arguments: dict[str, Any]) -> nn.Module:
-    _check_arguments("ddp", arguments, DistributedDataParallel)
     devices = {parameter.device for parameter in model.parameters()}
     # Where the parameters are, not where the worker is: the user may have placed the model himself, or split it.
     if "device_ids" not in arguments and len(devices) == 1 and (device := devices.pop()).type == "cuda":
@@ -163,29 +165,11 @@ def _in_fsdp(model: nn.Module, arguments: dict[str, Any]) -> nn.Module:
         )
     from torch.distributed import fsdp  # takes a second, and few need it
 
-    ways: list[Callable[..., Any]] = [fsdp.FullyShardedDataParallel]
-    if (fully_shard := getattr(fsdp, "fully_shard", None)) is not None:  # public since torch 2.6
-        ways.insert(0, fully_shard)
-    way = next((way for way in ways if set(arguments) <= set(inspect.signature(way).parameters)), None)
-    if way is None:
-        _check_arguments("fsdp", arguments, *ways)
-        raise ConfigError(
-            f"parallel_strategy_kwargs has {', '.join(sorted(arguments))}: some are of fully_shard, some of "
-            "FullyShardedDataParallel. Pass those of one of them."
-        )
+    way: Callable[..., Any] | None = getattr(fsdp, "fully_shard", None)  # public since torch 2.6
+    if way is None or not set(arguments) <= set(inspect.signature(way).parameters):
+        way = fsdp.FullyShardedDataParallel
     sharded: nn.Module = way(model, **arguments)
     return sharded
-
-
-def _check_arguments(strategy: str, arguments: Mapping[str, Any], *ways: Callable[..., Any]) -> None:
-    """Refuse the first argument that none of the ways to wrap a model has."""
-    known = {name for way in ways for name in inspect.signature(way).parameters} - {"module"}
-    for name in arguments:
-        if name not in known:
-            raise ConfigError(
-                f"parallel_strategy={strategy!r} has no argument {name!r} (parallel_strategy_kwargs). "
-                f"{nearest(str(name), known)}"
-            )
 
 
 @refuse_unknown()
@@ -197,16 +181,15 @@ def prepare_data_loader(
 ) -> DataLoader[Any]:
     """Return a loader that gives this worker its part of the data, on its device; all else is as the given one has it.
 
-    With several workers a default order becomes a `DistributedSampler`, shuffled if the loader shuffles; of a sampler
-    or batch sampler of the user's own each worker takes every n-th index or batch (`ShardedSampler`). Either way all
-    workers make the same number of steps: the first items are repeated to fill the last round, or, with the loader's
-    `drop_last`, the last round is left out if it is not full. A loader of an `IterableDataset`, and one whose sampler
-    already knows of ranks, is not divided. The order is seeded by the loader's `generator` if it has one, which must be
-    seeded alike in all workers, else by the trial's seed.
+    With several workers each takes every n-th index of the loader's sampler, or batch of its batch sampler
+    (`ShardedSampler`), and all make the same number of steps: the first items are repeated to fill the last round, or,
+    with the loader's `drop_last`, the last round is left out if it is not full. A loader of an `IterableDataset`, and
+    one whose sampler already knows of ranks, is not divided. The order is seeded by the loader's `generator` if it has
+    one, which must be seeded alike in all workers, else by the trial's seed.
 
-    Each time the loader is iterated its sampler's epoch is set to the next, from 0. To set it yourself, for instance
-    after a restart or where workers iterate unequally often, call `loader.sampler.set_epoch(epoch)` before: that holds
-    for the next iteration, and counting goes on from it. (With a batch sampler of your own: `loader.batch_sampler`.)
+    Each time the loader is iterated its sampler's `epoch` is set to the next, from 0. To set it yourself, for instance
+    after a restart or where workers iterate unequally often, call `loader.sampler.set_epoch(epoch)` before: another
+    epoch holds for the next iteration, and counting goes on from it. (With a batch sampler: `loader.batch_sampler`.)
 
     Args:
         add_dist_sampler: False: every worker sees all the data.
@@ -229,14 +212,21 @@ def prepare_data_loader(
     is_divisible = not isinstance(loader.dataset, IterableDataset) and not _is_divided(loader)
     if add_dist_sampler and size > 1 and is_divisible:
         loader = _divided(loader, rank, size)
-    epochs = _epochs_of(loader)
-    if device is None and epochs is None:
+    counted = next((one for one in _samplers(loader) if hasattr(one, "set_epoch") and hasattr(one, "epoch")), None)
+    if device is None and counted is None:
         return loader
-    return PreparedDataLoader(loader, device, epochs, has_prefetch=auto_transfer)
+    return PreparedDataLoader(loader, device, counted, has_prefetch=auto_transfer)
 
 
 def _samplers(loader: DataLoader[Any]) -> Iterator[Any]:
-    return chain(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
+    """Give the sampler of a loader and those it wraps, outermost first."""
+    sampler: Any = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
+    seen: list[int] = []
+    while sampler is not None and id(sampler) not in seen:
+        seen.append(id(sampler))
+        yield sampler
+        inner = getattr(sampler, "sampler", None)
+        sampler = getattr(sampler, "batch_sampler", None) if inner is None else inner
 
 
 def _is_divided(loader: DataLoader[Any]) -> bool:
@@ -254,19 +244,21 @@ def _divided(loader: DataLoader[Any], rank: int, size: int) -> DataLoader[Any]:
     and of the user's own subclass included.
     """
     for name, value in vars(loader).items():
-        if isinstance(value, Iterator) and name not in _DATA_LOADER_ARGUMENTS and name != "_iterator":
+        if isinstance(value, Iterator) and name not in ("sampler", "batch_sampler", "_iterator"):
             raise UserCodeError(
                 f"prepare_data_loader cannot divide a {type(loader).__name__} among {size} workers: it keeps an "
                 f"iterator over all the data in {name!r}. Build it with sampler=DistributedSampler(dataset), which is "
                 "used as it is, or pass add_dist_sampler=False."
             )
+    session = current()
+    seed = session.job.seed if session is not None else 0
     sampler: Any = loader.sampler
     batch_sampler: Any = loader.batch_sampler
     if batch_sampler is not None and loader.batch_size is None:
         # Never with drop_last: the batch sampler's own is about batches that are not full, and all of these stay.
-        batch_sampler = ShardedSampler(batch_sampler, rank, size, seed=_shuffle_seed(loader))
+        batch_sampler = ShardedSampler(batch_sampler, rank, size, seed=seed)
     else:
-        sampler = _divided_sampler(loader, rank, size)
+        sampler = ShardedSampler(sampler, rank, size, seed=seed, drop_last=loader.drop_last)
         if batch_sampler is not None:
             batch_sampler = copy.copy(batch_sampler)
             batch_sampler.sampler = sampler
@@ -276,72 +268,99 @@ def _divided(loader: DataLoader[Any], rank: int, size: int) -> DataLoader[Any]:
     return divided
 
 
-def _divided_sampler(loader: DataLoader[Any], rank: int, size: int) -> Sampler[Any]:
-    sampler: Any = loader.sampler
-    seed = _shuffle_seed(loader)
-    # Exactly these classes, over exactly this dataset, in full: anything else is a choice of the user's.
-    is_default = getattr(sampler, "data_source", None) is loader.dataset and (
-        type(sampler) is SequentialSampler
-        or (
-            type(sampler) is RandomSampler
-            and not sampler.replacement
-            and sampler.num_samples == len(sampler.data_source)
-        )
-    )
-    if not is_default:
-        return ShardedSampler(sampler, rank, size, seed=seed, drop_last=loader.drop_last)
-    return DistributedSampler(
-        loader.dataset,
-        num_replicas=size,
-        rank=rank,
-        shuffle=type(sampler) is RandomSampler,
-        seed=seed,
-        drop_last=loader.drop_last,
-    )
+class ShardedSampler(DistributedSampler[Any]):
+    """Gives one rank every n-th item of a sampler or batch sampler that knows nothing of ranks.
 
-
-def _shuffle_seed(loader: DataLoader[Any]) -> int:
-    """Return a seed that is the same in every worker: never one drawn from a global generator."""
-    generator = getattr(loader.sampler, "generator", None)
-    if generator is None:
-        generator = loader.generator
-    if isinstance(generator, torch.Generator):
-        return generator.initial_seed() % (1 << 63)  # room for the epochs that are added
-    session = current()
-    return session.job.seed if session is not None else 0
-
-
-class _Epochs:
-    """Counts the iterations of a loader and tells them to its sampler, unless the user does.
+    All ranks get the same number of items, and together all of them: the last round is filled with the first items, or
+    left out with `drop_last`. For that the wrapped sampler must give every rank the same sequence. So it is run on
+    global generators of its own (torch's on the CPU, `random`, numpy's), seeded alike in all ranks and anew in each
+    epoch; the trial's do not move. A generator that the sampler holds itself must be seeded alike in all ranks. It is
+    asked for some rounds ahead, and may be endless. Attributes that this class lacks are the wrapped sampler's.
 
     Attributes:
-        next: the epoch of the next iteration.
+        sampler: the wrapped one.
+        rank, num_replicas: which part of how many.
+        epoch: set by `set_epoch`; added to the seed.
     """
 
-    def __init__(self, sampler: Any) -> None:
-        epoch = getattr(sampler, "epoch", 0)
-        self.next = epoch if isinstance(epoch, int) else 0
-        self._set_epoch: Callable[[int], Any] = sampler.set_epoch
-        # Its value alone would not do: setting the same epoch twice asks for the same order twice.
-        vars(sampler)["set_epoch"] = self._take
+    def __init__(self, sampler: Iterable[Any], rank: int, num_replicas: int, *, seed: int = 0, drop_last: bool = False):
+        # Without that of DistributedSampler, which asks for a length.
+        self.sampler = sampler
+        self.rank = rank
+        self.num_replicas = num_replicas
+        self.seed = seed
+        self.drop_last = drop_last
+        self.epoch = 0
 
-    def _take(self, epoch: int) -> None:
-        self._set_epoch(epoch)
-        self.next = epoch
+    def __iter__(self) -> Iterator[Any]:
+        seed, own = self.seed + self.epoch, list[Any]()
+        with _generators(own, seed):
+            items = iter(self.sampler)
+        first: list[Any] = []
+        while True:
+            with _generators(own, seed):
+                chunk = list(islice(items, _ROUNDS * self.num_replicas))
+            first = first or chunk[: self.num_replicas]
+            end = len(chunk) - len(chunk) % self.num_replicas
+            yield from chunk[self.rank : end : self.num_replicas]
+            if len(chunk) < _ROUNDS * self.num_replicas:
+                break
+        rest = chunk[end:]
+        if rest and not self.drop_last:
+            # Those of few items may be needed more than once: 2 items for 5 ranks.
+            filled = rest + list(islice(cycle(first), self.num_replicas - len(rest)))
+            yield filled[self.rank]
 
-    def advance(self) -> None:
-        """Begin the next epoch."""
-        self._set_epoch(self.next)
-        self.next += 1
+    def __len__(self) -> int:
+        num_items = len(self.sampler)  # type: ignore[arg-type]  # a TypeError when it has no length, as without us
+        return num_items // self.num_replicas if self.drop_last else -(-num_items // self.num_replicas)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch the next iteration is; it is passed on to a wrapped sampler that has this method."""
+        self.epoch = epoch
+        for sampler in (self.sampler, getattr(self.sampler, "sampler", None)):
+            if callable(getattr(sampler, "set_epoch", None)):
+                sampler.set_epoch(epoch)  # type: ignore[union-attr]
+                return
+
+    def __getattr__(self, name: str) -> Any:
+        # While a copy is being made there is no wrapped sampler yet.
+        if name.startswith("__") or "sampler" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.sampler, name)
 
 
-def _epochs_of(loader: DataLoader[Any]) -> _Epochs | None:
-    """Return a counter for the outermost sampler whose epoch can be set; None when there is none."""
-    for sampler in _samplers(loader):
-        if callable(getattr(sampler, "set_epoch", None)):
-            # Without a `__dict__` the user's own calls would go unnoticed, and be overruled.
-            return _Epochs(sampler) if hasattr(sampler, "__dict__") else None
-    return None
+def _states() -> list[Any]:
+    """Return the states of the global generators of torch's CPU, `random` and numpy."""
+    return [torch.get_rng_state(), random.getstate(), numpy.random.get_state(legacy=False)]
+
+
+def _set_states(states: list[Any]) -> None:
+    torch.set_rng_state(states[0])
+    random.setstate(states[1])
+    numpy.random.set_state(states[2])
+
+
+@contextlib.contextmanager
+def _generators(states: list[Any], seed: int) -> Iterator[None]:
+    """Run on generators of one's own, which are noted in `states` and seeded at first; the others do not move."""
+    outer = _states()
+    if states:
+        _set_states(states)
+    else:
+        _seed_cpu(seed)
+    try:
+        yield
+    finally:
+        states[:] = _states()
+        _set_states(outer)
+
+
+def _seed_cpu(seed: int) -> None:
+    """Seed these generators; not by `torch.manual_seed`, which also moves the generators of every GPU."""
+    torch.default_generator.manual_seed(seed % (1 << 64))
+    random.seed(seed)
+    numpy.random.seed(seed % (1 << 32))
 
 
 class PreparedDataLoader(DataLoader[Any]):
@@ -354,14 +373,18 @@ class PreparedDataLoader(DataLoader[Any]):
     prepared_from: DataLoader[Any]
 
     def __init__(
-        self, loader: DataLoader[Any], device: torch.device | None, epochs: _Epochs | None, *, has_prefetch: bool
+        self, loader: DataLoader[Any], device: torch.device | None, counted: Any, *, has_prefetch: bool
     ) -> None:
         # Without DataLoader's constructor: every attribute is asked of the wrapped loader.
-        vars(self).update(prepared_from=loader, _device=device, _epochs=epochs, _has_prefetch=has_prefetch)
+        vars(self).update(
+            prepared_from=loader, _device=device, _counted=counted, _last=None, _has_prefetch=has_prefetch
+        )
 
     def __iter__(self) -> Any:
-        if self._epochs is not None:
-            self._epochs.advance()
+        if self._counted is not None:
+            if self._counted.epoch == self._last:  # otherwise the user has set it
+                self._counted.set_epoch(self._last + 1)
+            vars(self)["_last"] = self._counted.epoch
         batches = iter(self.prepared_from)
         device = self._device
         if device is None:
@@ -408,32 +431,20 @@ def _prefetched(batches: Iterator[Any], device: torch.device) -> Iterator[Any]:
 
 
 def _moved(value: Any, device: torch.device) -> Any:
-    """Return a value with all that can be moved on the device; containers are copied when something in them was."""
+    """Return a value with all that can be moved on the device, in new containers."""
     if isinstance(value, torch.Tensor):
         # Only towards the GPU: a copy back that is not waited for can be read before it is there.
         return value.to(device, non_blocking=device.type == "cuda")
     if not isinstance(value, type) and callable(getattr(value, "to", None)):
         return value.to(device)
-    if isinstance(value, Mapping):
-        changed = {key: new for key, old in value.items() if (new := _moved(old, device)) is not old}
-        if not changed:
-            return value
-        if not isinstance(value, MutableMapping):
-            return {**value, **changed}
+    if isinstance(value, MutableMapping):
         clone = copy.copy(value)  # a dict of the user's class stays one
-        clone.update(changed)
+        clone.update({key: _moved(item, device) for key, item in value.items()})
         return clone
     if not isinstance(value, (list, tuple)):
         return value
-    items = [_moved(item, device) for item in value]
-    if all(map(operator.is_, items, value)):
-        return value
-    if isinstance(value, list):
-        copied = copy.copy(value)
-        copied[:] = items
-        return copied
     make = getattr(type(value), "_make", type(value))  # a named tuple takes its fields one by one
-    return make(items)
+    return make([_moved(item, device) for item in value])
 
 
 def enable_reproducibility(seed: int = 0) -> None:
@@ -452,7 +463,7 @@ def enable_reproducibility(seed: int = 0) -> None:
     if not hasattr(seed, "__index__") or not 0 <= operator.index(seed) < 1 << 32:
         raise ConfigError(f"enable_reproducibility was given seed={seed!r}; expected a whole number, 0 to 2**32 - 1.")
     seed = operator.index(seed)
-    seed_cpu_generators(seed)
+    _seed_cpu(seed)
     torch.manual_seed(seed)
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False

@@ -7,11 +7,11 @@ import functools
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
-from searchers.space import Categorical, Domain, Float
+from searchers.space import Categorical, Domain
 from searchers.variants import fresh, grid_values, has_domains, merge
 from sweep import train
 from sweep.checkpoints.store import Checkpoint
@@ -71,19 +71,17 @@ class Backend:
         return ""
 
     @property
-    def needs_distinct_devices(self) -> bool:
-        """Whether two workers can never share a device."""
-        return False
-
-    @property
-    def can_share_devices(self) -> bool:
-        """Whether workers with shares of GPUs may be put on one device."""
-        return not self.framework  # of a library of which nothing is known: as Ray does it
+    def sharing(self) -> str:
+        """Whether workers with shares of GPUs are put on one device: "share" so, "refuse" never; empty: as it comes."""
+        return "" if self.framework else "share"  # of a library of which nothing is known: as Ray does it
 
     @property
     def sharing_notice(self) -> str:
         """What to say when workers share devices; empty: nothing, because that was asked for."""
         return ""
+
+    def check(self) -> None:
+        """Refuse a machine without what the group needs; called when a trainer is made."""
 
     def start(self, rank: Rank) -> None:
         """Join the group; runs in each rank, before the train loop."""
@@ -99,6 +97,15 @@ NOT_OF_TRAINERS = {
     "validation_config": "Validate inside the train loop, and report what came of it.",
 }
 """What Ray's trainers take besides, and what to do here."""
+
+
+class TrainerOptions(TypedDict, total=False):
+    """What every trainer takes besides its train loop and its backend."""
+
+    train_loop_config: Mapping[str, Any] | None
+    scaling_config: ScalingConfig | None
+    run_config: RunConfig | None
+    resume_from_checkpoint: Checkpoint | None
 
 
 @refuse_unknown(NOT_OF_TRAINERS)
@@ -135,19 +142,21 @@ class DataParallelTrainer:
         run_config: RunConfig | None = None,
         resume_from_checkpoint: Checkpoint | None = None,
     ) -> None:
-        who = type(self).__name__
-        _expect(who, "train_loop_config", train_loop_config, Mapping, "a dict")
-        if self._backend_argument == "backend_config":
-            _expect(who, "backend_config", backend_config, Backend, "a TorchConfig, JaxConfig or TensorflowConfig")
-        else:
-            own = type(self._default_backend)
-            _expect(who, self._backend_argument, backend_config, own, f"a {own.__name__}")
-        _expect(who, "scaling_config", scaling_config, ScalingConfig, "a ScalingConfig")
-        _expect(who, "run_config", run_config, RunConfig, "a RunConfig")
-        _expect(who, "resume_from_checkpoint", resume_from_checkpoint, Checkpoint, "a Checkpoint")
+        own = type(self._default_backend)
+        what = "a TorchConfig, JaxConfig or TensorflowConfig" if own is Backend else f"a {own.__name__}"
+        for name, value, kind, expected in (
+            ("train_loop_config", train_loop_config, Mapping, "a dict"),
+            (self._backend_argument, backend_config, own, what),
+            ("scaling_config", scaling_config, ScalingConfig, "a ScalingConfig"),
+            ("run_config", run_config, RunConfig, "a RunConfig"),
+            ("resume_from_checkpoint", resume_from_checkpoint, Checkpoint, "a Checkpoint"),
+        ):
+            if value is not None and not isinstance(value, kind):
+                raise ConfigError(f"{type(self).__name__}: {name} is {value!r:.100}; expected {expected}.")
         self.train_loop_per_worker = train_loop_per_worker
         self.train_loop_config: dict[str, Any] = dict(train_loop_config or {})
         self.backend = backend_config or self._default_backend
+        self.backend.check()
         self.scaling_config = scaling_config or ScalingConfig()
         self.run_config = run_config or RunConfig()
         self.resume_from_checkpoint = resume_from_checkpoint
@@ -187,10 +196,8 @@ class DataParallelTrainer:
         return self._request(self.scaling_of(config))
 
     def _request(self, scaling: ScalingConfig) -> Resources:
-        is_distinct = self.backend.needs_distinct_devices
-        return scaling.to_resources(
-            distinct_devices=is_distinct, shared_devices=not is_distinct and self.backend.can_share_devices
-        )
+        sharing = self.backend.sharing
+        return scaling.to_resources(distinct_devices=sharing == "refuse", shared_devices=sharing == "share")
 
     def spec_of(self, config: Mapping[str, Any]) -> GroupSpec:
         """Return what its group is besides."""
@@ -241,7 +248,7 @@ class DataParallelTrainer:
             values = _plain_scaling(scaling) if scaling is not None else {}
             if isinstance(values, dict) and grid_values(values) is None:
                 values = {**own_scaling, **values}
-                _check_scaling(self.scaling_config.merged(values))
+                self.scaling_config.merged(values)  # the check
             space["scaling_config"] = values
         return space
 
@@ -258,8 +265,8 @@ class DataParallelTrainer:
         Raises:
             ResourceError: one of the values makes no sense.
         """
-        scaling = None if self._is_flat else space.get("scaling_config")
-        return list(dict.fromkeys(self._request(self.scaling_config.merged(values)) for values in _variants(scaling)))
+        scalings = _variants(None if self._is_flat else space.get("scaling_config"))
+        return list(dict.fromkeys(self._request(self.scaling_config.merged(values)) for values in scalings or ()))
 
     def notices_of(self, space: Mapping[str, Any]) -> list[str]:
         """Return what people should be told of the groups that trials of this space can come to."""
@@ -381,11 +388,6 @@ def _takes_config(loop: Any, *, has_config: bool) -> bool:
     )
 
 
-def _expect(who: str, name: str, value: Any, kind: type, what: str) -> None:
-    if value is not None and not isinstance(value, kind):
-        raise ConfigError(f"{who}: {name} is {value!r:.100}; expected {what}.")
-
-
 def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Return a space with the values of both, as `merge` does, but with grids as a whole: as dicts they are values."""
     merged: dict[str, Any] = fresh(below)
@@ -394,15 +396,6 @@ def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, 
         is_nested = all(isinstance(one, Mapping) and grid_values(one) is None for one in (old, value))
         merged[key] = _laid_over(old, value) if is_nested and old is not None else fresh(value)
     return merged
-
-
-def _check_scaling(scaling: ScalingConfig) -> None:
-    """Refuse a number of workers that no draw can make right."""
-    if isinstance(scaling.num_workers, Float):
-        raise ResourceError(
-            f"ScalingConfig: num_workers is {scaling.num_workers!r}, which draws fractions; expected whole numbers. "
-            "Use randint, choice or grid_search."
-        )
 
 
 def _plain_scaling(value: Any) -> Any:
@@ -423,25 +416,15 @@ def _plain_scaling(value: Any) -> Any:
     raise ConfigError(f"scaling_config is {value!r:.100}; expected a ScalingConfig, or a dict of its fields.")
 
 
-def _variants(scaling: Any) -> Iterable[Mapping[str, Any] | None]:
-    """Yield scalings of a space: every option of each grid or choice, alone; fields that cannot be told stay out."""
-    if scaling is None:
-        return [None]
-    options = _options(scaling)
+def _variants(value: Any) -> list[Any] | None:
+    """Return all that a part of a space can come to; None: that cannot be told, or is too much."""
+    options = value.categories if isinstance(value, Categorical) else grid_values(value)
+    if options is None and not isinstance(value, Mapping):
+        return None if isinstance(value, Domain) else [value]
+    parts = list(map(_variants, value.values() if options is None else options))
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or (math.prod(map(len, known)) > 1000 and options is None):
+        return None
     if options is not None:
-        return [variant for option in options for variant in _variants(option)]
-    if not isinstance(scaling, Mapping):
-        return []
-    fixed = {key: value for key, value in scaling.items() if not has_domains({"": value})}
-    searched = {key: _options(value) for key, value in scaling.items() if key not in fixed}
-    choices = [values for values in searched.values() if values is not None]
-    if len(choices) < len(searched) or math.prod(map(len, choices)) > 1000:
-        return []
-    return [{**fixed, **dict(zip(searched, values, strict=True))} for values in itertools.product(*choices)]
-
-
-def _options(value: Any) -> list[Any] | None:
-    grid = grid_values(value)
-    if grid is not None:
-        return list(grid)
-    return [value[i] for i in range(len(value))] if isinstance(value, Categorical) else None
+        return list(itertools.chain(*known))
+    return [dict(zip(value, values, strict=True)) for values in itertools.product(*known)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from sweep.checkpoints.store import Checkpoint, known_whole
+from sweep.checkpoints.store import Checkpoint
 from sweep.errors import CheckpointError
 from sweep.record.layout import shards_name
 from sweep.worker import wire
-from sweep.worker.session import Session, StopRequested
+from sweep.worker.session import Session
 
 
 class RankSession(Session):
@@ -40,7 +40,7 @@ class RankSession(Session):
             shutil.rmtree(target, ignore_errors=True)
             try:
                 shutil.copytree(checkpoint.path, target)
-            except (OSError, shutil.Error) as error:
+            except OSError as error:
                 shutil.rmtree(target, ignore_errors=True)
                 raise CheckpointError(f"the checkpoint {checkpoint.path} could not be copied: {error}.") from error
             return target
@@ -59,49 +59,20 @@ class RankSession(Session):
         assert self.job.rank is not None
         return self.job.rank
 
-    def _await_answer(self) -> None:
-        """Wait for the answer, and merge shards meanwhile if asked to.
-
-        Raises:
-            StopRequested: the group was asked to stop.
-            CheckpointError: the shards could not be merged. Only after the answer: until then the others wait, and
-                code that catches this goes on with its next report.
-        """
-        token, seq = self.job.token, self.num_reports
-        problem: CheckpointError | None = None
-        while True:
-            answer = self._channel.receive()
-            if answer.token != token:
-                continue
-            if isinstance(answer, wire.Merge):
-                try:
-                    path = self._merge(answer.seq, answer.shards)
-                except CheckpointError as error:
-                    path, problem = "", error
-                self.send(wire.Merged(token, answer.seq, path))
-                continue
-            if answer.checkpoint:
-                self._checkpoint = known_whole(os.path.join(self.job.directory, answer.checkpoint))
-            self.is_stopping = self.is_stopping or isinstance(answer, wire.Stop)
-            if not self.is_stopping and answer.seq != seq:
-                continue
-            if problem is not None:
-                raise problem
-            if self.is_stopping:
-                raise StopRequested
-            return
-
-    def _merge(self, seq: int, shards: Sequence[str]) -> str:
-        """Make one checkpoint of all shards of a report; return its path in the experiment."""
-        first, *others = shards
+    def _merge(self, asked: wire.Merge) -> CheckpointError | None:
+        """Make one checkpoint of all shards of a report, and say where it is; return why that failed."""
+        first, *others = asked.shards
+        stored, problem = "", None
         try:
             for shard in others:
                 _move_into(shard, first)
-        except OSError as error:
-            raise CheckpointError(f"the shards of a checkpoint could not be merged: {error}.") from error
-        stored = self._patiently(lambda: self._store(first, seq, is_source_spent=True), first)
-        shutil.rmtree(os.path.dirname(first), ignore_errors=True)
-        return stored
+            stored = self._patiently(lambda: self._store(first, asked.seq, is_source_spent=True), first)
+            shutil.rmtree(os.path.dirname(first), ignore_errors=True)
+        except (OSError, CheckpointError) as error:
+            problem = CheckpointError(f"the shards of a checkpoint could not be merged: {error}.")
+            problem.__cause__ = error
+        self.send(wire.Merged(self.job.token, asked.seq, stored))
+        return problem
 
     def _framed(self, values: dict[str, Any], stored: str | None) -> bytes:
         return super()._framed(values if self._rank.rank == 0 else {}, stored)

@@ -22,7 +22,7 @@ from sweep.record.files import sync_directory
 from sweep.record.layout import checkpoint_name
 from sweep.record.space import lacks_space, tree_bytes
 from sweep.worker import wire
-from sweep.worker.channel import Channel, Packets, SocketChannel
+from sweep.worker.channel import Channel, Packets
 from sweep.worker.context import Context
 from sweep.worker.disk_wait import DiskWait
 from sweep.worker.environment import CALLER_VARIABLE
@@ -47,6 +47,7 @@ class Session:
     Attributes:
         is_stopping: the trial was asked to stop. num_reports: of this attempt so far.
         saver: stores a checkpoint of a class trainable into a directory when asked; None for functions.
+        channel: to the driver.
         control: by which a `fit()` inside the trial asks for its workers; None where that is not possible.
         is_fitting: such a `fit()` runs. has_fitted: one has found room in what the trial holds.
         needs: what a `fit()` asks for that has found none; None: there was no such.
@@ -61,7 +62,7 @@ class Session:
         self.needs: Resources | None = None
         self.why_more = ""
         self.saver: Callable[[str], None] | None = None
-        self._channel = channel
+        self.channel = channel
         self.num_reports = 0
         self._is_placed = False  # the trial's directory is there also after a power cut
         self._pid = os.getpid()
@@ -77,7 +78,7 @@ class Session:
 
     def send(self, message: wire.Message) -> None:
         """Send the driver a message."""
-        self._channel.send(wire.frame(message))
+        self.channel.send(wire.frame(message))
 
     def report(
         self, metrics: Mapping[str, Any], checkpoint: Checkpoint | None = None, *, is_saving: bool = False
@@ -124,7 +125,7 @@ class Session:
                 within_size(values, note)
                 data = self._framed(values, stored)
             self.num_reports += 1
-            self._channel.send(data)
+            self.channel.send(data)
             self._last = now
             self._forget_pending()
             if stored is not None:
@@ -195,33 +196,42 @@ class Session:
         self._checkpoint = known_whole(os.path.join(self.job.directory, stored))
 
     def _await_answer(self) -> None:
-        """Wait for the answer to the report that was just sent; those to others are dropped, a stop is always taken."""
+        """Wait for the answer to the report that was just sent; those to others are dropped, a stop is always taken.
+
+        Raises:
+            StopRequested: the trial was asked to stop.
+            CheckpointError: shards could not be merged. Only after the answer: until then the other ranks wait, and
+                code that catches this goes on with its next report.
+        """
+        problem: CheckpointError | None = None
         while True:
-            answer = self._channel.receive()
+            answer = self.channel.receive()
             if answer.token != self.job.token:
                 continue
-            if isinstance(answer, wire.Stop):
-                self.is_stopping = True
-                if answer.is_saving:
-                    self._save_on_demand()
+            if isinstance(answer, wire.Merge):
+                problem = self._merge(answer)
+                continue
+            self.is_stopping |= isinstance(answer, wire.Stop)
+            if not self.is_stopping and answer.seq != self.num_reports:
+                continue
+            if isinstance(answer, wire.Save):
+                self._save_on_demand()
+            elif answer.checkpoint:
+                self._checkpoint = known_whole(os.path.join(self.job.directory, answer.checkpoint))
+            if isinstance(answer, wire.Stop) and answer.is_saving:
+                self._save_on_demand()
+            if problem is not None:
+                raise problem
+            if self.is_stopping:
                 raise StopRequested
-            if answer.seq == self.num_reports:
-                if isinstance(answer, wire.Save):
-                    self._save_on_demand()
-                return
+            return
 
-    def fileno(self) -> int:
-        """Return the descriptor over which a stop comes; -1 when there is none."""
-        return self._channel.fileno() if isinstance(self._channel, SocketChannel) else -1
-
-    @property
-    def has_message(self) -> bool:
-        """Whether something was read that was not taken yet."""
-        return isinstance(self._channel, SocketChannel) and self._channel.has_message
+    def _merge(self, asked: wire.Merge) -> CheckpointError | None:
+        raise NotImplementedError  # a rank does
 
     def hear_stop(self) -> bool:
         """Take one message that has come outside of a report; return whether the trial is asked to stop."""
-        message = self._channel.receive()
+        message = self.channel.receive()
         if isinstance(message, wire.Stop) and message.token == self.job.token:
             self.is_stopping = True
         return self.is_stopping
@@ -338,7 +348,7 @@ class Session:
         began, was_stopping = time.monotonic(), self.is_stopping
 
         def wait(seconds: float) -> None:
-            if self._channel.wait(seconds):
+            if self.channel.wait(seconds):
                 self.hear_stop()
             if self.is_stopping and (not was_stopping or time.monotonic() - began > _STOP_PATIENCE_S):
                 raise StopRequested

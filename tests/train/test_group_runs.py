@@ -385,13 +385,21 @@ class StopAll(sweep.Stopper):
         return True
 
 
-def test_a_group_that_has_ended_before_its_report_is_answered_is_heard_to_its_end():
+@pytest.fixture
+def silent():
+    """A channel to a driver that says nothing."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield SocketChannel(ours.fileno())
+
+
+def test_a_group_that_has_ended_before_its_report_is_answered_is_heard_to_its_end(silent):
     ours, theirs = socket.socketpair()
     stopped = Outcome("STOPPED", *"abc")
     theirs.sendall(wire.frame(wire.Report(1, 1, {"a": 1}, None)) + wire.frame(wire.Done(1, stopped, 0.0)))
     theirs.close()
     nested = object.__new__(_Nested)
-    nested._session = SimpleNamespace(has_message=False, fileno=lambda: -1, job=SimpleNamespace(trial_id="a"))
+    nested._session = SimpleNamespace(channel=silent, job=SimpleNamespace(trial_id="a"))
     nested._is_forwarding, nested._history, nested._kept = False, [], []
     with ours:
         outcome = nested._serve(SocketChannel(ours.fileno()), SimpleNamespace(base_count=0, token=1))
@@ -399,15 +407,13 @@ def test_a_group_that_has_ended_before_its_report_is_answered_is_heard_to_its_en
     assert [reported(row) for row in nested._history] == [{"a": 1}]
 
 
-def test_what_a_group_inside_a_trial_waits_for_is_said_as_the_trials_own():
+def test_what_a_group_inside_a_trial_waits_for_is_said_as_the_trials_own(silent):
     ours, theirs = socket.socketpair()
     space = wire.Waits(1, "waits for disk space", for_space=True)
     for message in (space, wire.Waits(1, ""), wire.Done(1, Outcome("FINISHED"), 0.0)):
         theirs.sendall(wire.frame(message))
     nested, said = object.__new__(_Nested), []
-    nested._session = SimpleNamespace(
-        has_message=False, fileno=lambda: -1, say_waiting=lambda *words: said.append(words)
-    )
+    nested._session = SimpleNamespace(channel=silent, say_waiting=lambda *words: said.append(words))
     with ours, theirs:
         nested._serve(SocketChannel(ours.fileno()), SimpleNamespace(base_count=0, token=1))
     assert said == [("waits for disk space", True), ("", False)]

@@ -221,7 +221,7 @@ def sizes(requests):
         ({}, {"num_workers": WORKERS, "placement_strategy": sweep.choice(["PACK", "SPREAD"])}, [1, 1, 2, 2]),
         # These cannot be told before they are drawn.
         ({}, {"num_workers": sweep.randint(1, 9)}, []),
-        ({}, {"resources_per_worker": {"CPU": sweep.choice([1, 2])}}, []),
+        ({}, {"resources_per_worker": {"CPU": sweep.choice([1, 2])}}, [1, 1]),
         ({}, sweep.sample_from(lambda config: {"num_workers": 2}), []),
         ({}, {"num_workers": sweep.grid_search(list(range(1, 50))), "use_gpu": sweep.choice([True] * 50)}, []),
     ],
@@ -380,7 +380,7 @@ def run_rank(tmp_path):
             token=7, trial_id="abcde_00003", attempt=1, directory=str(tmp_path / "experiment"), base_count=0, rank=rank
         )
         peer = Peer()
-        session = (Session if rank is None else RankSession)(wire.Job(**{**fields, **changes}), peer, config=config)
+        session = (Session if rank is None else RankSession)(wire.Job(**{**fields, **changes}), peer)
         body, objects = trainer.rank_body(trainer.train_loop_per_worker), {}
         if is_shipped:
             prepared = prepare(trainer)
