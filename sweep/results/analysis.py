@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
+from collections import UserDict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -170,10 +171,9 @@ class RecordedSweep:
         from sweep.page.build import rendered, write_page
         from sweep.page.subject import Subject
 
-        subjects = [Subject(self._reader, self.default_metric, self.default_mode)]
-        for one in [compare] if isinstance(compare, (RecordedSweep, str, os.PathLike)) else compare:
-            reader = one._reader if isinstance(one, RecordedSweep) else ExperimentReader(one)
-            subjects.append(Subject(reader, self.default_metric, self.default_mode))
+        others = [compare] if isinstance(compare, (RecordedSweep, str, os.PathLike)) else compare
+        readers = [one._reader if isinstance(one, RecordedSweep) else ExperimentReader(one) for one in (self, *others)]
+        subjects = [Subject(reader, self.default_metric, self.default_mode) for reader in readers]
         return rendered(subjects) if path is None else str(write_page(subjects, path))
 
     def to_optuna(
@@ -307,7 +307,7 @@ class ExperimentAnalysis(RecordedSweep):
     @property
     def trial_dataframes(self) -> Mapping[str, pd.DataFrame]:
         """One frame of all reports per trial, by trial id; each is read when it is asked for."""
-        return _TrialFrames(self._reader)
+        return _TrialFrames({row.trial_id: (self._reader, row) for row in self._reader.trials()})
 
     def fetch_trial_dataframes(self) -> Mapping[str, pd.DataFrame]:
         """Return `trial_dataframes`."""
@@ -400,9 +400,8 @@ class ExperimentAnalysis(RecordedSweep):
         """Return the kept checkpoint of `trial` (a trial, a result, an id or a number) whose report was the best of
         all, not the last; None with a warning when there is none."""
         metric, mode = self.chosen_metric(metric, mode)
-        result = Result(self._row_of(trial), self._reader)
         try:
-            return result.get_best_checkpoint(metric, mode)
+            return Result(self._row_of(trial), self._reader).get_best_checkpoint(metric, mode)
         except (CheckpointError, MetricError) as error:
             warnings.warn(str(error), stacklevel=level_of_caller())
             return None
@@ -552,17 +551,8 @@ class ResultGrid(RecordedSweep):
         return [Result(row, self._reader) for row in self._front(metric, mode)]
 
 
-class _TrialFrames(Mapping[str, "pd.DataFrame"]):
+class _TrialFrames(UserDict[str, Any]):
     """Frames by trial id, each read when it is asked for."""
 
-    def __init__(self, reader: ExperimentReader) -> None:
-        self._reader = reader
-
     def __getitem__(self, trial_id: str) -> pd.DataFrame:
-        return result_frame(self._reader, self._reader.snapshot().by_id[trial_id])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._reader.snapshot().by_id)
-
-    def __len__(self) -> int:
-        return len(self._reader.trials())
+        return result_frame(*super().__getitem__(trial_id))

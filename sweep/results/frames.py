@@ -28,7 +28,6 @@ STYLES = ("sweep", "ray", "optuna")
 
 _Row = Mapping[str, Any]
 _Columns = dict[str, list[Any]]
-_INT64 = range(-(2**63), 2**63)
 _OPTUNA_STATES = {"ERROR": "FAIL", "RUNNING": "RUNNING", "PENDING": "WAITING", "PAUSED": "RUNNING"}
 # Our own columns: before the metrics and the config, and after them.
 _HEAD = ("number", "trial_id", "state")
@@ -74,10 +73,8 @@ def trial_frame(
 ) -> pd.DataFrame:
     """Return one row per trial; see `RecordedSweep.dataframe`.
 
-    Args:
-        chosen: the report to show per trial id; of trials that it lacks the last, and no row where there is none.
-            None: the last report of each, and a row for trials without any.
-        metric: what `style="optuna"` shows as `value`.
+    `chosen` has the report to show per trial id: of trials that it lacks the last, no row where there is none. None:
+    the last report of each. `metric` is what `style="optuna"` shows as `value`.
     """
     checks.one_of("style", style, STYLES)
     is_short = style == "sweep" and not full
@@ -233,7 +230,7 @@ def _typed(values: list[Any]) -> Any:
     kinds = {type(value) for value in values if value is not None}
     if kinds == {bool}:
         return _array("boolean", values)
-    if kinds <= {float, int, bool} and all(type(value) is not int or value in _INT64 for value in values):
+    if kinds <= {float, int, bool} and all(type(value) is not int or abs(value) < 2**63 for value in values):
         return _array("Int64" if kinds and float not in kinds else "float64", values)
     return _array("str", [None if value is None else _as_text(value) for value in values])
 

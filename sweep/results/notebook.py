@@ -29,10 +29,7 @@ _LINE = "1px solid rgba(128,128,128,0.35)"
 _PLAIN = "color:inherit;background:none"
 _CELL = f"white-space:nowrap;padding:2px 10px 2px 0;border:0;border-bottom:{_LINE};{_PLAIN};text-align:"
 _PRE = f"padding:0.4em 0.6em;border-left:{_LINE};{_PLAIN};max-height:16em;overflow:auto;white-space:pre"
-_MORE = (
-    "<p>more: figures <code>.plot</code>, a page of its own <code>.to_html()</code>, tables "
-    "<code>.dataframe()</code></p>"
-)
+_MORE = "<p>more: figures <code>.plot</code>, a page <code>.to_html()</code>, tables <code>.dataframe()</code></p>"
 
 
 def experiment_page(reader: ExperimentReader, metric: str | None, mode: str | None) -> str:
@@ -40,8 +37,7 @@ def experiment_page(reader: ExperimentReader, metric: str | None, mode: str | No
     of several objectives, a table of trials, their curves, and where there is more."""
     trials, best, hint = reader.trials(), best_by_last(reader, metric, mode), reader.state_hint()
     counts = f"{len(trials)} trials: {shown_counts(reader) or 'none yet'}"
-    lines = [f"<strong>{escaped(reader.name, _MAX_TEXT)}</strong> &middot; {counts}"]
-    lines += [f"<i>{escaped(hint, 0)}</i>"] if hint else []
+    lines = [f"<strong>{escaped(reader.name, _MAX_TEXT)}</strong> &middot; {counts}", f"<i>{escaped(hint, 0)}</i>"]
     first, marked = [metric or ""], [] if best is None else [best.row]
     if reader.objectives and not metric:
         first, marked = [name for name, _ in reader.objectives], [row for row, _ in objectives_front(reader)]
@@ -109,7 +105,6 @@ def _trial_table(trials: Sequence[TrialRow], first_columns: Sequence[str], marke
     metrics = dict.fromkeys(key for report in reports for key in report)
     names = sorted(metrics, key=lambda key: key not in first_columns)
     params = dict.fromkeys(key for config in configs for key in config)
-    has_reasons = any(trial.reason for trial in shown)
     rows = [
         [
             "★" if trial in marked else "",
@@ -118,11 +113,11 @@ def _trial_table(trials: Sequence[TrialRow], first_columns: Sequence[str], marke
             (trial.last_metrics or {}).get("training_iteration"),
             *(report.get(key) for key in names),
             *(config.get(key) for key in params),
-            *([trial.reason] if has_reasons else []),
+            trial.reason,
         ]
         for trial, report, config in zip(shown, reports, configs, strict=True)
     ]
-    heads = [*names, *(f"config/{key}" if key in metrics else key for key in params), *["reason"] * has_reasons]
+    heads = [*names, *(f"config/{key}" if key in metrics else key for key in params), "reason"]
     more = f"<p>{len(trials) - len(shown)} more trials: .dataframe()</p>" if len(trials) > len(shown) else ""
     return _table(["", "trial", "state", "iter", *heads], rows) + more
 
@@ -172,14 +167,13 @@ def _pictures(
     order = [*marked, *running, *known[:: max(1, len(known) // _MAX_CURVES)]]
     chosen = list({row.trial_id: row for row in order}.values())[:_MAX_CURVES]
     found = curves_of(reader, chosen, metric, "training_iteration")
-    curves = []
-    for row in chosen:
-        points = {step: value for step, value, _ in found.get(row.number, ())}  # the last where it reported one again
-        curves.append(Curve(row.number, row.state, sorted(points.items()), row in marked))
+    curves = [
+        Curve(row.number, row.state, sorted({x: y for x, y, _ in found.get(row.number, ())}.items()), row in marked)
+        for row in chosen
+    ]
     values = [(row.number, float(last[row.trial_id]), row.state) for row in trials if row.trial_id in last]
     shown = [
         learning_curves(curves, metric) if any(len(curve.points) > 1 for curve in curves) else "",
         best_so_far(values, metric, mode) if len(values) > 1 else "",
     ]
-    boxes = "".join(f'<div style="flex:0 1 480px;min-width:0">{figure}</div>' for figure in shown if figure)
-    return f'<div style="display:flex;flex-wrap:wrap;gap:16px">{boxes}</div>'
+    return f'<div style="display:flex;flex-wrap:wrap;gap:16px">{"".join(shown)}</div>'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -326,10 +327,8 @@ class Result(TrialView):
 
 
 class TrainingResult(Result):
-    """How the `fit()` of a trainer turned out: `metrics` has exactly what rank 0 reported last, as in Ray Train.
-
-    What is filled in (`training_iteration`, `time_total_s`, ...) is in `metrics_dataframe`.
-    """
+    """How the `fit()` of a trainer turned out: `metrics` has exactly what rank 0 reported last, as in Ray Train, and
+    `metrics_dataframe` what is filled in, too."""
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -374,8 +373,7 @@ def _filled(row: TrialRow, metrics: dict[str, Any], report: Report) -> dict[str,
 
 
 def _original(pickled: bytes) -> BaseException | None:
-    try:
+    with suppress(Exception, SystemExit):  # whatever importing and building the user's class raises: the text must do
         loaded = unpickle(pickled)
-    except (Exception, SystemExit):  # whatever importing and building the user's class raises: the text must do
-        return None
-    return loaded if isinstance(loaded, BaseException) else None
+        return loaded if isinstance(loaded, BaseException) else None
+    return None

@@ -82,11 +82,7 @@ def best_reports(
 
 
 def known_objective(metric: str | None, mode: str | None) -> tuple[str, str]:
-    """Return the two as they are.
-
-    Raises:
-        ConfigError: one of them is not known, or the mode is not min or max.
-    """
+    """Return the two, or raise a ConfigError where one of them is not known, or the mode is not min or max."""
     if metric and mode:
         return metric, checks.mode(mode)
     missing = "mode is" if metric else "metric is" if mode else "metric and mode are"
@@ -107,8 +103,8 @@ def no_number(reader: ExperimentReader, metric: str) -> MetricError:
 
 def metric_n_steps(reader: ExperimentReader, trial_id: str) -> dict[str, dict[str, deque[float]]]:
     """Return the last 5 and the last 10 values of each number that a trial has reported, under "5" and "10"."""
-    series = _series(reader, trial_id)
-    return {key: {str(n): deque(values, maxlen=n) for n in (5, 10)} for key, values in series.items()}
+    series = _series(reader, trial_id).items()
+    return {key: {str(n): deque(values, maxlen=n) for n in (5, 10)} for key, values in series}
 
 
 def metric_analysis(reader: ExperimentReader, trial_id: str) -> dict[str, dict[str, float]]:
@@ -184,13 +180,13 @@ def front_of(
 
 def objectives_front(reader: ExperimentReader) -> list[tuple[TrialRow, dict[str, Any]]]:
     """Return the Pareto set by the sweep's own objectives: (trial, what it reached in each), ordered by number."""
-    if not reader.objectives:
-        return []
-    metrics, modes = zip(*reader.objectives, strict=True)
-    return [
-        (row, {name: value for name, value, mode in zip(metrics, values, modes, strict=True) if mode != "obs"})
-        for row, values in front_of(reader, metrics, modes)
-    ]
+    known = [(name, mode) for name, mode in reader.objectives if mode != "obs"]
+    names, modes = [name for name, _ in known], [mode for _, mode in known]
+    return (
+        [(row, dict(zip(names, values, strict=True))) for row, values in front_of(reader, names, modes)]
+        if known
+        else []
+    )
 
 
 def shown_counts(reader: ExperimentReader) -> str:
