@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweep.core.claims import Claim, withheld
 from sweep.core.resources import (
     UNIT,
     Bundle,
@@ -276,16 +275,6 @@ class Free:
             for units in self.devices.values():
                 if device in units:
                     units[device] += sign * units_of(share)
-
-    def gone(self, claims: Sequence[Claim]) -> Iterator[Part]:
-        """Yield what other sweeps hold here."""
-        for name, amount in withheld(claims, self.node).items():
-            yield name, "", amount
-        for claim in claims:
-            for node, device, units in claim.devices:
-                for kind, there in self.devices.items():
-                    if node == self.node.id and device in there:
-                        yield kind, device, units
 
     def shift(self, name: str, device: str, units: int) -> None:
         """Add to what is free of a device, or of an amount where none is named."""

@@ -61,7 +61,6 @@ class Packer:
         self._whys: dict[Resources, str] = {}  # as long as nothing changes hands
         self._alone: tuple[int, dict[Resources, bool]] = (0, {})  # likewise: what would fit if there were no others
         self._others: tuple[Claim, ...] = ()
-        self._shared: list[Node] = []  # of which others hold or want something
         self._gone: list[_OnNode] = []  # what they hold
         self.set_nodes(nodes, away)
 
@@ -109,13 +108,12 @@ class Packer:
 
     def _withhold(self) -> None:
         """Take away what other sweeps hold of nodes that are there."""
-        claims_on: dict[str, list[Claim]] = {}
-        for claim in self._others:
-            for name in claim.nodes:
-                claims_on.setdefault(name, []).append(claim)
-        self._shared = [free.node for name, free in self._nodes.items() if name in claims_on] if claims_on else []
-        here = [self._nodes[node.id] for node in self._shared]
-        self._gone = [(free, *part) for free in here for part in free.gone(claims_on[free.node.id])]
+        self._gone = [
+            (free, name, device, amount)
+            for claim in self._others
+            for node, name, device, amount in claim.held
+            if (free := self._nodes.get(node)) is not None and (not device or device in free.devices.get(name, ()))
+        ]
         _shift(self._gone, -1)
 
     def place(self, resources: Resources, holder: Holder) -> Placement | None:
@@ -315,7 +313,8 @@ class Packer:
             held = own + self._held_by_others(name, of_type)
             is_promised = any(want[1] == name for claim in self._others for want in claim.wants)
             if need > have - held + 1e-9 or is_promised:
-                others = of_others(self._others, self._shared, name, of_type)
+                shared = {free.node.id: free.node for free, *_ in self._gone}
+                others = of_others(self._others, shared.values(), name, of_type)
                 first = itertools.islice(holders, 4)
                 shown = ", ".join(holder[0].rpartition("_")[2] + self._notes.get(holder, "") for holder in first)
                 more = f" and {len(holders) - 4} more" if len(holders) > 4 else ""

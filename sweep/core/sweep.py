@@ -12,7 +12,6 @@ from searchers.base import EXHAUSTED, NOT_NOW
 from searchers.errors import SearchError
 from sweep.core import failures, scheduler_guard
 from sweep.core import messages as m
-from sweep.core.claims import Wanted
 from sweep.core.nesting import Escalations
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
@@ -134,7 +133,7 @@ class Sweep:
         return min([time for time in times if time is not None], default=None)
 
     @property
-    def wanted(self) -> Wanted | None:
+    def wanted(self) -> Resources | None:
         """What starts as soon as other sweeps of the machine let it; None: nothing waits for them."""
         if not self._packer.others or self._ending is not None or self._failed:
             return None

@@ -6,7 +6,6 @@ import bisect
 import heapq
 from collections.abc import Collection, Iterator, Sequence
 
-from sweep.core.claims import Wanted
 from sweep.core.packing import Packer
 from sweep.core.resources import Resources
 from sweep.core.trial import Trial
@@ -103,7 +102,7 @@ class PendingQueue:
         groups = self._groups.items()
         return sorted(((*next(iter(group.items())), resources) for (resources, _), group in groups), key=_age)
 
-    def wanted(self, packer: Packer, wish: Resources | None) -> Wanted | None:
+    def wanted(self, packer: Packer, wish: Resources | None) -> Resources | None:
         """Return what could start, were it not for other sweeps of the machine; None: nothing.
 
         Args:
@@ -113,8 +112,8 @@ class PendingQueue:
             return None
         for _, _, resources in self._firsts():
             if packer.waits_for_others(resources):
-                return Wanted(resources)
-        return Wanted() if wish is not None and packer.waits_for_others(wish) else None
+                return resources
+        return wish if wish is not None and packer.waits_for_others(wish) else None
 
     def overtook(self, oldest: str) -> None:
         """Note that a younger trial started while the oldest did not fit."""

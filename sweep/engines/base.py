@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from sweep.core.claims import Claim, Wanted
+from sweep.core.claims import Claim
 from sweep.core.messages import Continue, Event, Kill, Save, Start, Stop
-from sweep.core.resources import Node
+from sweep.core.resources import Node, Resources
 from sweep.core.trial import Trial
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Engine(ABC):
         """Return what other sweeps of the machine keep from this one, at the beginning; an engine may know of none."""
         return ()
 
-    def want(self, wanted: Wanted | None) -> None:  # noqa: B027  # an engine that claims nothing ignores it
+    def want(self, wanted: Resources | None) -> None:  # noqa: B027  # an engine that claims nothing ignores it
         """Give `ClaimsChanged` within a quarter of a second after a change in what others keep, until None is given."""
 
     def run_loop(self, loop: Callable[[], T]) -> T:

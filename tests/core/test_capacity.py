@@ -76,9 +76,11 @@ def claims_on(nodes: list[Node], number: int) -> list[Claim]:
             Claim(
                 "other",
                 pid,
-                amounts=tuple((name, rng.choice(["cpu", "slot"]), rng.choice([UNIT // 2, UNIT])) for name in named),
-                devices=tuple((node.id, device.id, rng.choice([UNIT // 2, UNIT])) for node, device in devices),
-                wants=tuple(wants),
+                (
+                    *((name, rng.choice(["cpu", "slot"]), "", rng.choice([UNIT // 2, UNIT])) for name in named),
+                    *((node.id, device.kind, device.id, rng.choice([UNIT // 2, UNIT])) for node, device in devices),
+                ),
+                tuple(wants),
             )
         )
     return claims

@@ -7,7 +7,7 @@ import json
 import pytest
 from core_world import World, cpus, tid
 
-from sweep.core.claims import Claim, Wanted
+from sweep.core.claims import Claim
 from sweep.core.messages import (
     Ask,
     ClaimsChanged,
@@ -34,8 +34,10 @@ def digits(*devices: str, cpu: float = 0, share: float = 1, **more) -> Claim:
     return Claim(
         "digits",
         123,
-        amounts=(("local", "cpu", int(cpu * UNIT)),) if cpu else (),
-        devices=tuple(("local", device, int(share * UNIT)) for device in devices),
+        (
+            *([("local", "cpu", "", int(cpu * UNIT))] if cpu else []),
+            *(("local", "gpu", device, int(share * UNIT)) for device in devices),
+        ),
         **more,
     )
 
@@ -68,7 +70,7 @@ def test_a_sweep_of_which_others_hold_everything_waits_and_says_for_whom():
     assert world[0].reason == (
         "waits for gpu=1; 0 of 2 free; GPU 0 and GPU 1 are held by experiment 'digits' (pid 123)"
     )
-    assert world.sweep.wanted == Wanted(GPU)
+    assert world.sweep.wanted == GPU
     assert world.tell(ClaimsChanged((digits("1"),))) == ["start 0.1"]
     assert world[0].reason == ""
     assert world.tell(ClaimsChanged(())) == ["start 1.1"]
@@ -80,7 +82,7 @@ def test_a_sweep_of_which_others_hold_everything_waits_and_says_for_whom():
 def test_the_reason_names_who_holds_it_by_now():
     world = shared(digits("0", "1"))
     world.suggest(0, GPU)
-    world.tell(ClaimsChanged((Claim("letters", 7, devices=(("local", "0", UNIT), ("local", "1", UNIT // 2))),)))
+    world.tell(ClaimsChanged((Claim("letters", 7, (("local", "gpu", "0", UNIT), ("local", "gpu", "1", UNIT // 2))),)))
     assert world[0].reason.endswith("GPU 0 and 0.5 of GPU 1 are held by experiment 'letters' (pid 7)")
 
 
@@ -110,17 +112,6 @@ def test_shares_of_two_sweeps_lie_on_one_device():
     assert world.suggest(1, HALF) == []
 
 
-@pytest.mark.parametrize(("own", "total", "held", "runs"), [(8, 8, 6, 2), (8, 4, 3, 1), (2, 8, 1, 1), (8, 4, 4, 0)])
-def test_where_two_sweeps_count_different_totals_the_smaller_one_counts(own, total, held, runs):
-    smaller = {"totals": (("local", "cpu", total * UNIT),)} if total < own else {}
-    world = shared(digits(cpu=held, **smaller), nodes=(Node("local", cpus=own),))
-    started = [line for number in range(4) for line in world.suggest(number)]
-    assert len(started) == runs
-    if smaller and not runs:
-        assert "cpu=4 is held by experiment 'digits' (pid 123)" in world[0].reason
-        assert "counts 4 of it in all" in world[0].reason
-
-
 def test_a_request_that_never_fits_beside_others_waits_and_is_not_called_impossible():
     world = shared(digits("0"), num_trials=1)
     assert world.suggest(0, TWO) == []
@@ -135,7 +126,7 @@ def test_what_a_longer_waiting_sweep_wants_is_left_to_it_and_the_rest_is_used():
     assert "experiment 'digits' (pid 123) has waited longer for gpu=1" in world[1].reason
     assert world.suggest(3) == ["start 3.1"], "8 CPUs less 6 and 1"
     assert world.suggest(4) == []
-    assert world.sweep.wanted == Wanted(GPU)
+    assert world.sweep.wanted == GPU
     world.ended(0, ExitKind.FINISHED)
     assert world[1].status is Status.STARTING, "two GPUs are free, and one is promised"
     assert world.tell(ClaimsChanged(())) == ["start 2.1", "start 4.1"]
@@ -175,8 +166,10 @@ def held_on(*nodes: str, cpu: float = 0, **more) -> Claim:
     return Claim(
         "digits",
         123,
-        amounts=tuple((node, "cpu", int(cpu * UNIT)) for node in nodes if cpu),
-        devices=tuple((node, "0", UNIT) for node in nodes),
+        (
+            *((node, "cpu", "", int(cpu * UNIT)) for node in nodes if cpu),
+            *((node, "gpu", "0", UNIT) for node in nodes),
+        ),
         **more,
     )
 
@@ -213,7 +206,7 @@ def test_a_trial_that_waits_for_nodes_to_come_does_not_wait_for_other_sweeps():
     assert world[0].reason.startswith("waits for")
     assert "digits" not in world[0].reason
     world.suggest(1, GPU)
-    assert world.sweep.wanted == Wanted(GPU)
+    assert world.sweep.wanted == GPU
 
 
 def test_of_the_nodes_that_are_kept_for_the_oldest_trial_none_is_another_sweep_s():
@@ -317,7 +310,7 @@ def test_a_word_of_an_attempt_that_is_over_or_never_was_changes_nothing():
 def test_a_searcher_that_is_asked_one_by_one_is_asked_when_others_give_back():
     world = shared(digits(cpu=7), num_trials=4, ask_ahead=1)
     world.run(0)
-    assert world.sweep.wanted == Wanted(), "no trial waits, so none waits before those of others"
+    assert world.sweep.wanted == cpus(1)
     assert world.tell(ClaimsChanged(())) == ["suggest 1"]
 
 
@@ -344,7 +337,7 @@ def test_a_new_inventory_leaves_to_others_what_they_hold():
     "event",
     [
         ClaimsChanged(()),
-        ClaimsChanged((digits("0", cpu=1.5, wants=(("local", "gpu", "A100", 2),), totals=(("local", "cpu", UNIT),)),)),
+        ClaimsChanged((digits("0", cpu=1.5, wants=(("local", "gpu", "A100", 2),)),)),
         Declined(tid(3), 2),
     ],
 )

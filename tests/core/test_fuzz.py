@@ -138,9 +138,9 @@ class WildEngine(Engine):
 
     def others(self):
         wants = ((self.rng.choice("ab"), "gpu", "", 1), ("a", "cpu", "", UNIT)) if self.rng.random() < 0.3 else ()
-        devices = tuple((*place, share) for place, share in self.foreign.items())
-        amounts = (("a", "cpu", UNIT // 2),) if self.foreign else ()
-        return ClaimsChanged((Claim("other", 7, amounts, devices, wants=wants),) if devices or wants else ())
+        devices = tuple((node, "gpu", device, share) for (node, device), share in self.foreign.items())
+        amounts = (("a", "cpu", "", UNIT // 2),) if self.foreign else ()
+        return ClaimsChanged((Claim("other", 7, (*amounts, *devices), wants),) if devices or wants else ())
 
     def share_of_mine(self, place):
         devices = [

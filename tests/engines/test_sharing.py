@@ -7,20 +7,17 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conformance.engines import collect, context, has_released, play_out, shapes, trial
 
 import sweep
-from sweep.accelerators.claims import Claims
-from sweep.core.claims import Wanted
 from sweep.core.messages import ClaimsChanged, Declined, Released, Start
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.core.trial import evolve
+from sweep.engines.local.claims import Claims, Sharing, open_claims
 from sweep.engines.local.engine import LocalEngine
-from sweep.engines.local.sharing import Sharing
 from sweep.engines.loop import Loop
 from sweep.record.reader import ExperimentReader
 from sweep.simulation.replay import replay, rerun
@@ -54,7 +51,7 @@ def registry(tmp_path, monkeypatch):
 
 @pytest.fixture
 def other(registry):
-    claims = Claims(registry, (NODE,), experiment="other", mark="of the other")
+    claims = Claims(registry, (NODE,), "other")
     yield claims
     claims.close()
 
@@ -71,7 +68,7 @@ def engine_in(directory, **fields):
 def news(events):
     """Return what is told of claims: the devices that others hold, and the trials that were declined."""
     return [
-        [device for claim in event.others for _, device, _ in claim.devices]
+        [device for claim in event.others for _, _, device, _ in claim.held]
         if isinstance(event, ClaimsChanged)
         else event.trial_id
         for event in events
@@ -93,7 +90,7 @@ def test_a_start_for_which_another_sweep_was_faster_is_declined_and_nothing_runs
         assert news(events) == [["0"], "abcde_00000", "abcde_00001"]
         assert shapes(events) == []
         assert not list((tmp_path / "exp").glob("abcde_*"))
-        engine.want(Wanted(GPU))
+        engine.want(GPU)
         other.give_back("theirs")
         assert news(collect(engine, has(1))) == [[]]
         engine.execute(Start(on("0")))
@@ -111,13 +108,8 @@ class Shared:
 
     def __init__(self, directory):
         self.loop, self.events, self.said = Loop(), [], []
-        self.sharing = Sharing(
-            context(directory, train, nodes=(NODE,), notice=self.said.append),
-            self.loop,
-            emit=self.events.append,
-            end_idle=lambda: None,
-            say=self.said.append,
-        )
+        self.claims = open_claims(context(directory, train, nodes=(NODE,)), self.said.append)
+        self.sharing = Sharing(self.claims, self.loop, emit=self.events.append, end_idle=lambda: None)
 
     def wait_for_news(self):
         give_up = time.monotonic() + 30
@@ -137,14 +129,14 @@ def shared(tmp_path):
 
     yield make
     for one in made:
-        one.sharing.close()
+        one.claims.close()
         one.loop.close()
 
 
 def test_what_is_declined_without_news_is_not_tried_again_at_once(shared, other):
     other.take("theirs", GPU, at("0"))
     one = shared()
-    assert len(one.sharing.claims()) == 1
+    assert len(one.sharing.begin()) == 1
     assert not one.sharing.take(on("0"))
     assert one.events == []
     assert one.wait_for_news() == ["abcde_00000"]
@@ -153,57 +145,17 @@ def test_what_is_declined_without_news_is_not_tried_again_at_once(shared, other)
 def test_what_another_sweep_gives_back_is_noticed(shared, other):
     other.take("theirs", GPU, at("0"))
     one = shared()
-    one.sharing.claims()
-    one.sharing.want(Wanted(GPU))
+    one.sharing.begin()
     other.close()
     assert one.wait_for_news() == [[]]
-
-
-def test_a_start_that_is_declined_keeps_its_turn_until_it_has_been_tried_again(shared, other):
-    one = shared()
-    one.sharing.claims()
-    other.take("theirs", GPU, at("0"))
-    assert not one.sharing.take(on("0"))
-    one.sharing.want(None)  # the sweep has not heard of it yet
-    assert other.look()[0].wants
-    one.sharing.want(None)  # it has, and starts nothing
-    assert other.look() == ()
-
-
-def test_a_sweep_that_counts_fewer_cpus_is_named_once_by_the_one_that_it_throttles(registry, shared):
-    small = Claims(registry, (replace(NODE, cpus=2),), experiment="small", mark="of the small one")
-    one = shared()
-    assert one.sharing.claims() == ()
-    assert one.said == []
-    small.take("theirs", Resources(), Placement((BundlePlacement("local", ()),)))
-    for _ in range(2):
-        one.sharing.want(Wanted(Resources()))
-        one.sharing.claims()
-    (said,) = one.said
-    assert said.startswith(f"experiment 'small' (pid {os.getpid()}) was started with 2 CPUs, and it and this sweep")
-    small.close()
-
-
-def test_the_next_trial_of_a_sweep_waits_behind_the_others(shared, other):
-    one = shared()
-    one.sharing.claims()
-    other.take("a", GPU, at("0"))
-    one.sharing.take(on("0"))
-    one.sharing.want(Wanted(GPU))
-    other.give_back("a")
-    assert not other.look()[0].devices
-    assert one.sharing.take(on("0"))
-    other.wait_for(GPU)
-    one.sharing.want(Wanted(GPU))
-    assert not any(claim.wants for claim in other.look())
-    assert one.sharing._claims.look()[0].wants
 
 
 def test_an_engine_that_takes_what_another_waits_for_is_told_to_let_it_go_first(tmp_path, other):
     with engine_in(tmp_path / "exp") as engine:
         engine.claims()
         engine.execute(Start(on("0")))
-        assert not other.take("theirs", GPU, at("0"))
+        other.awaited = GPU
+        other.look()
         engine.execute(Start(on("1", 1)))
         (told,) = [event for event in collect(engine, has(1)) if isinstance(event, ClaimsChanged)]
         assert told.others[0].wants == (("local", "gpu", "", 1),)
@@ -212,8 +164,10 @@ def test_an_engine_that_takes_what_another_waits_for_is_told_to_let_it_go_first(
 
 def test_an_idle_reused_worker_gives_its_device_up_when_another_sweep_waits_for_it(tmp_path, other):
     with engine_in(tmp_path / "exp", reuse_actors=True) as engine:
+        engine.claims()
         assert any(isinstance(event, Released) for event in play_out_on(engine, "0"))
         assert not other.take("theirs", GPU, at("0")), "the worker may hold memory of it"
+        other.awaited = GPU
         deadline = time.monotonic() + 30
         while not other.take("theirs", GPU, at("0")):
             assert time.monotonic() < deadline
@@ -275,29 +229,21 @@ def test_a_sweep_inside_a_trial_uses_what_that_trial_holds(shared, other, monkey
     """Its driver cannot be seen from here, for instance from another PID namespace: otherwise it would be refused."""
     other.take("theirs", GPU, at("0"))
     monkeypatch.setenv("SWEEP_TRIAL", "outer_00003")
-    monkeypatch.setenv("SWEEP_DRIVER", "of the other")
     one = shared()
-    assert one.sharing.claims() == ()
+    assert one.sharing.begin() == ()
     assert one.sharing.take(on("0"))
-    one.sharing.give_back(on("0"))
-    assert one.said == [
-        "this sweep runs inside trial outer_00003 of another one: it uses what that trial holds, and claims nothing "
-        "itself"
-    ]
-    monkeypatch.setenv("SWEEP_DRIVER", "of one that is gone")
-    assert not shared().sharing.take(on("0"))
+    (said,) = one.said
+    assert "runs inside trial outer_00003 of another one: it uses what that one holds, and claims nothing" in said
 
 
 def test_where_claims_cannot_be_kept_everything_is_granted_and_that_is_said_once(shared, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SWEEP_CLAIMS", str(tmp_path / "file"))
     one = shared()
-    one.sharing.want(Wanted(GPU))
     assert one.sharing.take(on("0"))
-    assert one.sharing.descriptors == ()
-    assert one.said == [
-        f"other sweeps of this machine are not seen, and do not see this one: {tmp_path / 'file'} is no directory"
-    ]
+    assert one.claims.fd < 0
+    (said,) = one.said
+    assert f"other sweeps of this machine are not seen, and do not see this one: {tmp_path / 'file'} is -rw" in said
 
 
 HOLDER = """

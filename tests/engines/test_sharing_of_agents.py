@@ -11,10 +11,9 @@ from agent_processes import AgentProcesses
 from conformance.engines import Behaviour, collect, context, has_released, has_reported, shapes, trial
 
 import sweep
-from sweep.accelerators.claims import Claims
-from sweep.core.claims import Wanted
 from sweep.core.messages import ClaimsChanged, Declined, Exited, ExitKind, Released, Start
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
+from sweep.engines.local.claims import Claims
 from sweep.train import DataParallelTrainer, ScalingConfig
 
 pytestmark = pytest.mark.agents
@@ -40,7 +39,7 @@ def other(tmp_path, monkeypatch):
     path = tmp_path / "claims"
     path.mkdir()
     monkeypatch.setenv("SWEEP_CLAIMS", str(path))
-    claims = Claims(path, (THEIRS,), experiment="other", mark="of the other")
+    claims = Claims(path, (THEIRS,), experiment="other")
     yield claims
     claims.close()
 
@@ -58,7 +57,7 @@ def engine_in(directory, trainable=None):
 def news(events):
     """Return what is told of claims: the devices that others hold, and the trials that were declined."""
     return [
-        {(node, device) for claim in event.others for node, device, _ in claim.devices}
+        {(node, device) for claim in event.others for node, _, device, _ in claim.held}
         if isinstance(event, ClaimsChanged)
         else event.trial_id
         for event in events
@@ -80,7 +79,7 @@ def test_nodes_of_one_run_on_one_machine_hold_equal_devices_at_once_and_another_
         assert news(seen) == []
         assert not other.take("theirs", GPU, at("0"))
         assert other.take("theirs", GPU, at("1"))
-        assert {row[1] for claim in other.others for row in claim.devices} == {"0"}
+        assert {row[2] for claim in other.others for row in claim.held} == {"0"}
         assert {claim.experiment for claim in other.others} == {"exp"}
     assert other.take("theirs too", GPU, at("0")), "a run that is over holds nothing"
 
@@ -90,14 +89,14 @@ def test_what_another_sweep_holds_is_told_of_all_nodes_and_a_start_there_is_decl
 ):
     other.take("theirs", GPU, at("0"))
     with engine_in(tmp_path / "exp") as engine:
-        held = {(claim.experiment, row[:2]) for claim in engine.claims() for row in claim.devices}
+        held = {(claim.experiment, row[::2]) for claim in engine.claims() for row in claim.held}
         assert held == {("other", ("one", "0")), ("other", ("two", "0"))}
         other.take("more", GPU, at("1"))
         engine.execute(Start(on("two", "1")))
         seen = collect(engine, lambda seen: any(isinstance(event, Declined) for event in seen))
         assert news(seen) == [{("one", "0"), ("two", "0"), ("two", "1")}, "abcde_00000"], "node one has not looked"
         assert shapes(seen) == []
-        engine.want(Wanted(GPU))
+        engine.want(GPU)
         assert news(collect(engine, has_news(1))) == [{("one", "0"), ("one", "1"), ("two", "0"), ("two", "1")}]
         other.give_back("more")
         seen = collect(engine, lambda seen: news(seen)[-1:] == [{("one", "0"), ("two", "0")}])
@@ -116,7 +115,7 @@ def test_a_start_that_is_declined_again_and_again_is_tried_four_times_a_second_a
         while engine.now() < until:
             engine.execute(Start(on("one", "0", number)))
             collect(engine, lambda seen: any(isinstance(event, Declined) for event in seen))
-            engine.want(Wanted(GPU))
+            engine.want(GPU)
             number += 1
         assert number <= 5
 

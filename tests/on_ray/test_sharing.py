@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep.accelerators.claims import Claims
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
+from sweep.engines.local.claims import Claims
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 

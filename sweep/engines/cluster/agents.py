@@ -27,9 +27,9 @@ from pathlib import Path
 import cloudpickle
 
 from sweep.core import messages
-from sweep.core.claims import Claim, Wanted
+from sweep.core.claims import Claim
 from sweep.core.messages import Event, Exit, ExitKind
-from sweep.core.resources import Node
+from sweep.core.resources import Node, Resources
 from sweep.core.trial import Trial, evolve
 from sweep.engines.base import Engine, EngineCommand, EngineContext
 from sweep.engines.cluster.agent import Setup, context_for_agents, witness
@@ -120,7 +120,7 @@ class _Member:
     calls: int = 0
     called_at: float = 0.0
     others: tuple[Claim, ...] = ()
-    wanted: Wanted | None = None
+    wanted: Resources | None = None
 
 
 @dataclass(slots=True)
@@ -149,7 +149,7 @@ class Agents(LoopEngine):
         self._members = {node.id: _Member(node) for node in context.nodes}
         self._attempts: dict[tuple[str, int], _Attempt] = {}  # that lie on one node, until they are released
         self._told: tuple[Claim, ...] = ()  # what others keep from this sweep, as the sweep knows it
-        self._wanted: Wanted | None = None
+        self._wanted: Resources | None = None
         self._unheard: set[_Member] = set()  # who have not been told of a wanted since they spoke of others
         self._is_closed = False
         self._has_said_unused = False
@@ -222,7 +222,7 @@ class Agents(LoopEngine):
         self._told = self._others()
         return self._told
 
-    def want(self, wanted: Wanted | None) -> None:
+    def want(self, wanted: Resources | None) -> None:
         """Have agents look out where other sweeps keep something; each is answered whenever it has spoken of them."""
         members = self._unheard if wanted == self._wanted else self._members.values()
         self._wanted = wanted

@@ -11,18 +11,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sweep.core import messages
-from sweep.core.claims import Claim, Wanted
+from sweep.core.claims import Claim
 from sweep.core.messages import Exit, ExitKind
-from sweep.core.resources import Node
+from sweep.core.resources import Node, Resources
 from sweep.core.trial import Cause, Outcome, Trial
 from sweep.engines.base import EngineCommand, EngineContext, T
 from sweep.engines.exits import NOT_STARTED, classify, num_oom_kills
 from sweep.engines.jobs import JobMaker, Payload, store_trainable
 from sweep.engines.link import Link
 from sweep.engines.local.backpressure import Backpressure
+from sweep.engines.local.claims import Sharing, open_claims
 from sweep.engines.local.gpu_cleanup import GpuCleanup
 from sweep.engines.local.processes import end_marked
-from sweep.engines.local.sharing import Sharing
 from sweep.engines.local.supervisors import Attempt, Slot, Supervisors, key_of
 from sweep.engines.local.watchdogs import HANG_S, Watchdogs
 from sweep.engines.loop import Loop, LoopEngine
@@ -110,12 +110,12 @@ class LocalEngine(LoopEngine):
             emit=lambda event: self._events.append(event),
             notice=say,
         )
+        self._claims = open_claims(context, say)
         self._sharing = Sharing(
-            context,
+            self._claims,
             self._loop,
             emit=lambda event: self._events.append(event),
             end_idle=lambda: self._supervisors.retire_idle(),
-            say=say,
         )
         self._supervisors = Supervisors(
             context,
@@ -127,7 +127,7 @@ class LocalEngine(LoopEngine):
             is_importing=self._on_importing,
             is_ready=self._watchdogs.begin,
             say=say,
-            locks=self._sharing.descriptors,
+            locks=() if self._claims.fd < 0 else (self._claims.fd,),
         )
         try:
             self._supervisors.start()
@@ -210,10 +210,10 @@ class LocalEngine(LoopEngine):
         self._events += posted
 
     def claims(self) -> Sequence[Claim]:
-        return self._sharing.claims()
+        return self._sharing.begin()
 
-    def want(self, wanted: Wanted | None) -> None:
-        self._sharing.want(wanted)
+    def want(self, wanted: Resources | None) -> None:
+        self._claims.awaited = wanted
 
     def close(self) -> None:
         """End everything that was started, and return when it is gone."""
@@ -221,7 +221,7 @@ class LocalEngine(LoopEngine):
             return
         self._is_closed = True
         self._supervisors.close(is_in_order=self._is_in_order and not self._attempts)
-        self._sharing.close()
+        self._claims.close()
         self._attempts.clear()
         self._loop.close()
         self._limits.close()
@@ -259,7 +259,7 @@ class LocalEngine(LoopEngine):
                 continue
             if slot.key == key and not slot.is_retiring:
                 slot.attempt, attempt.slot = attempt, slot
-                self._sharing.end_use(slot.number)
+                self._claims.give_back(slot.number)
                 self._send_job(attempt, slot.link)
                 if slot.worker:
                     self._on_started(attempt, slot.worker)
@@ -276,7 +276,7 @@ class LocalEngine(LoopEngine):
 
     def _unblock(self, slot: Slot) -> None:
         """The idle worker of a slot has been ended, or is gone: those that waited for it may have its devices."""
-        self._sharing.end_use(slot.number)
+        self._claims.give_back(slot.number)
         for attempt in self._waiting:
             attempt.blockers.discard(slot.number)
         for attempt in [one for one in self._waiting if not one.blockers]:
@@ -388,13 +388,13 @@ class LocalEngine(LoopEngine):
             self._release(attempt.trial, idle=slot.number)
         else:
             others = [other.trial for other in self._attempts.values()]
-            spare = self._sharing.shared_devices(attempt.trial)
+            spare = [(node, device) for claim in self._claims.look() for node, _, device, _ in claim.held]
             self._gpu_cleanup.after(attempt.trial, lambda: self._release(attempt.trial), running=others, spare=spare)
         if slot is not None:
             self._backpressure.on_room()
 
     def _release(self, trial: Trial, idle: int = 0) -> None:
-        self._sharing.give_back(trial, idle)
+        self._claims.give_back((trial.id, trial.attempt), idle or None)
         self._events.append(messages.Released(trial.id, trial.attempt))
 
     def _finish_with_status(self, attempt: Attempt, status: int | None, peak: int = 0) -> None:
@@ -492,7 +492,7 @@ class LocalEngine(LoopEngine):
                 if (attempt := slot.attempt) is not None:  # its last word may have been that it is idle
                     self._finish_with_status(attempt, status, peak)
                 else:
-                    self._sharing.end_use(slot.number)
+                    self._claims.give_back(slot.number)
             case wire.Idle(token):
                 self._drain(slot)
                 if attempt is not None and attempt.token == token:
