@@ -226,11 +226,13 @@ def rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Config:
-    """Return a new config with the values of both; where both have one, that of `above`; dicts are merged."""
+    """Return a new config, or space, with the values of both; where both have one, that of `above`. Dicts are merged,
+    but for grids, which are values."""
     merged: Config = fresh(below)
     for key, value in above.items():
         old = merged.get(key)
-        merged[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, Mapping) else fresh(value)
+        is_nested = all(isinstance(one, Mapping) and grid_values(one) is None for one in (old, value))
+        merged[key] = merge(old, value) if is_nested else fresh(value)  # type: ignore[arg-type]
     return merged
 
 

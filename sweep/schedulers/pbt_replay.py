@@ -48,7 +48,7 @@ class PopulationBasedTrainingReplay(Scheduler):
 
     def __init__(self, policy_file: str | os.PathLike[str]) -> None:
         first, self._changes = change_points(_read(policy_file))
-        self._first = first
+        self._first: dict[str, Any] = first
         for iteration, config in self._changes:
             if iteration > 0:
                 break

@@ -189,10 +189,14 @@ class _Nested:
         kinds = {(node, device[0]): device[1] for node, device in job.devices}
         found = place_inside(wanted, held, placement, kinds, only=job.node)
         if found is None and job.node:
-            if wanted.strategy == "STRICT_SPREAD" and len(wanted.bundles) > 1:
-                raise UserCodeError(_apart("asks for workers that are each on a node of their own", job.node))
-            if place_inside(wanted, held, placement, kinds) is not None:
-                raise UserCodeError(_apart(f"needs {wanted}, which its trial holds on several nodes", job.node))
+            is_spread = wanted.strategy == "STRICT_SPREAD" and len(wanted.bundles) > 1
+            if is_spread or place_inside(wanted, held, placement, kinds) is not None:
+                raise UserCodeError(
+                    f"fit() needs {wanted}, and inside a trial its workers run on the trial's node, here {job.node}. "
+                    "Ask for all on one node, resources_per_trial=sweep.PlacementGroupFactory([...], "
+                    "strategy='STRICT_PACK'), or give the trainer itself to sweep.run: its groups may lie on several "
+                    "nodes."
+                )
             wanted = replace(wanted, strategy="STRICT_PACK")  # so that it is this node, or another, that has all
         is_guess = job.is_guess and not session.has_fitted
         if found is None or (is_guess and held.bundles[1:] != wanted.bundles):
@@ -351,23 +355,11 @@ class _Nested:
             discard(path)
 
 
-def _apart(what: str, node: str) -> str:
-    """Return why a group cannot run that would lie on several machines."""
-    return (
-        f"fit() {what}; inside a trial its workers run on the trial's own node, here {node}. Ask for all on one node, "
-        "resources_per_trial=sweep.PlacementGroupFactory([...], strategy='STRICT_PACK'), or give the trainer itself to "
-        "sweep.run: its groups may lie on several nodes."
-    )
-
-
 def _cause(outcome: Outcome) -> BaseException:
-    """Return what the rank raised, or its words when it could not travel."""
-    if outcome.pickled:
-        with contextlib.suppress(Exception):  # whatever loading a user's exception raises: then its text must do
-            raised: BaseException = unpickle(outcome.pickled)
-            if outcome.traceback:  # an exception travels without its frames
-                raised.add_note(outcome.traceback)
-            return raised
-    cause = UserCodeError(f"{outcome.error}\n{outcome.traceback}" if outcome.traceback else outcome.error)
-    cause.class_name, cause.traceback = outcome.class_name, outcome.traceback
-    return cause
+    """Return what the rank raised, or its words when it could not travel; an exception travels without its frames."""
+    with contextlib.suppress(Exception):  # whatever loading a user's exception raises
+        raised: BaseException = unpickle(outcome.pickled)
+        if outcome.traceback:
+            raised.add_note(outcome.traceback)
+        return raised
+    return UserCodeError(f"{outcome.error}\n{outcome.traceback}".strip())

@@ -22,8 +22,6 @@ __all__ = ["ScalingConfig"]
 Undecided = Domain | dict[str, list[Any]]
 """What a search space may hold instead of a value: a domain, or a `grid_search`."""
 
-_Note = tuple[str, type[Warning]]
-
 
 @refuse_unknown(
     {
@@ -81,8 +79,19 @@ class ScalingConfig:
 
     def __post_init__(self) -> None:
         self._settle()
-        for text, category in self._notes():
-            warnings.warn(text, category, stacklevel=4)
+        head = self.trainer_resources
+        if head is not None and not has_domains({"": head}):
+            is_held = isinstance(head, Mapping) and any(head.values())
+            text = "this is held for the group, and no worker uses it" if is_held else "this is the default"
+            warnings.warn(
+                f"trainer_resources={head!r} is deprecated: a group needs no process beside its workers; {text}. Leave "
+                "it out.",
+                DeprecationWarning,
+                stacklevel=4,
+            )
+        if not self.is_open and (plan := self.slice_plan) is not None:
+            for text in plan.warnings:
+                warnings.warn(text, stacklevel=4)
 
     @property
     def is_open(self) -> bool:
@@ -169,7 +178,7 @@ class ScalingConfig:
         return {name: _copy(value) for name, value in self._changed().items()}
 
     def merged(self, overrides: Mapping[str, Any] | ScalingConfig | None) -> ScalingConfig:
-        """Return a config in which the fields of `overrides` win, each as a whole.
+        """Return a config in which the fields of `overrides` win, each as a whole; it warns of nothing.
 
         Args:
             overrides: fields by name, or another config, of which those count that differ from their defaults.
@@ -196,10 +205,6 @@ class ScalingConfig:
         for name, value in (known | changes).items():
             object.__setattr__(new, name, value)
         new._settle()
-        given = self._notes()
-        for text, category in new._notes():
-            if (text, category) not in given:  # once for each config that a user writes, not once for each trial
-                warnings.warn(text, category, stacklevel=2)
         return new
 
     def __repr__(self) -> str:
@@ -215,22 +220,6 @@ class ScalingConfig:
             raise ResourceError(_listed(problems))
         for name, value in self._fields().items():
             object.__setattr__(self, name, _copy(value))
-
-    def _notes(self) -> list[_Note]:
-        """Return what the user should know about a valid config."""
-        given = self._fields()
-        notes: list[_Note] = []
-        if not self.is_open and (plan := self.slice_plan) is not None:
-            notes += [(text, UserWarning) for text in plan.warnings]
-        head = given["trainer_resources"]
-        if head is not None and not has_domains({"": head}):
-            text = f"trainer_resources={head!r} is deprecated: a group needs no process besides its workers, "
-            if _nonzero(head):
-                text += "and this is held for the group without a worker that uses it. Leave it out to have more room."
-            else:
-                text += "so that this is the default. Leave it out."
-            notes.append((text, DeprecationWarning))
-        return notes
 
     def _fields(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}

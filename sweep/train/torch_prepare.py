@@ -413,20 +413,16 @@ def _prefetched(batches: Iterator[Any], device: torch.device) -> Iterator[Any]:
     makes the memory of an earlier batch safe to use again, also in objects whose tensors cannot be seen from here.
     """
     side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    end = object()
 
-    def fetch() -> Any:
-        batch = next(batches, end)
-        if batch is end:
-            return end
+    def fetch() -> list[Any]:
         side.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(side):
-            return _moved(batch, device)
+            return [_moved(batch, device) for batch in islice(batches, 1)]
 
     ready = fetch()
-    while ready is not end:
+    while ready:
         torch.cuda.current_stream(device).wait_stream(side)
-        batch, ready = ready, fetch()
+        batch, ready = ready[0], fetch()
         yield batch
 
 

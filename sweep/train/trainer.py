@@ -241,7 +241,7 @@ class DataParallelTrainer:
                     f"train_loop_config is {loop!r:.100}; expected a dict, whose values may be search domains."
                 )
             self._refuse_config(loop)
-            space["train_loop_config"] = _laid_over(own, loop or {})
+            space["train_loop_config"] = merge(own, loop or {})
         scaling = given.get("scaling_config")
         own_scaling = self.scaling_config.to_config() if self.scaling_config.is_open else {}
         if scaling is not None or own_scaling:
@@ -386,16 +386,6 @@ def _takes_config(loop: Any, *, has_config: bool) -> bool:
         + (", because a train_loop_config was given." if has_config else " or a function without arguments.")
         + " Bind other arguments with functools.partial or sweep.with_parameters."
     )
-
-
-def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a space with the values of both, as `merge` does, but with grids as a whole: as dicts they are values."""
-    merged: dict[str, Any] = fresh(below)
-    for key, value in above.items():
-        old = merged.get(key)
-        is_nested = all(isinstance(one, Mapping) and grid_values(one) is None for one in (old, value))
-        merged[key] = _laid_over(old, value) if is_nested and old is not None else fresh(value)
-    return merged
 
 
 def _plain_scaling(value: Any) -> Any:

@@ -33,7 +33,7 @@ class GroupSpec:
         workers_per_slice: ranks on each TPU slice; 0: there are no slices.
         env: variables of the user's for every rank; they win over those that are only defaults.
         checkpoint: directory to start from when the trial has no checkpoint of its own; empty: from nothing.
-        start_s, barrier_s, hang_s: see `core.group.Limits`.
+        hang_s: see `core.group.Limits`.
     """
 
     framework: str = ""
@@ -43,8 +43,6 @@ class GroupSpec:
     workers_per_slice: int = 0
     env: Mapping[str, str] = field(default_factory=dict)
     checkpoint: str = ""
-    start_s: float = 300.0
-    barrier_s: float = 300.0
     hang_s: float | None = None
 
     @property
@@ -70,9 +68,9 @@ class _Member:
     def node(self) -> str:
         return self.place.node
 
-    @property
-    def gpus(self) -> tuple[Device, ...]:
-        return tuple(device for device in self.devices if device.kind == "gpu")
+    def of(self, kind: str) -> list[Device]:
+        """Return its devices of a kind."""
+        return [device for device in self.devices if device.kind == kind]
 
 
 @dataclass(frozen=True)
@@ -145,16 +143,16 @@ def plan_ranks(
     group = _GroupFacts(spec, trial_id, attempt, own_ports, user, members, addresses, interface)
     backend = _used_backend(resources, placement, spec)
     is_kept = user.get(environment.KEEP_DEVICES_VARIABLE) == "1"  # nothing is hidden: ranks see what the driver sees
+    is_shared = is_kept or spec.visibility == "share"
     node_ids = list(group.local_sizes)
     plans = []
     for number, member in enumerate(group.members):
         locals_ = [other for other in group.members if other.node == member.node]
         here = [node for node in nodes if node.id == member.node]
-        seen = list(member.gpus)
-        if is_kept or spec.visibility == "share":
-            shown = [device for node in here for device in node.devices if device.kind == "gpu"] if is_kept else []
-            seen = list(dict.fromkeys([*shown, *(gpu for other in locals_ for gpu in other.gpus)]))
-        chips = [device for device in member.devices if device.kind == "tpu"]
+        shown = [device for node in here for device in node.devices if device.kind == "gpu"] if is_kept else []
+        seen = list(
+            dict.fromkeys([*shown, *(gpu for other in (locals_ if is_shared else [member]) for gpu in other.of("gpu"))])
+        )
         rank = Rank(
             rank=number,
             size=len(group.members),
@@ -162,8 +160,8 @@ def plan_ranks(
             local_size=len(locals_),
             node_rank=node_ids.index(member.node),
             num_nodes=len(node_ids),
-            devices=tuple(seen.index(device) for device in member.gpus),
-            num_tpus=len(chips),
+            devices=tuple(seen.index(device) for device in member.of("gpu")),
+            num_tpus=len(member.of("tpu")),
             port=own_ports[number if spec.num_ports < 0 else 0] if own_ports else 0,
             backend=backend,
             address=group.address(),
@@ -172,14 +170,13 @@ def plan_ranks(
         share = min((share for _, share in member.place.devices), default=1.0)
         own, defaults = _framework(spec.framework).variables(rank, group)
         defaults |= _slice_defaults(number, group)
-        # The one device that a rank sees is the first, whatever its local rank.
-        is_isolated = bool(rank.devices) and not (is_kept or spec.visibility == "share")
         variables = {
             **spec.env,
             **environment.thread_variables(threads, user),
             **{name: value for name, value in defaults.items() if name not in user},
-            **environment.visible_variables([*seen, *chips], here, user, share=share),
-            **_rank_variables(rank, 0 if is_isolated else rank.local_rank),
+            **environment.visible_variables([*seen, *member.of("tpu")], here, user, share=share),
+            # The one device that an isolated rank sees is the first, whatever its local rank.
+            **_rank_variables(rank, rank.local_rank if is_shared or not rank.devices else 0),
             **own,
         }
         plans.append(RankJob(rank, variables, threads, member.node))
@@ -218,8 +215,6 @@ def group_job(
         is_listening=spec.port_kind == "listening",
         is_spawned=is_spawned,
         log_limit_bytes=log_limit_bytes,
-        start_s=spec.start_s,
-        barrier_s=spec.barrier_s,
         hang_s=spec.hang_s,
         elsewhere=tuple((plan.rank.rank, plan.node) for plan in plans if node not in ("", plan.node)),
     )
@@ -318,7 +313,7 @@ def _torch(rank: Rank, group: _GroupFacts) -> _Variables:
 
 
 def _jax(rank: Rank, group: _GroupFacts) -> _Variables:
-    gpus = "rocm" if any(device.vendor == "amd" for device in group.members[rank.rank].gpus) else "cuda"
+    gpus = "rocm" if any(device.vendor == "amd" for device in group.members[rank.rank].of("gpu")) else "cuda"
     return {}, {"JAX_PLATFORMS": "tpu" if rank.num_tpus else gpus if rank.devices else "cpu"}
 
 

@@ -152,7 +152,7 @@ class GroupJob(NamedTuple):
         is_listening: the first port's socket listens and is handed to rank 0; otherwise ports are only kept free.
         is_spawned: ranks are started as fresh interpreters; otherwise they are forked.
         log_limit_bytes: of each rank's output.
-        start_s, barrier_s, hang_s: see `core.group.Limits`.
+        hang_s: see `core.group.Limits`.
         elsewhere: ranks on other nodes, with their nodes; `ranks` are those on this one.
     """
 
@@ -161,8 +161,6 @@ class GroupJob(NamedTuple):
     is_listening: bool = False
     is_spawned: bool = False
     log_limit_bytes: int = 0
-    start_s: float = 300.0
-    barrier_s: float = 300.0
     hang_s: float | None = None
     elsewhere: tuple[tuple[int, str], ...] = ()
 

@@ -79,7 +79,7 @@ class JaxLike(Backend):
 class SharingLike(TorchLike):
     """What torch is where nobody has chosen a backend."""
 
-    can_share_devices: ClassVar[bool] = True
+    sharing: ClassVar[str] = "share"
     sharing_notice: ClassVar[str] = "they talk by gloo"
 
 

@@ -856,9 +856,9 @@ def test_a_framework_says_how_many_ports_it_needs_and_how_they_are_kept(framewor
 
 def test_a_host_is_told_of_each_rank_and_of_the_limits():
     job = Job(1, "abcde_00001", 1, "e", "/e", "", "function", "f", "", b"", {"A": "1"}, 1, 0, 0, "", {}, False)
-    spec = GroupSpec("torch", start_s=1.0, barrier_s=2.0, hang_s=3.0)
+    spec = GroupSpec("torch", hang_s=3.0)
     plans = plan(Bundle(cpu=2.0), [on(), on()], spec, nodes=[Node("n")])
     told = group_job(job, plans, spec, is_spawned=True, log_limit_bytes=5)
     assert told.job == job
     assert told.ranks == plans
-    assert told[2:] == (True, True, 5, 1.0, 2.0, 3.0, ())
+    assert told[2:] == (True, True, 5, 3.0, ())

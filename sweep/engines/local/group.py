@@ -137,7 +137,7 @@ class Group(LocalRanks):
             self._up.send(wire.Waits(self._token, ""))
         self._elsewhere = dict(group.elsewhere)
         self._gaps = {node: ClockGap() for node in self._elsewhere.values()}
-        limits = Limits(group.start_s, group.barrier_s, group.hang_s)
+        limits = Limits(hang_s=group.hang_s)
         if self._elsewhere:
             limits = replace(limits, stop_s=_FAR_STOP_S)
         size = len(group.ranks) + len(self._elsewhere)
