@@ -139,8 +139,7 @@ class Follower:
             record,
             after=self.position,
             before=last + 1,
-            trust=False,
-            with_arrays=True,
+            trust="arrays",
             with_results=not kinds.isdisjoint(self._job.kinds),
         )
         with closing(facts):

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields
 from enum import Enum
 from functools import cache, lru_cache
 from types import NoneType, UnionType
-from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from searchers.base import Signal
 from sweep.core import messages as m
 from sweep.core.plan import Plan
 from sweep.core.resources import Placement, Resources
-from sweep.core.trial import Cause, CheckpointRef, Escalation, Status, Trial
-from sweep.record.encoding import encode, untag
+from sweep.core.results import TrialResult
+from sweep.core.trial import CheckpointRef, Trial
+from sweep.record.encoding import Trust, encode, untag
 
 # What is filled in after what a trial reports, in that order; `node_ip` only on several nodes.
 _FILLED = (
@@ -31,14 +32,15 @@ _FILLED = (
 _LOCAL = tuple(name for name in _FILLED if name != "node_ip")
 
 _EVENTS: dict[str, type] = {kind.__name__: kind for kind in get_args(m.Event)}
-_PENDING: dict[str, type] = {kind.__name__: kind for kind in get_args(m.Decision)}
 _STEADY = (m.Hook.START, m.Hook.SAVE, m.Hook.RESTORE)  # hooks that follow from the event by themselves
+_OWN_COLUMNS = ("id", "config", "status")  # of a trial
 
 
-# --- dataclasses -----------------------------------------------------------------------------------------------------
+# --- dataclasses and named tuples ------------------------------------------------------------------------------------
 
 
-class _Way(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Way:
     """How the values of a type become JSON, and come back."""
 
     pack: Callable[[Any], Any]
@@ -46,7 +48,8 @@ class _Way(NamedTuple):
 
 
 def pack(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass that have not their defaults, as JSON values."""
+    """Return the fields of a value that have not their defaults, as JSON values; of a trial those that have no column
+    of their own, and of results their numbers."""
     found = {}
     kind: Any = type(value)
     for name, default, way in _fields(kind):
@@ -56,38 +59,42 @@ def pack(value: Any) -> dict[str, Any]:
     return found
 
 
-def unpack(cls: type, data: Mapping[str, Any], **more: Any) -> Any:
-    """Undo `pack`.
-
-    Args:
-        more: fields that `data` has not.
-    """
-    for name, _, way in _fields(cls):
-        if name in data:
-            more[name] = data[name] if way is None else way.unpack(data[name])
-    return cls(**more)
+def unpacked(cls: type, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that `pack` has written."""
+    ways = ((name, way) for name, _, way in _fields(cls) if name in data)
+    return {name: data[name] if way is None else way.unpack(data[name]) for name, way in ways}
 
 
 @cache
 def _fields(cls: Any) -> list[tuple[str, Any, _Way | None]]:
-    hints = get_type_hints(cls)
+    """Return the name of each field, its default, and how it is stored: None: as it is, `encode` knows what JSON does
+    not."""
+    hints = get_type_hints(cls, localns={"Decision": m.Decision, "TrialResult": TrialResult})
     if cls is m.PlanChanged:
         hints["plan"] = Plan
-    return [
-        (one.name, _NOTHING if one.default is MISSING else one.default, _way(hints[one.name])) for one in fields(cls)
-    ]
+    if issubclass(cls, tuple):
+        defaults = {name: cls._field_defaults.get(name, _NOTHING) for name in cls._fields}
+    else:
+        defaults = {one.name: _NOTHING if one.default is MISSING else one.default for one in fields(cls)}
+    own = _OWN_COLUMNS if cls is Trial else ()
+    return [(name, default, _way(hints[name])) for name, default in defaults.items() if name not in own]
 
 
 _NOTHING = object()
 
 
 def _way(hint: Any) -> _Way | None:
-    """Return how values of a type are stored; None: as they are, for `encode` knows what JSON does not."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         if m.Failed in inner:
             return _Way(_pack_answer, _unpack_answer)
-        one = _way(next(kind for kind in inner if kind is not NoneType))
+        kinds = {kind.__name__: kind for kind in inner if kind is not NoneType}
+        if len(kinds) > 1 and all(map(_has_fields, kinds.values())):
+            return _Way(
+                lambda value: [type(value).__name__, pack(value)],
+                lambda data: kinds[data[0]](**unpacked(kinds[data[0]], data[1])),
+            )
+        one = _way(next(iter(kinds.values())))
         return one and _Way(one.pack, lambda data: None if data is None else one.unpack(data))
     if origin is tuple:
         each = _way(inner[0]) if inner[-1] is Ellipsis else None
@@ -96,15 +103,34 @@ def _way(hint: Any) -> _Way | None:
         return _Way(lambda value: [each.pack(one) for one in value], lambda data: tuple(map(each.unpack, data)))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return _Way(dict, lambda data: data)
-    if not isinstance(hint, type):
-        return None
-    if issubclass(hint, Enum):
+    if hint in _WAYS:
+        return _WAYS[hint]
+    if isinstance(hint, type) and issubclass(hint, Enum):
         return _Way(lambda value: value.value, hint)
-    if hint is Resources or hint is Placement:
-        return _Way(hint.to_json, hint.from_json)
-    if hint is CheckpointRef:
-        return _Way(hint.to_json, hint.parse)
-    return _Way(pack, lambda data: unpack(hint, data)) if is_dataclass(hint) else None
+    return _Way(pack, lambda data: hint(**unpacked(hint, data))) if _has_fields(hint) else None
+
+
+def _has_fields(kind: Any) -> bool:
+    return hasattr(kind, "__dataclass_fields__") or hasattr(kind, "_fields")
+
+
+@lru_cache(maxsize=4096)
+def _plain(value: Resources | Placement) -> Any:
+    """Return a request or a place as JSON values; most trials ask for the same."""
+    return value.to_json()
+
+
+@lru_cache(maxsize=256)
+def _request(text: str) -> Resources:
+    return Resources.from_json(json.loads(text))
+
+
+_WAYS: dict[Any, _Way] = {
+    Resources: _Way(_plain, lambda data: _request(json.dumps(data))),
+    Placement: _Way(_plain, Placement.from_json),
+    CheckpointRef: _Way(CheckpointRef.to_json, CheckpointRef.parse),
+    TrialResult: _Way(lambda result: result.seq, lambda seq: seq),
+}
 
 
 def _pack_answer(config: Mapping[str, Any] | Signal | m.Failed) -> Any:
@@ -183,19 +209,18 @@ def _split(metrics: Mapping[str, Any], seq: int, wall: float) -> tuple[dict[str,
     return {key: metrics[key] for key in keys[:num_own]}, filled
 
 
-def metrics_of(data: Mapping[str, Any], trial_id: str | None, *, trust: bool = False) -> dict[str, Any] | None:
+def metrics_of(data: Mapping[str, Any], trial_id: str | None, *, trust: Trust = False) -> dict[str, Any] | None:
     """Return the metrics of a report with all that was filled in; None: it is no result, or another event.
 
     Args:
         data: the text of the event, read as JSON.
-        trust: load values that were stored as pickles.
+        trust: as of `decode`.
     """
-    metrics = data.get("metrics")
-    if metrics is None:
+    if data.get("metrics") is None:
         return None
+    metrics: dict[str, Any] = untag(data["metrics"], trust=trust)
     if "filled" in data:
         timestamp, this_s, pid, hostname, iteration, total_s, since_s, number, *node = untag(data["filled"])
-        metrics = untag(metrics, trust=trust)
         metrics["timestamp"] = int(data["wall"]) if timestamp is None else timestamp
         metrics |= {"time_this_iter_s": this_s, "pid": pid, "hostname": hostname}
         if node:
@@ -203,33 +228,24 @@ def metrics_of(data: Mapping[str, Any], trial_id: str | None, *, trust: bool = F
         metrics |= {"training_iteration": iteration, "time_total_s": total_s, "trial_id": trial_id}
         metrics["time_since_restore"] = total_s if since_s is None else since_s
         metrics |= {"iterations_since_restore": data["seq"] if number is None else number, "done": False}
-    else:
-        metrics = untag(metrics, trust=trust)
-    found: dict[str, Any] = metrics
-    return found
+    return metrics
 
 
 def event_of(
-    data: Mapping[str, Any],
-    trial_id: str | None,
-    metrics: Mapping[str, Any] = {},
-    *,
-    trust: bool = False,
-    with_arrays: bool = False,
+    data: Mapping[str, Any], trial_id: str | None, metrics: Mapping[str, Any] = {}, *, trust: Trust = False
 ) -> m.Event:
     """Return the event of a text that was read as JSON.
 
     Args:
         metrics: of a report, as of `metrics_of`.
-        trust: load values that were stored as pickles (configs of the user's own objects).
-        with_arrays: load of those only arrays of numpy.
+        trust: as of `decode`.
     """
     kind = _EVENTS[data["kind"]]
     if kind is m.Reported:
         verdict = m.Verdict(data.get("verdict", ""))
         return m.Reported(trial_id or "", data["attempt"], data["seq"], metrics, data.get("checkpoint"), verdict)
     owner = {"trial_id": trial_id} if any(name == "trial_id" for name, _, _ in _fields(kind)) else {}
-    found: m.Event = unpack(kind, untag(dict(data), trust=trust, with_arrays=with_arrays), **owner)
+    found: m.Event = kind(**owner, **unpacked(kind, untag(dict(data), trust=trust)))
     return found
 
 
@@ -287,83 +303,9 @@ def _command(command: m.Command, configs: dict[str, Mapping[str, Any]]) -> list[
             if hook in _STEADY:
                 return None
             row = ["Notify", hook.value, trial.id]
-            if hook in (
-                m.Hook.COMPLETE,
-                m.Hook.ERROR,
-            ):  # if it comes back, its start tells all
+            if hook in (m.Hook.COMPLETE, m.Hook.ERROR):  # if it comes back, its start tells all
                 configs.pop(trial.id, None)
             if hook not in (m.Hook.ERROR, m.Hook.RETRY):
                 return row
             row += [trial.failures + trial.losses + trial.node_losses, trial.reason]
             return [*row, trial.cause.value] if trial.cause else row
-
-
-# --- trials ----------------------------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=4096)
-def _plain(value: Resources | Placement) -> Any:
-    """Return a request or a place as JSON values; most trials ask for the same."""
-    return value.to_json()
-
-
-@lru_cache(maxsize=256)
-def request_of(text: str) -> Resources:
-    """Return a request; most trials of a sweep ask for the same."""
-    return Resources.from_json(json.loads(text))
-
-
-def _pack_pending(pending: m.Decision) -> list[Any]:
-    return [type(pending).__name__, pack(pending)]
-
-
-def _unpack_pending(data: Sequence[Any]) -> m.Decision:
-    found: m.Decision = unpack(_PENDING[data[0]], data[1])
-    return found
-
-
-def _ref(data: Any) -> CheckpointRef | None:
-    return CheckpointRef.parse(data)
-
-
-_STATE: dict[str, _Way | None] = {
-    "resources": _Way(_plain, lambda data: request_of(json.dumps(data))),
-    "next_status": _Way(lambda status: status.value, Status),
-    "pending": _Way(_pack_pending, _unpack_pending),
-    "placement": _Way(_plain, Placement.from_json),
-    "checkpoint": _Way(CheckpointRef.to_json, _ref),
-    "started_from": _Way(CheckpointRef.to_json, _ref),
-    "last_result": _Way(lambda result: result.seq, lambda seq: seq),
-    "best_result": _Way(lambda result: result.seq, lambda seq: seq),
-    "cause": _Way(lambda cause: cause.value, Cause),
-    "escalation": _Way(
-        lambda grown: [grown.asked.to_json(), grown.is_guess],
-        lambda data: Escalation(Resources.from_json(data[0]), data[1]),
-    ),
-}
-_OWN_COLUMNS = ("id", "config", "status")
-_STORED = [
-    (place, name, Trial._field_defaults.get(name, _NOTHING), _STATE.get(name))
-    for place, name in enumerate(Trial._fields)
-    if name not in _OWN_COLUMNS
-]
-
-
-def pack_trial(trial: Trial) -> dict[str, Any]:
-    """Return the state of a trial as JSON values: its fields that have not their defaults, without its id, its config
-    and its status; of results their numbers."""
-    found = {}
-    for place, name, default, way in _STORED:
-        value = trial[place]
-        if value is not default and value != default:
-            found[name] = value if way is None else way.pack(value)
-    return found
-
-
-def unpack_trial(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Undo `pack_trial`: return fields of a `Trial`; of results their numbers."""
-    found = {}
-    for _, name, _, way in _STORED:
-        if name in state:
-            found[name] = state[name] if way is None else way.unpack(state[name])
-    return found

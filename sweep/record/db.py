@@ -48,8 +48,7 @@ from sweep.record.checksums import check_high_water_mark, check_history, damaged
 
 APPLICATION_ID = 0x53575031  # "SWP1"
 VERSION = 1
-_FORMER = """SELECT 1 FROM sqlite_master
-    WHERE name IN ('report', 'tally') OR sql LIKE 'CREATE TABLE event%kind TEXT NOT NULL%'"""
+_OBJECTS = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID;
@@ -134,33 +133,23 @@ def check_version(connection: sqlite3.Connection, database: Path) -> None:
     try:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        is_of_development = connection.execute(_FORMER).fetchone() is not None
     except sqlite3.DatabaseError as error:
         raise ExperimentError(
             f"{database} cannot be read: {error}. Restore it from a copy; nothing was changed."
         ) from error
     if application != APPLICATION_ID:
         raise ExperimentError(f"{database} is not a sweep.db (application id {application:#x}).")
-    if is_of_development:
-        raise ExperimentError(
-            f"{database} was written by a development version of sweep and cannot be read; run the sweep again, or "
-            "read it with the version that wrote it."
-        )
     if version != VERSION:
         raise ExperimentError(
             f"{database} has format {version}; this version of sweep knows {VERSION}. Install a newer sweep-engine."
         )
 
 
-def _objects(connection: sqlite3.Connection) -> Mapping[str, str]:
-    return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
-
-
 @cache
 def _expected() -> Mapping[str, str]:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(SCHEMA)
-        return _objects(connection)
+        return dict(connection.execute(_OBJECTS))
 
 
 def check_schema(connection: sqlite3.Connection, database: Path) -> None:
@@ -169,7 +158,7 @@ def check_schema(connection: sqlite3.Connection, database: Path) -> None:
     Raises:
         ExperimentError: says so.
     """
-    found = _objects(connection)
+    found = dict(connection.execute(_OBJECTS))
     for name, sql in _expected().items():
         if found.get(name) != sql:
             raise damaged(database, f"what it says of its table or view `{name}` is not what was written")
@@ -210,11 +199,8 @@ class Reading(sqlite3.Connection):
 
         Where another file has taken its place, the old one was read as it was.
         """
-        if self._unlocked is None or self._stamp is None:
-            return False
-        now = _stamp(self._unlocked)
-        is_there = now is not None and now[:2] == self._stamp[:2]
-        return is_there and now != self._stamp
+        now = None if self._unlocked is None else _stamp(self._unlocked)
+        return now is not None and self._stamp is not None and now[:2] == self._stamp[:2] and now != self._stamp
 
 
 def connect_for_reading(database: Path) -> Reading:
@@ -313,9 +299,7 @@ def _stamp(path: Path) -> Stamp | None:
 
 def open_for_following(database: Path) -> Reading:
     """Return a connection for whoever reads events as they are committed, each query in a transaction of its own: one
-    that stays open would keep the log from being begun anew.
-
-    Nothing is checked, for the driver has only just written it.
+    that stays open would keep the log from being begun anew. Nothing is checked: the driver has only just written it.
 
     Raises:
         ExperimentError: there is no record that can be read.

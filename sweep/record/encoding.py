@@ -14,14 +14,15 @@ What JSON cannot say is an object with one `$`-key:
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import math
 import pickle
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from sweep.core.values import printed, shown, sound_text
 from sweep.record.importing import unpickle
@@ -129,21 +130,41 @@ def _pickled(value: Any) -> dict[str, str]:
     return tagged if text == tagged["repr"] else tagged | {"str": text}
 
 
-def decode(text: str, *, trust: bool = False, with_arrays: bool = False) -> Any:
+Trust = bool | Literal["arrays"]
+
+
+def decode(text: str, *, trust: Trust = False) -> Any:
     """Return the value that `encode` was given.
 
     Args:
         trust: load pickled values. This runs code from the file: only for experiments of one's own. Otherwise they
-            come back as `Opaque`, which prints like the value.
-        with_arrays: load arrays of numpy, whose pickles run no code, and nothing else.
+            come back as `Opaque`, which prints like the value. "arrays": of numpy alone, whose pickles run no code.
     """
     value = json.loads(text)
-    return untag(value, trust=trust, with_arrays=with_arrays) if '"$' in text else value
+    return untag(value, trust=trust) if '"$' in text else value
 
 
-def untag(value: Any, *, trust: bool = False, with_arrays: bool = False) -> Any:
+def untag(value: Any, *, trust: Trust = False) -> Any:
     """Return what a value of JSON stands for; arguments as of `decode`."""
-    return _untag(value, unpickle if trust else _array if with_arrays else None)
+    if isinstance(value, list):
+        return [untag(item, trust=trust) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) <= 3:
+        if "$float" in value:
+            return float(value["$float"])
+        if "$int" in value:
+            return int(value["$int"], 16)
+        if "$tuple" in value:
+            return tuple(untag(item, trust=trust) for item in value["$tuple"])
+        if "$bytes" in value:
+            return base64.b64decode(value["$bytes"])
+        if "$dict" in value:
+            pairs = [(untag(key, trust=trust), untag(item, trust=trust)) for key, item in value["$dict"]]
+            return {tuple(key) if isinstance(key, list) else key: item for key, item in pairs}
+        if "$pickle" in value:
+            return _unpickled(value, trust)
+    return {key: untag(item, trust=trust) for key, item in value.items()}
 
 
 class _ArrayUnpickler(pickle.Unpickler):
@@ -153,43 +174,13 @@ class _ArrayUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name} is not needed for an array")
 
 
-def _array(data: bytes) -> Any:
-    return _ArrayUnpickler(io.BytesIO(data)).load()
-
-
-def _untag(value: Any, load: Callable[[bytes], Any] | None) -> Any:
-    """Return what was tagged; `load` makes a value of a pickle, or raises UnpicklingError."""
-    if isinstance(value, list):
-        return [_untag(item, load) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if len(value) <= 3:
-        if "$float" in value:
-            return float(value["$float"])
-        if "$int" in value:
-            return int(value["$int"], 16)
-        if "$tuple" in value:
-            return tuple(_untag(item, load) for item in value["$tuple"])
-        if "$bytes" in value:
-            return base64.b64decode(value["$bytes"])
-        if "$dict" in value:
-            return {_hashable(_untag(k, load)): _untag(v, load) for k, v in value["$dict"]}
-        if "$pickle" in value:
-            return _unpickled(value, load)
-    return {k: _untag(v, load) for k, v in value.items()}
-
-
-def _unpickled(tagged: dict[str, str], load: Callable[[bytes], Any] | None) -> Any:
-    opaque = Opaque(tagged.get("repr", "<object>"), tagged.get("str", ""))
-    if load is None:
-        return opaque
-    data = base64.b64decode(tagged["$pickle"])
-    if load is not _array:
-        return load(data)
-    try:
-        return load(data)
-    except Exception:  # no array of numpy, or of another version: a damaged pickle raises anything
-        return opaque
+def _unpickled(tagged: dict[str, str], trust: Trust) -> Any:
+    if trust is True:
+        return unpickle(base64.b64decode(tagged["$pickle"]))
+    if trust:
+        with contextlib.suppress(Exception):  # no array, or of another version: a damaged pickle raises anything
+            return _ArrayUnpickler(io.BytesIO(base64.b64decode(tagged["$pickle"]))).load()
+    return Opaque(tagged.get("repr", "<object>"), tagged.get("str", ""))
 
 
 def is_same(one: Any, other: Any) -> bool:
@@ -211,7 +202,3 @@ def _stored(tagged: Any) -> Any:
         is_pickle = "$pickle" in tagged
         return {key: _stored(item) for key, item in tagged.items() if not (is_pickle and key in ("repr", "str"))}
     return tagged
-
-
-def _hashable(key: Any) -> Any:
-    return tuple(key) if isinstance(key, list) else key

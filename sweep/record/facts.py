@@ -18,7 +18,7 @@ from sweep.core.results import TrialResult
 from sweep.core.trial import CheckpointRef
 from sweep.record.codec import event_of, metrics_of
 from sweep.record.db import open_for_reading, understood
-from sweep.record.encoding import untag
+from sweep.record.encoding import Trust, untag
 
 END = 2**63 - 1  # no event has this number
 _REPORTS = '{"kind":"Reported"*'  # how the texts of reports begin
@@ -31,14 +31,11 @@ def read_facts(
     before: int | None = None,
     trial_id: str | None = None,
     kinds: Collection[type[Event]] | None = None,
-    trust: bool = True,
-    with_arrays: bool = False,
+    trust: Trust = True,
     with_results: bool = True,
 ) -> Generator[Fact, None, None]:
-    """Yield what is recorded, in order.
-
-    Of a file everything is of one state and is checked. Of a connection the caller sees to both; its transaction lasts
-    until the iterator is exhausted or closed.
+    """Yield what is recorded, in order. Of a file everything is of one state and is checked; of a connection the caller
+    sees to both, and its transaction lasts until the iterator is exhausted or closed.
 
     Args:
         source: a `sweep.db`, or an open connection to one.
@@ -46,8 +43,7 @@ def read_facts(
         before: number of the first event that is left out.
         trial_id: only what happened to this trial.
         kinds: only events of these classes.
-        trust: load config values that were stored as pickles.
-        with_arrays: load of those only arrays of numpy, whose pickles run no code; where `trust` is false.
+        trust: load config values that were stored as pickles, as of `decode`.
         with_results: everything; otherwise no reports that caused just what a report usually does, and the others
             without their metrics.
     """
@@ -67,8 +63,8 @@ def read_facts(
             if not with_results and commands is None and data["kind"] == Reported.__name__:
                 continue
             metrics = metrics_of(data, owner) if with_results else None
-            event = event_of(data, owner, metrics or {}, trust=trust, with_arrays=with_arrays)
-            caused = None if commands is None else untag(commands, trust=trust, with_arrays=with_arrays)
+            event = event_of(data, owner, metrics or {}, trust=trust)
+            caused = None if commands is None else untag(commands, trust=trust)
             yield Fact(seq, data["at"], data["wall"], event, caused, metrics)
 
 
@@ -83,11 +79,8 @@ def _opened(source: Path | sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 def last_plan(db: sqlite3.Connection) -> Plan | None:
     """Return what was asked of the sweep, as of its last start; None: nothing was recorded yet."""
-    row = db.execute(
-        "SELECT data FROM event WHERE data GLOB ? ORDER BY seq DESC LIMIT 1", ('{"kind":"PlanChanged"*',)
-    ).fetchone()
-    event = None if row is None else event_of(json.loads(row[0]), None)
-    return event.plan if isinstance(event, PlanChanged) else None
+    plans = [fact.event.plan for fact in read_facts(db, kinds=[PlanChanged]) if isinstance(fact.event, PlanChanged)]
+    return plans[-1] if plans else None
 
 
 @dataclass(frozen=True)
@@ -154,8 +147,6 @@ def read_reports(
 def last_exit(source: Path | sqlite3.Connection, trial_id: str) -> Exit | None:
     """Return how the last attempt of a trial ended; None if none did, or if its `fit()` needed more: what became of
     that is in the trial's reason."""
-    ended = None
-    for fact in read_facts(source, trial_id=trial_id, kinds=[Exited], trust=False):
-        if isinstance(fact.event, Exited):
-            ended = fact.event.exit
-    return None if ended is None or ended.kind is ExitKind.NEEDS_MORE else ended
+    facts = read_facts(source, trial_id=trial_id, kinds=[Exited], trust=False)
+    exits = [fact.event.exit for fact in facts if isinstance(fact.event, Exited)]
+    return exits[-1] if exits and exits[-1].kind is not ExitKind.NEEDS_MORE else None

@@ -15,7 +15,7 @@ from sweep.core.messages import Changes, Command, Event, Reported
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.errors import CheckpointError, ExperimentError, RecordError
 from sweep.record.checksums import MarkWriter, Totals, check_high_water_mark, crc_of, high_water_mark, linked, total
-from sweep.record.codec import command_rows, encode_event, pack_trial
+from sweep.record.codec import command_rows, encode_event, pack
 from sweep.record.db import APPLICATION_ID, SCHEMA, VERSION, check_version, connect_for_reading
 from sweep.record.encoding import decode, encode
 from sweep.record.files import sync_directory, write_atomically
@@ -210,7 +210,7 @@ class Journal:
         return rows, chain
 
     def _row(self, trial: Trial) -> Row:
-        state = pack_trial(trial)
+        state = pack(trial)
         name = self._names.get(trial.id)
         if name is None:
             name = self._names[trial.id] = self._name_of(trial)

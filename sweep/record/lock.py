@@ -18,13 +18,11 @@ from typing import Any
 
 from sweep.errors import ExperimentError
 from sweep.record.layout import RECORD_MARK
-from sweep.record.proc import stat_of
 
 _ORPHANS_S = 10.0  # how long the processes of a driver that died may take to go
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _GLANCE_S = 0.2  # looking for a dead driver holds the lock for a moment
 _RENEWED_S = 30.0  # a driver whose record is shared writes ten times in that
-_CLOCK_SLACK_S = 2.0  # the clock may have been set since the process was started
 
 
 class DriverLock:
@@ -85,41 +83,39 @@ class DriverLock:
         os.pwrite(self.fd, json.dumps(self._record).encode(), 0)
 
     def _acquire(self, take_over: Callable[[str], object] | None) -> None:
-        now = time.monotonic()
-        give_up, glance = now + _ORPHANS_S, now + _GLANCE_S
-        while True:
-            try:
-                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except OSError as error:
-                if self._is_shared and error.errno in _NO_LOCKS and not self._is_driven_here():
-                    return
-                if error.errno not in (errno.EAGAIN, errno.EACCES, *(_NO_LOCKS if self._is_shared else ())):
-                    raise ExperimentError(f"{self.path} cannot be locked: {error}. Use a local disk.") from error
-            owner = _note(self.fd)
-            pid = int(owner.get("pid", 0))
-            host = str(owner.get("host", ""))
+        began = time.monotonic()
+        while not self._is_got():
+            note = _note(self.fd)
+            pid, host = int(note.get("pid", 0)), str(note.get("host", ""))
             is_here = host in ("", socket.gethostname())
             is_alive = pid > 0 and is_here and Path(f"/proc/{pid}").exists()
-            is_over = time.monotonic() > (glance if is_alive else give_up)
-            if is_over and take_over is not None and is_here and not is_alive and _dead_of(owner):
-                take_over(_dead_of(owner))  # stopped (SIGSTOP), they do not see that their driver is gone
-                take_over, give_up = None, time.monotonic() + _GLANCE_S
-            elif is_over:
-                started = datetime.fromtimestamp(owner.get("started", 0), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-                who = f"pid {pid}{'' if is_here else f' on {host}'}, started {started}"
-                if is_here and not is_alive:
-                    who = f"processes left by pid {pid}, which is gone"
-                more = "" if is_here else " If that machine is lost, its lock comes free after a while (NFS: 90 s)."
-                raise ExperimentError(
-                    f"{self.path.parent} is in use by another driver ({who}). "
-                    f"Wait for it to end, or stop it with Ctrl-C.{more}"
-                )
+            if time.monotonic() > began + (_GLANCE_S if is_alive else _ORPHANS_S):
+                if take_over is None or is_alive or not is_here or not _dead_of(note):
+                    raise self._in_use(note, pid, host, is_here, is_alive)
+                take_over(_dead_of(note))  # stopped (SIGSTOP), they do not see that their driver is gone
+                take_over, began = None, time.monotonic() + _GLANCE_S - _ORPHANS_S
             time.sleep(0.02)
 
-    def _is_driven_here(self) -> bool:
-        driver = find_driver(self.path)
-        return driver is not None and bool(driver.is_alive) and driver.pid != os.getpid()
+    def _is_got(self) -> bool:
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError as error:
+            has_none = self._is_shared and error.errno in _NO_LOCKS
+            if not has_none and error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise ExperimentError(f"{self.path} cannot be locked: {error}. Use a local disk.") from error
+            driver = find_driver(self.path) if has_none else None
+            return has_none and (driver is None or not driver.is_alive or driver.pid == os.getpid())
+
+    def _in_use(self, note: dict[str, Any], pid: int, host: str, is_here: bool, is_alive: bool) -> ExperimentError:
+        started = datetime.fromtimestamp(note.get("started", 0), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        who = f"pid {pid}{'' if is_here else f' on {host}'}, started {started}"
+        if is_here and not is_alive:
+            who = f"processes left by pid {pid}, which is gone"
+        more = "" if is_here else " If that machine is lost, its lock comes free after a while (NFS: 90 s)."
+        return ExperimentError(
+            f"{self.path.parent} is in use by another driver ({who}). Wait for it to end, or stop it with Ctrl-C.{more}"
+        )
 
     def release(self) -> None:
         """Let go; processes that inherited the descriptor must be gone by now."""
@@ -209,12 +205,8 @@ def _renewed_ago_s(ownership: Path, driver: Driver) -> float:
 
 
 def _is_driving(driver: Driver, lock: Path) -> bool:
-    """Whether the process is there, is that one and no later one of the same number, and holds the lock file open."""
+    """Whether the process is there, and holds the lock file open."""
     try:
-        ticks = int(stat_of(driver.pid)[19])
-        booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-        if driver.started and booted + ticks / os.sysconf("SC_CLK_TCK") > driver.started + _CLOCK_SLACK_S:
-            return False
         wanted = lock.stat()
         for descriptor in list(os.scandir(f"/proc/{driver.pid}/fd")):
             with suppress(OSError):  # closed meanwhile

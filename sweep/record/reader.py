@@ -32,6 +32,7 @@ from sweep.storage.fetch import has_checkpoint, open_all_for_reading, open_stora
 from sweep.storage.location import parse_storage
 from sweep.storage.shared import open_record
 
+_MOST_NAMED = 20
 _TUNE_STATE = re.compile(r"experiment_state-.*\.json")
 
 
@@ -150,15 +151,15 @@ class ExperimentReader:
             events = checked_events(connection, database, filter(None, seqs))
             shown = {status.value: shown_status(status) for status in Status}
             trials = tuple(
-                TrialRow(
-                    trial_id,
-                    number,
-                    shown.get(status, status),
+                TrialRow.of(
                     state,
-                    config,
-                    events[state["last_result"]][1] if "last_result" in state else None,
-                    self.trust or self.is_own,
-                    meta,
+                    trial_id=trial_id,
+                    number=number,
+                    status=shown.get(status, status),
+                    config_text=config,
+                    last_event=events[state["last_result"]][1] if "last_result" in state else None,
+                    is_trusted=self.trust or self.is_own,
+                    meta=meta,
                 )
                 for trial_id, number, status, config, state in found
             )
@@ -210,14 +211,13 @@ class ExperimentReader:
         state, driver = self.state(), self.driver()
         who = "" if driver is None else f" (pid {driver.pid} on {driver.host or 'this machine'})"
         command = str(self.meta.get("resume_command") or f"sweep resume {shlex.quote(self.root.name)}")
-        again = f"{f'`{command}`' if command.startswith('sweep') else command} goes on"
-        if state == "crashed":
-            return f"no driver runs {self.name}: running is what trials were when it died{who}; {again}."
-        if state == "stopped":
-            return f"no driver runs {self.name} now; {again}."
-        if state == "unknown":
-            return f"{self.name} was driven on another machine{who}; whether it still is cannot be seen from here."
-        return ""
+        again = f"{f'`{command}`' if command.startswith('sweep') else command} goes on."
+        hints = {
+            "crashed": f"no driver runs {self.name}: running is what trials were when it died{who}; {again}",
+            "stopped": f"no driver runs {self.name} now; {again}",
+            "unknown": f"{self.name} was driven on another machine{who}; whether it still is cannot be seen from here.",
+        }
+        return hints.get(state, "")
 
     def trials(self) -> tuple[TrialRow, ...]:
         """Return all trials, ordered by number."""
@@ -229,21 +229,17 @@ class ExperimentReader:
         Raises:
             ConfigError: there is none.
         """
-        snapshot = self.snapshot()
-        found = snapshot.by_id.get(str(text))
+        snapshot, wanted = self.snapshot(), str(text).strip()
+        number = int(wanted) if wanted.isascii() and wanted.isdigit() else None
+        found = snapshot.by_id.get(wanted) or next((row for row in snapshot.trials if row.number == number), None)
         if found is not None:
             return found
-        wanted = str(text).strip()
-        if wanted.isascii() and wanted.isdigit():
-            for trial in snapshot.trials:
-                if trial.number == int(wanted):
-                    return trial
         if not snapshot.trials:
             raise ConfigError(f"{self.name} has no trials yet, so there is no {wanted!r}.")
+        first, last = snapshot.trials[0], snapshot.trials[-1]
         raise ConfigError(
-            f"no trial {wanted!r} in {self.name}; expected an id such as {snapshot.trials[0].trial_id}, or a number "
-            f"from {snapshot.trials[0].number} to {snapshot.trials[-1].number}. See `sweep trials "
-            f"{shlex.quote(self.name)}`."
+            f"no trial {wanted!r} in {self.name}; expected an id such as {first.trial_id}, or a number from "
+            f"{first.number} to {last.number}. See `sweep trials {shlex.quote(self.name)}`."
         )
 
     def facts(self, **which: Any) -> Iterator[Fact]:
@@ -295,12 +291,7 @@ class ExperimentReader:
         return {trial_id: row.metrics for trial_id, row in self.reports_at(seqs).items()}
 
     def values(
-        self,
-        metric: str,
-        *,
-        last_only: bool = False,
-        trial_id: str | Collection[str] | None = None,
-        since: int = 0,
+        self, metric: str, *, last_only: bool = False, trial_id: str | Collection[str] | None = None, since: int = 0
     ) -> Iterator[tuple[str, int, float]]:
         """Give (trial id, `result.seq`, value) of every report that has a number under `metric`, oldest first.
 
@@ -314,12 +305,13 @@ class ExperimentReader:
         if last_only:
             for row in self.trials():
                 number = TrialResult(row.last_metrics or {}).get(metric)
-                if (names is None or row.trial_id in names) and (row.last_seq or 0) > since and _is_number(number):
+                is_wanted = (names is None or row.trial_id in names) and (row.last_seq or 0) > since
+                if is_wanted and isinstance(number, (int, float)):
                     yield row.trial_id, row.last_seq or 0, +number
             return
         with self.connect() as connection:
             for report in read_reports(connection, trial_ids=names, after=since):
-                if _is_number(number := report.get(metric)):
+                if isinstance(number := report.get(metric), (int, float)):
                     yield report.trial_id, report.seq, +number  # of booleans 0 and 1
 
     def metric_names(self) -> list[str]:
@@ -344,10 +336,6 @@ class ExperimentReader:
         return [pair for path, pair in found.items() if has_checkpoint(self.root, path)]
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float))
-
-
 def _first(value: Any) -> str | None:
     if isinstance(value, (list, tuple)):
         value = value[0] if value else None
@@ -356,20 +344,21 @@ def _first(value: Any) -> str | None:
 
 def what_is_there(root: Path) -> str:
     """Say why `root` is no experiment, and which directory was meant."""
-    start = f"there is no experiment at {root}: "
-    if not root.exists():
-        return f"{start}no such directory. See `sweep ls`."
-    if ExperimentLayout(root.parent).database.is_file():
-        return f"{start}it is inside one. Give {root.parent}, or Result.from_path({str(root)!r}) for one trial."
-    if not root.is_dir():
-        return f"{start}a file. Give the directory that holds sweep.db."
     held = sorted(path.parent.name for path in root.glob("*/sweep.db"))
-    if held:
+    if not root.exists():
+        what = "no such directory. See `sweep ls`."
+    elif ExperimentLayout(root.parent).database.is_file():
+        what = f"it is inside one. Give {root.parent}, or Result.from_path({str(root)!r}) for one trial."
+    elif not root.is_dir():
+        what = "a file. Give the directory that holds sweep.db."
+    elif held:
         more = f" and {len(held) - 5} more" if len(held) > 5 else ""
-        return f"{start}it holds experiments: {', '.join(held[:5])}{more}. Give the directory of one."
-    if any(_TUNE_STATE.fullmatch(path.name) for path in root.iterdir()):
-        return f"{start}it was written by Ray Tune, whose experiments are read with Ray."
-    return f"{start}no sweep.db in it, nor one directory below. See `sweep ls`."
+        what = f"it holds experiments: {', '.join(held[:5])}{more}. Give the directory of one."
+    elif any(_TUNE_STATE.fullmatch(path.name) for path in root.iterdir()):
+        what = "it was written by Ray Tune, whose experiments are read with Ray."
+    else:
+        what = "no sweep.db in it, nor one directory below. See `sweep ls`."
+    return f"there is no experiment at {root}: {what}"
 
 
 def list_experiments(storage: str | os.PathLike[str] | None = None) -> list[Path]:
@@ -393,26 +382,21 @@ def find_experiment(name: str, storage: str | os.PathLike[str] | None = None) ->
     """
     if "://" in name:
         return ExperimentReader(open_storage_for_reading(name))
-    home = parse_storage(storage)
-    if home.is_remote and not Path(name).expanduser().is_dir():
+    home, place = parse_storage(storage), Path(name).expanduser()
+    if home.is_remote and not place.is_dir():
         return ExperimentReader(open_storage_for_reading(home.describe(name)))
-    root = home.local_root
-    for path in (root / name, Path(name).expanduser()):
+    for path in (home.local_root / name, place):
         directory = path.parent if path.name == "sweep.db" else path
         if ExperimentLayout(directory).database.is_file():
             return ExperimentReader(directory)
-    place = Path(name).expanduser()
     if place.is_dir():
         raise NoExperimentError(what_is_there(place.absolute()))
     known = [path.name for path in list_experiments(storage)]
     if not known:
         raise NoExperimentError(
-            f"no experiment {name!r}: {root} holds none. Say where they are with --storage or SWEEP_STORAGE."
+            f"no experiment {name!r}: {home.local_root} holds none. Say where they are with --storage or SWEEP_STORAGE."
         )
-    shown = nearest(name, known) if len(known) <= 20 else _nearest_of_many(name, known)
-    raise NoExperimentError(f"no experiment {name!r} in {root}. {shown}")
-
-
-def _nearest_of_many(name: str, known: list[str]) -> str:
-    match = re.match(r"Did you mean .*?\? ", nearest(name, known))
-    return f"{match[0] if match else ''}It holds {len(known)}; see `sweep ls`."
+    shown = nearest(name, known)
+    if len(known) > _MOST_NAMED:
+        shown = f"{shown.partition('Known: ')[0]}It holds {len(known)}; see `sweep ls`."
+    raise NoExperimentError(f"no experiment {name!r} in {home.local_root}. {shown}")

@@ -8,7 +8,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -25,7 +25,7 @@ from sweep.core.stoppers import reached
 from sweep.core.trial import CheckpointRef, Status, Trial, evolve
 from sweep.core.values import as_float
 from sweep.record.checksums import check_state, check_structure, checked_events
-from sweep.record.codec import metrics_of, unpack_trial
+from sweep.record.codec import metrics_of, unpacked
 from sweep.record.db import last_event, open_for_reading, understood
 from sweep.record.encoding import decode, untag
 from sweep.record.facts import END, Report, last_plan, read_facts, read_reports
@@ -114,7 +114,7 @@ def read_trials(db: sqlite3.Connection, database: Path, *, trust: bool) -> Itera
     seqs = (state.get(name) for *_, state in states for name in ("last_result", "best_result"))
     events = checked_events(db, database, filter(None, seqs))
     for trial_id, status, config, state in states:
-        fields = unpack_trial(untag(state, trust=trust))
+        fields = unpacked(Trial, untag(state, trust=trust))
         for name in ("last_result", "best_result"):
             if (seq := fields.get(name)) is not None:
                 fields[name] = TrialResult(metrics_of(json.loads(events[seq][1]), trial_id) or {}, seq)
@@ -130,13 +130,9 @@ def _existing(root: Path, trial_ids: list[str]) -> set[str]:
     """Return the checkpoint directories on disk, and what writers left half-done, relative to the experiment."""
     found = set()
     for trial_id in trial_ids:
-        try:
+        with suppress(FileNotFoundError, NotADirectoryError):
             names = os.listdir(root / trial_id)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        for name in names:
-            if name.startswith("tmp-") or CHECKPOINT_PATTERN.match(name):
-                found.add(f"{trial_id}/{name}")
+            found |= {f"{trial_id}/{name}" for name in names if name[:4] == "tmp-" or CHECKPOINT_PATTERN.match(name)}
     return found
 
 

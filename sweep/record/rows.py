@@ -6,55 +6,34 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from sweep.core.literals import experiment_tag
 from sweep.core.resources import Placement, Resources
-from sweep.core.trial import CheckpointRef, Escalation, shown_state
-from sweep.record.codec import metrics_of, request_of, unpack_trial
+from sweep.core.trial import CheckpointRef, Escalation, Trial, shown_state
+from sweep.record.codec import metrics_of, unpacked
 from sweep.record.encoding import decode
 from sweep.record.facts import Report
 
-T = TypeVar("T")
 _ENDED = ("TERMINATED", "ERROR")
-
-
-class _Recorded(Generic[T]):
-    """A field of `recorded` under a name of its own, or a default where it is not recorded."""
-
-    def __init__(self, default: T, key: str = "") -> None:
-        self._default, self._key = default, key
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._key = self._key or name
-
-    def __get__(self, row: TrialRow, owner: type) -> T:
-        found: T = row.recorded.get(self._key, self._default)
-        return found
-
-
-class _Unpacked(_Recorded[T]):
-    """A field of `recorded` that is no plain value, unpacked once."""
-
-    def __get__(self, row: TrialRow, owner: type) -> T:
-        known = vars(row)
-        if self._key not in known:
-            is_there = self._key in row.recorded
-            known[self._key] = (
-                unpack_trial({self._key: row.recorded[self._key]})[self._key] if is_there else self._default
-            )
-        found: T = known[self._key]
-        return found
 
 
 @dataclass(frozen=True)
 class TrialRow:
-    """One trial as it is recorded, with its last result; JSON is decoded when it is asked for.
+    """One trial as it is recorded, with its last result; configs and reports are decoded when they are asked for.
 
     Attributes:
         status: as users see it: PENDING, RUNNING, PAUSED, TERMINATED or ERROR.
-        recorded: what else is recorded of it, as `sweep.record.codec.pack_trial` has it.
         config_text: the decided config as JSON.
+        resources: what it asks for. placement: what it holds now. checkpoint: its latest.
+        reason: why it waits, or why it ended. cause: the same for the program, one of `sweep.core.trial.Cause`.
+        attempt: starts so far. count: reports so far.
+        failures: faults of its own. losses: faults of the infrastructure. node_losses: how often in a row its node was
+            gone. failure: which kind its last attempt was, one of `sweep.core.failures.CLASSES`; empty: none.
+        name: what `trial_name_creator` called it; empty: nothing.
+        last_seq, best_seq: numbers of its last and its best result; None before the first.
+        escalation: how it came to ask for more than it was given.
+        last_event: the text of its last result.
         is_trusted: whether `fresh_config` and `fresh_metrics` load what was stored as a pickle.
         meta: of the experiment, shared by all its rows.
     """
@@ -62,23 +41,32 @@ class TrialRow:
     trial_id: str
     number: int
     status: str
-    recorded: Mapping[str, Any] = field(repr=False)
     config_text: str = field(repr=False)
+    resources: Resources
+    reason: str = ""
+    cause: str = ""
+    attempt: int = 0
+    failures: int = 0
+    losses: int = 0
+    node_losses: int = 0
+    count: int = 0
+    failure: str = ""
+    name: str = ""
+    last_seq: int | None = None
+    best_seq: int | None = None
+    escalation: Escalation | None = None
+    placement: Placement | None = None
+    checkpoint: CheckpointRef | None = None
     last_event: str | None = field(default=None, repr=False)
     is_trusted: bool = field(default=False, repr=False, compare=False)
     meta: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
-    reason = _Recorded("")  # why it waits, or why it ended
-    cause = _Recorded("")  # the same for the program, one of `sweep.core.trial.Cause`
-    attempt = _Recorded(0)  # starts so far
-    failures = _Recorded(0)  # faults of its own
-    losses = _Recorded(0)  # faults of the infrastructure
-    node_losses = _Recorded(0)  # how often in a row its node was gone
-    count = _Recorded(0)  # reports so far
-    failure = _Recorded("")  # which kind its last attempt was, one of `sweep.core.failures.CLASSES`; empty: none
-    name = _Recorded("")  # what `trial_name_creator` called it; empty: nothing
-    last_seq = _Recorded[int | None](None, "last_result")  # number of its last result; None before the first
-    best_seq = _Recorded[int | None](None, "best_result")
+    @classmethod
+    def of(cls, state: Mapping[str, Any], **more: Any) -> TrialRow:
+        """Return the row of a trial, of which the record says this besides."""
+        known = {name: value for name, value in unpacked(Trial, state).items() if name in cls.__dataclass_fields__}
+        last, best = state.get("last_result"), state.get("best_result")
+        return cls(**known, last_seq=last, best_seq=best, name=state.get("name", ""), **more)
 
     @property
     def id(self) -> str:
@@ -124,15 +112,6 @@ class TrialRow:
             return read(self.is_trusted)
         except Exception:  # the user's own class: renamed, moved, or of a file that is gone
             return read(False)
-
-    @cached_property
-    def resources(self) -> Resources:
-        """What the trial asks for."""
-        return request_of(json.dumps(self.recorded["resources"]))
-
-    escalation = _Unpacked[Escalation | None](None)  # how it came to ask for more than it was given
-    placement = _Unpacked[Placement | None](None)  # what it holds now
-    checkpoint = _Unpacked[CheckpointRef | None](None)  # its latest
 
     @cached_property
     def experiment_tag(self) -> str:

@@ -40,16 +40,14 @@ class StoredCheckpoints:
         for seq, text in db.execute(query, (self._seq,)):
             self._seq, data = seq, json.loads(text)
             path = data.get("checkpoint") if data["kind"] == "Saved" or "metrics" in data else None
-            if path is not None:
-                new.add(path)
-                self.kept.add(path)
-                self.named.add(path)
-                if path in self.discarded:
-                    self.reused.add(path)
-            for row in data.get("commands", ()):
-                if row[0] == "Discard" and row[1] in self.kept:
-                    self.kept.remove(row[1])
-                    self.discarded.add(row[1])
+            stored = set() if path is None else {path}
+            new |= stored
+            self.kept |= stored
+            self.named |= stored
+            self.reused |= stored & self.discarded
+            gone = {row[1] for row in data.get("commands", ()) if row[0] == "Discard"} & self.kept
+            self.kept -= gone
+            self.discarded |= gone
         return new
 
 

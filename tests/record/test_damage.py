@@ -6,11 +6,9 @@ import os
 import random
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,7 +19,6 @@ from sweep.cli.main import sweep as command
 from sweep.errors import ExperimentError
 from sweep.record import checksums
 from sweep.record.checksums import HighWaterMark, high_water_mark
-from sweep.record.db import APPLICATION_ID
 from sweep.record.reader import ExperimentReader
 from sweep.record.resume import load
 from sweep.record.snapshot import copy_record
@@ -285,23 +282,6 @@ def test_a_page_of_an_older_copy_is_refused_or_changes_nothing(copies: list[Path
 def test_no_page_of_any_older_copy_gives_a_wrong_value(copies: list[Path], tmp_path: Path) -> None:
     refused, same = check_mixed(copies, tmp_path / "made", random.Random(1), None)
     assert refused > 10 * same  # those of a page that holds nothing which is read
-
-
-FORMER = (
-    "CREATE TABLE event (seq INTEGER PRIMARY KEY, at REAL NOT NULL, wall REAL NOT NULL, kind TEXT NOT NULL, data TEXT)",
-    "CREATE TABLE report (seq INTEGER PRIMARY KEY, trial INTEGER NOT NULL)",
-    "CREATE TABLE tally (id INTEGER PRIMARY KEY, last INTEGER NOT NULL)",
-)
-
-
-@pytest.mark.parametrize("version", [1, 5, 7])
-@pytest.mark.parametrize("table", FORMER)
-def test_a_record_of_a_development_version_is_refused_in_one_sentence(tmp_path: Path, version: int, table: str) -> None:
-    with closing(sqlite3.connect(tmp_path / "sweep.db")) as db:
-        db.executescript(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={version}; {table}")
-    for read in (ExperimentReader, lambda place: load(place / "sweep.db"), lambda place: again(place)):
-        with pytest.raises(ExperimentError, match=r"was written by a development version of sweep and cannot"):
-            read(tmp_path)
 
 
 @pytest.mark.parametrize("what", ["gone", "empty", "without its index"])

@@ -160,11 +160,11 @@ def test_an_object_that_is_not_loaded_prints_as_it_did(value):
 
 def test_arrays_are_loaded_without_trust_and_nothing_else_is(tmp_path):
     values = {"grid": np.arange(6.0).reshape(2, 3).T, "words": np.array(["a", "bc"]), "evil": Evil(tmp_path / "ran")}
-    found = decode(encode(values), with_arrays=True)
+    found = decode(encode(values), trust="arrays")
     assert np.array_equal(found["grid"], values["grid"])
     assert found["words"].tolist() == ["a", "bc"]
     assert isinstance(found["evil"], Opaque)
-    array_of_objects = decode(encode({"x": np.array([Evil(tmp_path / "ran")], dtype=object)}), with_arrays=True)
+    array_of_objects = decode(encode({"x": np.array([Evil(tmp_path / "ran")], dtype=object)}), trust="arrays")
     assert isinstance(array_of_objects["x"], Opaque)
     assert not (tmp_path / "ran").exists()
 

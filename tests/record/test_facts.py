@@ -68,6 +68,6 @@ def test_pickled_values_are_loaded_as_far_as_they_are_trusted(record):
 
     assert first()["odd"] is Odd
     assert isinstance(first(trust=False)["array"], Opaque)
-    config = first(trust=False, with_arrays=True)
+    config = first(trust="arrays")
     assert config["array"].tolist() == [0, 1, 2]
     assert isinstance(config["odd"], Opaque)

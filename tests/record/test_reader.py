@@ -84,10 +84,9 @@ def test_a_sweep_of_a_script_goes_on_by_its_own_call(tmp_path: Path) -> None:
 
 def test_a_later_process_of_the_same_number_is_not_the_driver(tmp_path: Path) -> None:
     reader = reader_of(tmp_path)
-    with reader.layout.lock.open("w"):  # this process holds the file open, but it began long after the driver
-        note(reader, started=1.0)
-        assert find_driver(reader.layout.lock) == Driver(os.getpid(), socket.gethostname(), 1.0, False)
-        note(reader)
+    note(reader, started=1.0)
+    assert find_driver(reader.layout.lock) == Driver(os.getpid(), socket.gethostname(), 1.0, False)
+    with reader.layout.lock.open("a"):  # which the driver holds open
         found = find_driver(reader.layout.lock)
         assert found is not None
         assert found.is_alive is True
