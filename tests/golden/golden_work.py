@@ -10,6 +10,7 @@ from typing import Any
 
 import sweep
 from sweep import CheckpointConfig, FailureConfig, RunConfig, TuneConfig, Tuner
+from sweep.record.reader import ExperimentReader
 from sweep.schedulers import ASHAScheduler
 from sweep.train import DataParallelTrainer, ScalingConfig
 
@@ -45,6 +46,9 @@ def _step(config: dict[str, Any], step: int) -> dict[str, Any]:
     if config["case"] == "raises" and step == 2:
         raise GoldenError("trial 2 raises", Ballast(2))
     if config["case"] == "killed" and step == 3 and KILL in os.environ:
+        trial = Path(sweep.get_context().get_trial_dir())
+        while len(ExperimentReader(trial.parent).checkpoints(trial.name)) < 2:  # what a class saves comes later
+            time.sleep(0.01)
         os.kill(int(os.environ[KILL]), signal.SIGKILL)
         time.sleep(60)  # its supervisor notices
     return {"loss": config["level"] / step, "step": step, "x": config["x"], "token": os.environ.get(TOKEN, "")}
