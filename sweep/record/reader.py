@@ -28,7 +28,7 @@ from sweep.record.layout import ExperimentLayout
 from sweep.record.lock import Driver, find_driver
 from sweep.record.rows import Snapshot, TrialRow, trainable_name
 from sweep.record.stored import saved_before
-from sweep.storage.fetch import has_checkpoint, open_all_for_reading, open_storage_for_reading
+from sweep.storage.fetch import existing_checkpoints, open_all_for_reading, open_storage_for_reading
 from sweep.storage.location import parse_storage
 from sweep.storage.shared import open_record
 
@@ -100,20 +100,18 @@ class ExperimentReader:
             ExperimentError: the file is gone or damaged, or its sweep was continued just now.
         """
         connection = open_record(self.root, with_events=with_events)
-        problem: ExperimentError | None = None
         try:
             with understood(self.layout.database):
                 yield connection
-        except ExperimentError as error:
-            problem = error
+        except ExperimentError:
+            if not connection.was_changed():
+                raise
         finally:
             connection.close()
         if connection.was_changed():
             raise ExperimentError(
                 f"{self.layout.database} was changed while it was read: its sweep goes on. Repeat it."
             )
-        if problem is not None:
-            raise problem
 
     @property
     def meta(self) -> Mapping[str, Any]:
@@ -333,7 +331,7 @@ class ExperimentReader:
         row = self.snapshot().by_id[trial_id]
         if row.checkpoint is not None:
             found.setdefault(row.checkpoint.path, (row.checkpoint, row.last_metrics or {}))
-        return [pair for path, pair in found.items() if has_checkpoint(self.root, path)]
+        return [found[path] for path in existing_checkpoints(self.root, found)]
 
 
 def _first(value: Any) -> str | None:

@@ -10,14 +10,14 @@ import contextlib
 import os
 import tempfile
 import warnings
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from sweep.errors import NoExperimentError, nearest
 from sweep.record.db import open_for_reading
-from sweep.record.layout import CHECKPOINT_PATTERN, DATABASE, MIRROR_STATE, ExperimentLayout, split_uri
+from sweep.record.layout import CHECKPOINT_PATTERN, DATABASE, ExperimentLayout, split_uri
 from sweep.record.lock import DriverLock
 from sweep.record.stored import StoredCheckpoints, references, statuses, trial_of
 from sweep.storage.filesystems import RemoteDirectory, explained, remember_home
@@ -73,20 +73,10 @@ def _names(storage: Storage) -> list[str]:
         return RemoteDirectory(storage.filesystem, storage.path).names()
 
 
-def has_checkpoint(root: Path, path: str) -> bool:
-    """Whether the checkpoint `path` of the experiment in `root` exists: here, or where it can be fetched from."""
-    if ExperimentLayout(root).checkpoint(path).is_dir():
-        return True
-    try:
-        stamp = (root / MIRROR_STATE).stat().st_mtime_ns
-    except FileNotFoundError:
-        return False
-    return path in _elsewhere(root, stamp)
-
-
-@lru_cache(maxsize=8)
-def _elsewhere(root: Path, stamp: int) -> frozenset[str]:
-    return frozenset(LocalState.load(root).elsewhere)
+def existing_checkpoints(root: Path, paths: Iterable[str]) -> list[str]:
+    """Return those checkpoints of the experiment in `root` that exist: here, or where they can be fetched from."""
+    elsewhere = LocalState.load(root).elsewhere
+    return [path for path in paths if ExperimentLayout(root).checkpoint(path).is_dir() or path in elsewhere]
 
 
 # --- pulling ---

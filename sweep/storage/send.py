@@ -168,11 +168,14 @@ class Sender(Callback):
         except Exception as error:  # whatever the package behind the file system raises: it is tried again
             self._failed(error, new)
             return False
+        said = [f"not copied to {self.mirror.shown}: {why}" for why in self.mirror.problems.values()]
         if self._last_error:
-            self._say_once(f"{self.mirror.shown} can be written again")
+            said.append(f"{self.mirror.shown} can be written again")
+        for text in said:
+            if text not in self._said:
+                self._said.add(text)
+                self._notice(text)
         self._num_failures = 0
-        for why in self.mirror.problems.values():
-            self._say_once(f"not copied to {self.mirror.shown}: {why}")
         return True
 
     def _failed(self, error: Exception, new: dict[str, bool]) -> None:
@@ -185,8 +188,3 @@ class Sender(Callback):
         self._wake(new)
         self._not_before = time.monotonic() + min(_FIRST_BACKOFF_S * 2**self._num_failures, _LAST_BACKOFF_S)
         self._num_failures += 1
-
-    def _say_once(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
-            self._notice(text)

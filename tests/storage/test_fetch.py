@@ -25,7 +25,7 @@ from sweep.record.reader import ExperimentReader
 from sweep.record.snapshot import copy_record
 from sweep.record.stored import references
 from sweep.storage import filesystems
-from sweep.storage.fetch import has_checkpoint, has_experiment, open_storage_for_reading, pull
+from sweep.storage.fetch import existing_checkpoints, has_experiment, open_storage_for_reading, pull
 from sweep.storage.local_copy import is_log, is_mirrored
 from sweep.storage.location import Storage, check_writable, parse_storage, storage_of
 from sweep.storage.mirror import Mirror
@@ -224,8 +224,8 @@ def test_a_lost_experiment_comes_back_with_what_its_trials_need(storage):
     assert not list(storage.local_root.glob(".incoming*"))
     assert not pull(storage, "made")
     # the rest comes when it is used
-    assert has_checkpoint(experiment.root, f"{done}/checkpoint_000002")
-    assert not has_checkpoint(experiment.root, f"{done}/checkpoint_000009")
+    paths = [f"{done}/checkpoint_000002", f"{done}/checkpoint_000009"]
+    assert existing_checkpoints(experiment.root, paths) == paths[:1]
     with Checkpoint(experiment.root / done / "checkpoint_000002").as_directory() as directory:
         assert Path(directory, "model").read_text() == f"{done} 2"
 
@@ -383,7 +383,7 @@ def test_an_experiment_is_read_by_its_uri_without_its_checkpoints_and_artifacts(
     assert os.listdir(experiment.root / trial_id) == ["result.json"]
     reader = ExperimentReader(experiment.root)
     assert reader.trial(trial_id).count == 1
-    assert has_checkpoint(experiment.root, path)
+    assert existing_checkpoints(experiment.root, [path]) == [path]
     with Checkpoint(experiment.root / path).as_directory() as directory:
         assert Path(directory, "model").read_text() == f"{trial_id} 1"
     # continuing there brings what its trials need
