@@ -9,7 +9,7 @@ from typing import Any
 
 from sealed import seal
 
-from sweep.checkpoints.store import discard
+from sweep.checkpoints.store import discard, persist
 from sweep.core.messages import Reported
 from sweep.core.ranking import replaces
 from sweep.core.results import fill
@@ -142,6 +142,18 @@ class MadeExperiment:
             (self.root / checkpoint).mkdir(parents=True, exist_ok=True)
             self.set(trial_id, checkpoint=[checkpoint, count, count, 0.5 * count])
         return self.seq
+
+    def save(self, trial_id: str, number: int, *, at: float = 2.0, **files: str) -> str:
+        """Store and commit a checkpoint of these files, `model` among them; returns its path in the experiment."""
+        path = f"{trial_id}/checkpoint_{number:06d}"
+        source = self.root / "tmp-source"
+        for name, text in {"model": f"{trial_id} {number}", **files}.items():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_text(text)
+        persist(source, self.root / path, is_source_spent=True)
+        self.report(trial_id, {"loss": 1.0}, checkpoint=path, at=at)
+        self.commit()
+        return path
 
     def end(self, trial_id: str, *, at: float = 3.0, kind: str = "FINISHED", reason: str = "", **exit: Any) -> None:
         if "pickled" in exit:

@@ -85,11 +85,6 @@ def test_a_cluster_is_full_and_never_more_than_full(cluster, monkeypatch):
     assert found.seconds <= 1.2 * cluster.bound_of(found, 20).seconds
 
 
-def test_a_placement_is_measured_among_nodes_that_cannot_take_it(cluster):
-    for _, resources in cluster.MIX[:7]:
-        assert cluster.placement_us(12, resources, times=3) > 0
-
-
 @pytest.mark.slow
 def test_a_thousand_nodes_fit_into_memory_and_are_kept_busy():
     size = ["--nodes", "1000", "--trials", "100000"]

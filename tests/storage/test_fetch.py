@@ -16,7 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from made_experiment import MadeExperiment
 from sealed import seal
 
-from sweep.checkpoints.store import MANIFEST, Checkpoint, persist, verify
+from sweep.checkpoints.store import MANIFEST, Checkpoint, verify
 from sweep.errors import CheckpointError, ConfigError, ExperimentError
 from sweep.record.db import open_for_reading
 from sweep.record.layout import ExperimentLayout, copy_root, split_uri, storage_root
@@ -41,19 +41,6 @@ def made(storage, **meta):
     experiment = MadeExperiment(storage.local_root, **meta)
     experiment.commit()
     return experiment
-
-
-def save(experiment, trial_id, number, loss=1.0):
-    """Store and commit a checkpoint; returns its path in the experiment."""
-    path = f"{trial_id}/checkpoint_{number:06d}"
-    source = experiment.root / "tmp-source"
-    source.mkdir(exist_ok=True)
-    (source / "model").write_text(f"{trial_id} {number}")
-    persist(source, experiment.root / path)
-    shutil.rmtree(source)
-    experiment.report(trial_id, {"loss": loss}, checkpoint=path)
-    experiment.commit()
-    return path
 
 
 def uploaded(storage, experiment, **how):
@@ -197,7 +184,7 @@ def test_a_lost_experiment_comes_back_with_what_its_trials_need(storage):
     done, going, failed = (experiment.trial({"x": x}) for x in range(3))
     for trial_id in (done, going, failed):
         for number in (1, 2):
-            save(experiment, trial_id, number)
+            experiment.save(trial_id, number)
         (experiment.root / trial_id / "result.json").write_text("{}\n")
         (experiment.root / trial_id / "plot.png").write_text("plot")
     experiment.end(done)
@@ -237,7 +224,7 @@ def test_a_newer_local_copy_stays_and_an_older_one_is_replaced(tmp_path, storage
     uploaded(storage, experiment)
     older = tmp_path / "older"
     copy_record(experiment.root / "sweep.db", older)
-    save(experiment, trial_id, 1)
+    experiment.save(trial_id, 1)
     assert not pull(storage, "made")  # what is here went further
     (experiment.root / ".sweep-mirror.json").unlink()  # also when only the records themselves can tell
     assert not pull(storage, "made")
@@ -332,7 +319,7 @@ def test_a_checkpoint_that_is_damaged_or_whose_upload_was_cut_is_left_out_and_on
 ):
     experiment = made(storage)
     trial_id = experiment.trial({"x": 1})
-    cut, damaged, whole = (save(experiment, trial_id, number) for number in (1, 2, 3))
+    cut, damaged, whole = (experiment.save(trial_id, number) for number in (1, 2, 3))
     uploaded(storage, experiment)
     remote = storage.experiment("made")
     remote.remove(f"{cut}/{MANIFEST}")
@@ -371,7 +358,7 @@ def test_storage_that_cannot_be_reached_is_named(storage, monkeypatch):
 def test_an_experiment_is_read_by_its_uri_without_its_checkpoints_and_artifacts(storage):
     experiment = made(storage)
     trial_id = experiment.trial({"x": 1})
-    path = save(experiment, trial_id, 1)
+    path = experiment.save(trial_id, 1)
     (experiment.root / trial_id / "result.json").write_text("{}\n")
     (experiment.root / trial_id / "plot.png").write_text("plot")
     uploaded(storage, experiment, with_artifacts=True)
@@ -436,7 +423,7 @@ def test_an_unknown_experiment_is_named_with_the_nearest(storage):
 def test_what_a_trial_continues_from_is_read_from_the_record(storage):
     experiment = made(storage)
     one, two, _three = (experiment.trial({"x": x}) for x in range(3))
-    save(experiment, one, 1)
+    experiment.save(one, 1)
     clone = ["CloneTrial", {"checkpoint": [f"{one}/checkpoint_000001.2", 1, 1, 0.5], "config": {"x": 1}}]
     experiment.set(two, started_from=json.dumps([f"{one}/checkpoint_000001", 1, 1, 0.5]), pending=json.dumps(clone))
     experiment.commit()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -17,10 +16,8 @@ from sweep.checkpoints.store import MANIFEST, Checkpoint, persist, send, verify
 from sweep.core.messages import Reported
 from sweep.errors import RecordError
 from sweep.record.codec import encode_event
-from sweep.record.db import open_for_reading
 from sweep.record.reader import ExperimentReader
 from sweep.record.snapshot import copy_record
-from sweep.record.stored import references
 from sweep.storage.fetch import pull
 from sweep.storage.filesystems import RemoteDirectory
 from sweep.storage.location import parse_storage
@@ -79,16 +76,8 @@ def experiment(storage):
 TRIAL = "abcde_00000"
 
 
-def save(experiment, number, trial_id=TRIAL):
-    path = f"{trial_id}/checkpoint_{number:06d}"
-    source = experiment.root / "tmp-source"
-    (source / "inner").mkdir(parents=True)
-    (source / "inner" / "state").write_text(str(number))
-    (source / "model").write_text(f"model {number}")
-    persist(source, experiment.root / path, is_source_spent=True)
-    experiment.report(trial_id, {"loss": 1.0}, checkpoint=path)
-    experiment.commit()
-    return path
+def save(experiment, number):
+    return experiment.save(TRIAL, number, **{"inner/state": str(number)})
 
 
 def files_of(path):
@@ -264,53 +253,6 @@ def test_a_checkpoint_that_is_deleted_while_it_is_sent_arrives_whole(storage, ex
     there = storage.experiment("made").find(path)
     assert sorted(there) == files_of(path)
     assert not (experiment.root / ".sweep-outgoing" / path).exists()
-
-
-@pytest.mark.parametrize("is_before", [True, False])
-def test_whatever_write_is_the_last_the_copy_can_be_continued_from_a_whole_checkpoint(
-    tmp_path, monkeypatch, changes, is_before
-):
-    changes.is_before = is_before
-    for fail_at in range(1, 50):
-        MemoryFileSystem.store.clear()
-        monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / f"{fail_at}"))
-        storage = parse_storage("memory://b")
-        experiment = MadeExperiment(storage.local_root)
-        experiment.trial({"x": 1})
-        old = save(experiment, 1)
-        uploader_of(storage, experiment).sync()
-        new = save(experiment, 2)
-        experiment.discard(old)
-        changes.take()
-        changes.fail_at = fail_at
-        try:
-            uploader_of(storage, experiment).sync()
-        except ConnectionError:
-            is_cut = True
-        else:
-            is_cut = False
-        changes.fail_at = None
-        experiment.close()
-
-        # another machine
-        monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / f"{fail_at}-other"))
-        other = parse_storage("memory://b")
-        assert pull(other, "made")
-        root = other.local_root / "made"
-        with contextlib.closing(open_for_reading(root / "sweep.db")) as db:
-            ((latest,),) = references(db).values()
-        assert latest in (old, new)
-        verify(root / latest)
-        Checkpoint(root / latest).to_directory(tmp_path / "out")
-
-        # the same machine goes on, and in the end there is exactly what is here
-        assert not pull(storage, "made")
-        uploader_of(storage, experiment).sync()
-        there = storage.experiment("made").find()
-        assert sorted(name for name in there if "checkpoint" in name) == files_of(new)
-        if not is_cut:
-            break
-    assert 7 < fail_at < 49
 
 
 def test_an_upload_that_was_cut_by_another_content_of_that_name_is_begun_anew(storage, experiment, changes):

@@ -20,7 +20,7 @@ from killed import MOST, ends_itself
 from made_experiment import MadeExperiment
 from sealed import changed
 
-from sweep.checkpoints.store import MANIFEST, persist, verify
+from sweep.checkpoints.store import MANIFEST, verify
 from sweep.record.db import open_for_reading
 from sweep.record.reader import ExperimentReader
 from sweep.record.stored import StoredCheckpoints, references
@@ -57,15 +57,9 @@ def push(storage: Storage) -> None:
 
 
 def save(experiment: MadeExperiment, number: int) -> str:
-    path = f"{TRIAL}/checkpoint_{number:06d}"
-    source = experiment.root / "tmp-source"
-    (source / "inner").mkdir(parents=True)
-    (source / "inner" / "state").write_text(str(number))
-    persist(source, experiment.root / path, is_source_spent=True)
-    experiment.report(TRIAL, {"loss": 1.0}, checkpoint=path, at=float(number))
+    (experiment.root / TRIAL).mkdir(exist_ok=True)
     (experiment.root / TRIAL / "result.json").write_text("line\n" * number)
-    experiment.commit()
-    return path
+    return experiment.save(TRIAL, number, at=float(number), **{"inner/state": str(number)})
 
 
 def made_place(root: Path, monkeypatch: pytest.MonkeyPatch, *, is_pushed: bool = False) -> Place:
@@ -110,7 +104,7 @@ def check_same(storage: Storage) -> None:
     stored = StoredCheckpoints()
     with contextlib.closing(open_for_reading(root / "sweep.db")) as db:
         stored.follow(db)
-    kept = {f"{path}/{name}" for path in stored.kept for name in (MANIFEST, "inner/state")}
+    kept = {f"{path}/{name}" for path in stored.kept for name in (MANIFEST, "inner/state", "model")}
     assert found.keys() == {".sweep-record.json", "sweep.db", "tuner.pkl", f"{TRIAL}/result.json", *kept}
     again = root.parent / "again"
     remote.get(["sweep.db"], again)
