@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +30,7 @@ from sweep.record.db import last_event, open_for_reading, understood
 from sweep.record.encoding import decode, untag
 from sweep.record.facts import END, Report, last_plan, read_facts, read_reports
 from sweep.record.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
-from sweep.record.stored import StoredCheckpoints, saved_before, strangers_of, trial_of
+from sweep.record.stored import StoredCheckpoints, saved_before, strangers_of
 
 if TYPE_CHECKING:
     from sweep.schedulers.base import Scheduler
@@ -68,12 +68,11 @@ class Loaded:
         return self.meta.get("prefix") or ("" if self.plan is None else self.plan.prefix)
 
 
-def load(database: Path, *, root: Path | None = None, trust: bool = True) -> Loaded:
-    """Read the trials and checkpoints of an experiment whose driver is gone.
+def load(database: Path, *, root: Path | None = None) -> Loaded:
+    """Read the trials and checkpoints of an experiment whose driver is gone; pickled values of configs are loaded.
 
     Args:
         root: directory of the experiment; None: in which its record lies.
-        trust: load config values that were stored as pickles; they are needed to run the trials again.
 
     Raises:
         ExperimentError: there is no such experiment, or it is damaged.
@@ -84,14 +83,13 @@ def load(database: Path, *, root: Path | None = None, trust: bool = True) -> Loa
         check_state(db, database)
         loaded = Loaded(meta={key: decode(value) for key, value in db.execute("SELECT key, value FROM meta")})
         loaded.seq, loaded.at, _ = last_event(db) or (0, 0.0, 0.0)
-        loaded.plan = last_plan(db)
-        loaded.trials = list(read_trials(db, database, trust=trust))
+        plan = loaded.plan = last_plan(db)
+        loaded.trials = list(read_trials(db, database, trust=True))
         stored = StoredCheckpoints()
         stored.follow(db)
-        saved = {trial_of(path) for path in stored.named}
-        # an ended trial that never saved has nothing to look for
-        existing = _existing(root, [t.id for t in loaded.trials if t.id in saved or not t.is_ended or t.checkpoint])
-        loaded.kept = _kept(db, loaded.plan, existing & stored.kept)  # what was discarded, and not deleted yet, is over
+        existing = _existing(root, loaded.trials)
+        # what was discarded, and not deleted yet, is over
+        loaded.kept = _kept(db, plan or Plan(), existing & stored.kept, END)
         loaded.lost = tuple(sorted(stored.kept - existing))
         wanted = {item.ref.path for items in loaded.kept.values() for item in items}
         for i, trial in enumerate(loaded.trials):
@@ -126,13 +124,13 @@ def read_trials(db: sqlite3.Connection, database: Path, *, trust: bool) -> Itera
         yield trial
 
 
-def _existing(root: Path, trial_ids: list[str]) -> set[str]:
+def _existing(root: Path, trials: Iterable[Trial]) -> set[str]:
     """Return the checkpoint directories on disk, and what writers left half-done, relative to the experiment."""
     found = set()
-    for trial_id in trial_ids:
+    for trial in trials:
         with suppress(FileNotFoundError, NotADirectoryError):
-            names = os.listdir(root / trial_id)
-            found |= {f"{trial_id}/{name}" for name in names if name[:4] == "tmp-" or CHECKPOINT_PATTERN.match(name)}
+            names = os.listdir(root / trial.id)
+            found |= {f"{trial.id}/{name}" for name in names if name[:4] == "tmp-" or CHECKPOINT_PATTERN.match(name)}
     return found
 
 
@@ -142,25 +140,17 @@ def kept_before(database: Path, plan: Plan, existing: set[str], before: int) -> 
         return _kept(db, plan, existing, before)
 
 
-def _kept(
-    db: sqlite3.Connection, plan: Plan | None, existing: set[str], before: int | None = None
-) -> dict[str, list[Kept]]:
-    """Return per trial the committed checkpoints that still exist, with their scores."""
-    key, mode = (plan.checkpoint_score, plan.checkpoint_mode) if plan is not None else ("", "max")
+def _kept(db: sqlite3.Connection, plan: Plan, existing: set[str], before: int) -> dict[str, list[Kept]]:
     kept: dict[str, list[Kept]] = {}
-    for trial_id, path, metrics in saved_before(db, END if before is None else before):
+    for trial_id, path, metrics in saved_before(db, before):
         if path not in existing:
             continue
         result = TrialResult(metrics)
-        worth = score(result.get(key), mode) if key else 0.0
+        worth = score(result.get(plan.checkpoint_score), plan.checkpoint_mode) if plan.checkpoint_score else 0.0
         match = re.search(r"checkpoint_(\d+)", path)
         iteration, total = as_float(result.get("training_iteration")), as_float(result.get("time_total_s"))
-        ref = CheckpointRef(
-            path,
-            int(match[1]) if match else 0,
-            int(iteration) if iteration is not None and math.isfinite(iteration) else 0,
-            total or 0.0,
-        )
+        whole = int(iteration) if iteration is not None and math.isfinite(iteration) else 0
+        ref = CheckpointRef(path, int(match[1]) if match else 0, whole, total or 0.0)
         kept.setdefault(trial_id, []).append(Kept(ref, worth))
     return kept
 

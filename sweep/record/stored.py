@@ -19,14 +19,12 @@ class StoredCheckpoints:
     """The checkpoints that a record names, by their paths in the experiment; `follow` reads on from the last event.
 
     Attributes:
-        named: all that were stored.
         kept: stored, and not discarded since.
         discarded: that were kept once.
         reused: stored under the name of one that was discarded.
     """
 
     def __init__(self) -> None:
-        self.named: set[str] = set()
         self.kept: set[str] = set()
         self.discarded: set[str] = set()
         self.reused: set[str] = set()
@@ -43,7 +41,6 @@ class StoredCheckpoints:
             stored = set() if path is None else {path}
             new |= stored
             self.kept |= stored
-            self.named |= stored
             self.reused |= stored & self.discarded
             gone = {row[1] for row in data.get("commands", ()) if row[0] == "Discard"} & self.kept
             self.kept -= gone
