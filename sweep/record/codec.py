@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum
 from functools import cache, lru_cache
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -52,8 +53,7 @@ def pack(value: Any) -> dict[str, Any]:
     of their own, and of results their numbers."""
     found = {}
     kind: Any = type(value)
-    for name, default, way in _fields(kind):
-        item = getattr(value, name)
+    for (name, default, way), item in zip(_fields(kind), _getter(kind)(value), strict=True):
         if item is not default and item != default:
             found[name] = item if way is None else way.pack(item)
     return found
@@ -81,6 +81,13 @@ def _fields(cls: Any) -> list[tuple[str, Any, _Way | None]]:
 
 
 _NOTHING = object()
+
+
+@cache
+def _getter(cls: Any) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what gives the values of the fields, in C where there are several."""
+    names = [name for name, _, _ in _fields(cls)]
+    return attrgetter(*names) if len(names) > 1 else lambda value: tuple(getattr(value, name) for name in names)
 
 
 def _way(hint: Any) -> _Way | None:
