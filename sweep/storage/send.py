@@ -132,8 +132,18 @@ class Sender(Callback):
                     self._condition.wait(delay)
                 new, self._new = self._new, {}
                 is_last, began = self._is_finishing, time.monotonic()
-            if self._try_pass(new, is_full=is_last or began >= self._next_full, is_last=is_last):
-                took_s = time.monotonic() - began
+            try:
+                self._pass(new, is_full=is_last or began >= self._next_full, is_last=is_last)
+            except TakenOver as error:
+                self._lost, self._is_over = str(error), True
+                self._notice(self._lost)
+                self._on_lost()
+            except SendingStopped:
+                return
+            except Exception as error:  # whatever the package behind the file system raises: it is tried again
+                self._failed(error, new)
+            else:
+                self._num_failures, took_s = 0, time.monotonic() - began
                 self._not_before = began + took_s + min(max(self._gap_s, took_s), max(self._period_s, self._gap_s))
                 if is_last:
                     self._is_complete = not self.mirror.problems
@@ -146,28 +156,16 @@ class Sender(Callback):
         now = time.monotonic()
         return max(self._not_before, now if self._new or self._is_finishing else self._next_full) - now
 
-    def _try_pass(self, new: dict[str, bool], *, is_full: bool, is_last: bool) -> bool:
-        """Send what is new; False if that did not work, and then it is new again."""
-        try:
-            self.await_files()
-            if is_full:
-                self.mirror.sync(None, with_artifacts=self._sync.sync_artifacts)
-                self._next_full = time.monotonic() + self._period_s
-            else:
-                self.mirror.sync(new.keys(), with_artifacts=any(new.values()))
-            if is_last:
-                self.mirror.end()
-        except TakenOver as error:
-            self._lost = str(error)
-            self._notice(self._lost)
-            self._is_over = True
-            self._on_lost()
-            return False
-        except SendingStopped:
-            return False
-        except Exception as error:  # whatever the package behind the file system raises: it is tried again
-            self._failed(error, new)
-            return False
+    def _pass(self, new: dict[str, bool], *, is_full: bool, is_last: bool) -> None:
+        """Send what is new."""
+        self.await_files()
+        if is_full:
+            self.mirror.sync(None, with_artifacts=self._sync.sync_artifacts)
+            self._next_full = time.monotonic() + self._period_s
+        else:
+            self.mirror.sync(new.keys(), with_artifacts=any(new.values()))
+        if is_last:
+            self.mirror.end()
         said = [f"not copied to {self.mirror.shown}: {why}" for why in self.mirror.problems.values()]
         if self._last_error:
             said.append(f"{self.mirror.shown} can be written again")
@@ -175,8 +173,6 @@ class Sender(Callback):
             if text not in self._said:
                 self._said.add(text)
                 self._notice(text)
-        self._num_failures = 0
-        return True
 
     def _failed(self, error: Exception, new: dict[str, bool]) -> None:
         if not self._last_error:
