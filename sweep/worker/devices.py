@@ -3,9 +3,10 @@ queue of the out-of-memory killer."""
 
 from __future__ import annotations
 
-import os
+import contextlib
 import random
 import sys
+from pathlib import Path
 from typing import Any
 
 _OOM_SCORE = 500  # the kernel then prefers a trial to the driver
@@ -56,14 +57,6 @@ def seed_generators(seed: int) -> None:
 
 def offer_to_oom_killer() -> None:
     """Raise this process's score, so that the kernel ends it rather than the driver when memory runs out."""
-    try:
-        descriptor = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return  # a hardened /proc may refuse; the trial runs as well without it
-    try:
-        score = int(os.read(descriptor, 16))
-        os.pwrite(descriptor, b"%d" % min(1000, score + _OOM_SCORE), 0)
-    except OSError:
-        return
-    finally:
-        os.close(descriptor)
+    place = Path("/proc/self/oom_score_adj")
+    with contextlib.suppress(OSError):  # a hardened /proc may refuse; the trial runs as well without it
+        place.write_text(str(min(1000, int(place.read_text()) + _OOM_SCORE)))

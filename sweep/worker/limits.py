@@ -145,14 +145,12 @@ def refusal(error: OSError) -> ResourceError:
 def describe_shortage(error: OSError) -> str:
     """Return what is short when the kernel refused a process or a descriptor, and by which limit."""
     match error.errno:
-        case errno.EMFILE:
+        case errno.EMFILE | errno.ETOOMANYREFS:
             return f"descriptors (ulimit -n {_soft()})"
         case errno.ENFILE:
             return "descriptors of the whole machine (fs.file-max)"
-        case errno.ETOOMANYREFS:
-            return f"descriptors that are being handed over (ulimit -n {_soft()})"
         case errno.EAGAIN:
-            return f"processes{_process_limit()}"
+            return "processes" + next((text for _, text in _process_limits()), "")
         case errno.ENOMEM:
             return "memory for processes"
     return error.strerror or str(error)
@@ -160,29 +158,18 @@ def describe_shortage(error: OSError) -> str:
 
 def are_processes_few() -> bool:
     """Whether so few processes and threads are allowed that each counts which is not a trial's."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    is_limited = soft != resource.RLIM_INFINITY and os.geteuid() != 0
-    return (is_limited and soft < _FEW_PROCESSES) or min(
-        _control_group_limits(), default=_FEW_PROCESSES
-    ) < _FEW_PROCESSES
+    return any(most < _FEW_PROCESSES for most, _ in _process_limits())
 
 
-def _process_limit() -> str:
+def _process_limits() -> Iterator[tuple[int, str]]:
+    """Give what limits the number of processes, in words, too: the user's limit, and those of control groups from the
+    innermost outwards."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != resource.RLIM_INFINITY and os.geteuid() != 0:
-        return f" (ulimit -u {soft})"
-    for most in _control_group_limits():
-        return f" (pids.max {most} of the control group)"
-    return ""
-
-
-def _control_group_limits() -> Iterator[int]:
-    """Give the limits of processes of this process's control groups, from the innermost outwards."""
-    try:
-        with open("/proc/self/cgroup") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return
+        yield soft, f" (ulimit -u {soft})"
+    lines: list[str] = []
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers and "pids" not in controllers.split(","):
@@ -190,4 +177,5 @@ def _control_group_limits() -> Iterator[int]:
         base = "/sys/fs/cgroup" + ("/pids" if controllers else "")
         for group in (path, *map(str, Path(path).parents)):
             with contextlib.suppress(OSError, ValueError):
-                yield int(Path(f"{base}{group}/pids.max").read_text())
+                most = int(Path(f"{base}{group}/pids.max").read_text())
+                yield most, f" (pids.max {most} of the control group)"

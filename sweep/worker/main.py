@@ -20,12 +20,13 @@ from typing import Any, NoReturn
 
 from sweep.core.resources import Resources
 from sweep.core.trial import Outcome
+from sweep.core.values import printed
 from sweep.record.importing import unpickle, why_missing
 from sweep.record.layout import rank_output
 from sweep.record.proc import children_of
 from sweep.record.space import lacks_space
 from sweep.worker import adapters, limits, wire
-from sweep.worker.channel import Channel, ChannelClosed, Packets, SocketChannel
+from sweep.worker.channel import ChannelClosed, Packets, SocketChannel
 from sweep.worker.devices import find_thread_pools, limit_threads, offer_to_oom_killer, seed_generators
 from sweep.worker.disk_wait import DiskWait, open_streams
 from sweep.worker.environment import CALLER_VARIABLE
@@ -167,7 +168,9 @@ def _run_rank(job: wire.Job, channel: SocketChannel, state: _State) -> NoReturn:
         _flush()
         channel.send(wire.frame(wire.Done(job.token, outcome, at)))
         if outcome.kind == FINISHED:
-            _await_dismissal(channel)
+            with contextlib.suppress(ChannelClosed):
+                while True:  # until every rank has returned: the others may still need what this process serves
+                    channel.receive()
             atexit._run_exitfuncs()
             _flush()
     except ChannelClosed:
@@ -176,18 +179,14 @@ def _run_rank(job: wire.Job, channel: SocketChannel, state: _State) -> NoReturn:
         os._exit(0)
 
 
-def _await_dismissal(channel: SocketChannel) -> None:
-    """Wait until every rank has returned: the others may still need what this process serves."""
-    with contextlib.suppress(ChannelClosed):
-        while True:
-            channel.receive()
-
-
 def _run_here(job: wire.Job, channel: SocketChannel, state: _State, control: Packets | None) -> Outcome:
     """Set this process up for a job, and run it."""
-    session = _session_of(job, channel, control)
+    session = Session(job, channel, control)
     logs = [os.path.join(job.trial_dir, name) for name in job.outputs or (OUTPUT_NAME, OUTPUT_NAME)]
     if job.rank is not None:
+        from sweep.worker.rank import RankSession  # imported beforehand where there are groups
+
+        session = RankSession(job, channel)
         logs = [rank_output(job.trial_dir, job.rank.rank)] * 2
     try:
         _open_output(session, logs)
@@ -213,23 +212,14 @@ def _open_output(session: Session, logs: Sequence[str]) -> None:
     with session.room() as room:
         while True:
             try:
-                _make_directory(job.trial_dir, job.directory)
+                os.stat(job.directory)  # what was deleted or moved is not made anew
+                os.makedirs(job.trial_dir, exist_ok=True)
                 redirect_output(logs[0], logs[1], f"{job.trial_id} attempt {job.attempt}")
                 break
             except OSError as error:
                 if not lacks_space(error):
                     raise
             room.wait("the trial's output")
-
-
-def _make_directory(directory: str, root: str) -> None:
-    try:
-        os.mkdir(directory)
-    except FileExistsError:
-        pass
-    except FileNotFoundError:
-        os.stat(root)  # what was deleted or moved is not made anew
-        os.makedirs(directory, exist_ok=True)
 
 
 def _wait_to_print() -> DiskWait | None:
@@ -285,20 +275,12 @@ def _request(session: Session) -> Resources | None:
     return session.needs if not session.is_stopping else None
 
 
-def _session_of(job: wire.Job, channel: Channel, control: Packets | None) -> Session:
-    if job.rank is None:
-        return Session(job, channel, control)
-    from sweep.worker.rank import RankSession  # imported beforehand where there are groups
-
-    return RankSession(job, channel)
-
-
 def describe(error: BaseException) -> Outcome:
     """Return an exception as an outcome: one line, the user's frames, its class, and itself when it can be pickled.
 
     The traceback is printed too, so that it stands in the trial's output.
     """
-    name, text = type(error).__name__, _text_of(error)
+    name, text = type(error).__name__, printed(error)
     line = f"{name}: {text.strip().splitlines()[0]}" if text.strip() else name
     if isinstance(error, NameError) and (why := why_missing(error)):
         line = f"{line}. {why}"
@@ -310,18 +292,11 @@ def describe(error: BaseException) -> Outcome:
     return Outcome(FAILED, line[:_MAX_ERROR], rendered[-_MAX_TRACEBACK:], name, _pickled(error))
 
 
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # a user's own __str__
-        return "(its message cannot be shown)"
-
-
 def _left_behind(error: BaseException | None) -> str:
     """Say what a trial that runs in its own directory did not find there and would find where the caller is."""
     here, caller = os.path.realpath("/proc/self/cwd"), os.environ.get(CALLER_VARIABLE)  # getcwd fails in a deleted one
     while error is not None and caller:
-        text = _text_of(error)
+        text = printed(error)
         is_lack = isinstance(error, FileNotFoundError) or re.search(r"(?i)no such|not exist|not found|n.t find", text)
         words = [str(getattr(error, "filename", "")), *re.split(r"[\s'\"`,;()]+", text)] if is_lack else []
         for word in words:

@@ -162,7 +162,7 @@ def test_an_attempt_that_is_over_is_forgotten():
         (errno.ENFILE, "descriptors of the whole machine"),
         (errno.EAGAIN, "processes"),
         (errno.ENOMEM, "memory for processes"),
-        (errno.ETOOMANYREFS, "descriptors that are being handed over"),
+        (errno.ETOOMANYREFS, "descriptors (ulimit -n"),
         (errno.EADDRINUSE, "Address already in use"),
     ],
 )

@@ -12,7 +12,6 @@ from typing import ClassVar
 import pytest
 
 import sweep
-from sweep.core.resources import Device, Node
 from sweep.train import DataParallelTrainer, RunConfig, ScalingConfig, get_context
 from sweep.train.torch import TorchTrainer
 from sweep.train.trainer import Backend
@@ -229,82 +228,7 @@ def test_two_of_eight_gpus_are_shared_between_torch_workers_unless_they_are_isol
     assert [rank["devices"] for rank in ranks] == devices
 
 
-@pytest.mark.parametrize(
-    ("ids", "parent"),
-    [
-        (("4", "5", "6"), "4,5,6"),
-        (("GPU-8a5b0001", "GPU-8a5b0002"), None),
-        (("MIG-8a5b0003", "MIG-8a5b0004"), "MIG-8a5b0003,MIG-8a5b0004"),
-    ],
-)
-def test_gpus_go_by_the_names_that_they_were_declared_with_and_never_by_new_numbers(tmp_path, monkeypatch, ids, parent):
-    if parent is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", parent)
-    sweep.init(num_cpus=8, gpu_ids=ids)
-    group = trainer(TorchLike(), num_workers=2, use_gpu=True)
-    space = {"scaling_config": {"gpu_visibility": sweep.grid_search(["share", "isolate"])}}
-    # One after the other, so that both trials get the first two.
-    (first, shared), (second, isolated) = run(group, tmp_path, config=space, max_concurrent_trials=1)
-    order = {} if parent or not ids[0].isdecimal() else {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    together = {"CUDA_VISIBLE_DEVICES": ",".join(ids[:2]), **order, **threads(1)}
-    compare(shared, [{**torch(rank, 2, f"cuda:{rank}"), **together} for rank in range(2)], tmp_path, trial_id=first)
-    tables = [
-        {**torch(rank, 2, "cuda:0", is_virtual=True), **together, "CUDA_VISIBLE_DEVICES": ids[rank]}
-        for rank in range(2)
-    ]
-    compare(isolated, tables, tmp_path, trial_id=second)
-
-
-def chips(shown, bounds):
-    return {"TPU_VISIBLE_CHIPS": shown, "TPU_CHIPS_PER_HOST_BOUNDS": bounds, "TPU_HOST_BOUNDS": "1,1,1"}
-
-
 ALL_CHIPS = dict.fromkeys(("TPU_VISIBLE_CHIPS", "TPU_CHIPS_PER_HOST_BOUNDS", "TPU_HOST_BOUNDS"))
-
-
-@pytest.mark.parametrize(
-    ("on_host", "tables"),
-    [
-        (4, {1: chips("0", "1,1,1"), 2: chips("0,1", "1,2,1"), 4: ALL_CHIPS}),
-        (8, {1: chips("0", "1,1,1"), 2: chips("0,1", "1,2,1"), 4: chips("0,1,2,3", "2,2,1"), 8: ALL_CHIPS}),
-    ],
-)
-def test_a_worker_sees_its_chips_with_their_bounds_and_stale_bounds_are_gone(tmp_path, monkeypatch, on_host, tables):
-    # What another launcher may have left; without a list of chips it means nothing here.
-    monkeypatch.setenv("TPU_CHIPS_PER_HOST_BOUNDS", "1,1,1")
-    monkeypatch.setenv("TPU_HOST_BOUNDS", "2,2,1")
-    sweep.init(num_cpus=8, num_gpus=0, num_tpus=on_host, tpu_type="v6e")
-    group = trainer(JaxLike(), num_workers=1, use_tpu=True)
-    space = {"scaling_config": {"resources_per_worker": sweep.grid_search([{"TPU": number} for number in tables])}}
-    written = run(group, tmp_path, config=space, max_concurrent_trials=1)
-    for (trial_id, ranks), table in zip(written, tables.values(), strict=True):
-        expected = {**who(0, 1), **threads(1), **table, "JAX_PLATFORMS": "tpu"}
-        compare(ranks, [expected], tmp_path, trial_id=trial_id)
-    assert not any(name in written[-1][1][0]["inherited"] for name in ALL_CHIPS)
-
-
-def test_eight_workers_on_two_slices_know_their_slice_and_its_hosts(tmp_path):
-    four = tuple(Device(f"tpu{i}", "tpu", "TPU-V6E", visible=str(i)) for i in range(4))
-    # Hosts of the two slices in turn: which slice one belongs to is a matter of its name only.
-    names = [(f"{name}{i}", name) for i in range(4) for name in ("left", "right")]
-    sweep.init(nodes=[Node(host, 8.0, devices=four, slice=name) for host, name in names])
-    group = trainer(JaxLike(), num_workers=8, use_tpu=True, topology="4x4", accelerator_type="TPU-V6E")
-    tables = [
-        {
-            **who(rank, 8, node=rank),
-            **threads(1),
-            **ALL_CHIPS,
-            "JAX_PLATFORMS": "tpu",
-            "MEGASCALE_COORDINATOR_ADDRESS": "127.0.0.1",
-            "MEGASCALE_PORT": "8081",
-            "MEGASCALE_NUM_SLICES": "2",
-            "MEGASCALE_SLICE_ID": f"{rank // 4}",
-            "TPU_WORKER_ID": f"{rank % 4}",
-            "TPU_WORKER_HOSTNAMES": "left0,left1,left2,left3" if rank < 4 else "right0,right1,right2,right3",
-        }
-        for rank in range(8)
-    ]
-    compare(run_one(group, tmp_path), tables, tmp_path)
 
 
 def test_variables_of_init_reach_ranks_and_take_the_place_of_defaults(tmp_path):

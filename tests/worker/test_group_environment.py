@@ -170,14 +170,8 @@ def test_later_attempts_are_counted_as_restarts():
     [
         (Bundle(cpu=4.0), {}, threads(4), 4),
         (Bundle(cpu=2.7), {}, threads(2), 2),
-        (Bundle(cpu=0.5), {}, threads(1), 1),
-        (Bundle(memory=1), {}, threads(1), 1),
-        (Bundle(cpu=4.0), {"OMP_NUM_THREADS": "3"}, threads(3), 3),
         (Bundle(cpu=4.0), {"OMP_NUM_THREADS": "3,2"}, threads(3, OMP_NUM_THREADS="3,2"), 3),
         (Bundle(cpu=4.0), {"OMP_NUM_THREADS": "many"}, threads(4, OMP_NUM_THREADS="many"), 4),
-        (Bundle(cpu=4.0), {"OMP_NUM_THREADS": "²"}, threads(4, OMP_NUM_THREADS="²"), 4),
-        (Bundle(cpu=4.0), {"MKL_NUM_THREADS": "2"}, threads(4, MKL_NUM_THREADS="2"), 4),
-        (Bundle(cpu=4.0), {"OMP_NUM_THREADS": ""}, threads(4), 4),
     ],
 )
 def test_threads_are_the_cpus_of_the_workers_bundle_unless_the_user_has_said(bundle, environ, expected, count):
@@ -236,49 +230,6 @@ def test_of_more_than_ten_gpus_the_order_is_that_of_numbers_and_local_rank_is_th
         {**torch(rank, 5, f"cuda:{rank}"), **threads(1), **cuda("1,2,9,10,11")} for rank in range(5)
     ]
     assert [one.rank.devices for one in plans] == [(0,), (1,), (2,), (3,), (4,)]
-
-
-@pytest.mark.parametrize(
-    ("shown", "parent"),
-    [
-        (("4", "5", "6"), "4,5,6"),
-        (("6", "4", "5"), "6,4,5"),
-        (("GPU-aa11", "GPU-bb22"), None),
-        (("GPU-aa11", "GPU-bb22"), "GPU-aa11,GPU-bb22"),
-        (("MIG-0a", "MIG-0b"), "MIG-0a,MIG-0b"),
-        (("MIG-GPU-aa11/1/0", "MIG-GPU-aa11/2/0"), "MIG-GPU-aa11/1/0,MIG-GPU-aa11/2/0"),
-    ],
-)
-def test_devices_go_by_the_names_that_the_parents_list_uses(shown, parent):
-    environ = {} if parent is None else {"CUDA_VISIBLE_DEVICES": parent}
-    first, second = shown[:2]
-    together = {"CUDA_VISIBLE_DEVICES": f"{first},{second}"}  # no order: an index means what it means to the parent
-    plans = plan(GPU, [on(first), on(second)], TORCH, nodes=[node(*shown)], environ=environ)
-    assert variables(plans) == [{**torch(rank, 2, f"cuda:{rank}"), **threads(1), **together} for rank in range(2)]
-    plans = plan(GPU, [on(first), on(second)], PLAIN, nodes=[node(*shown)], environ=environ)
-    assert variables(plans) == [
-        {**who(rank, 2, is_virtual=True), **threads(1), "CUDA_VISIBLE_DEVICES": own}
-        for rank, own in enumerate((first, second))
-    ]
-
-
-@pytest.mark.parametrize(
-    ("nodes", "environ"),
-    [
-        ([Node("n")], {}),
-        ([Node("n")], {"CUDA_VISIBLE_DEVICES": "0,1"}),
-        ([Node("n")], {"CUDA_VISIBLE_DEVICES": ""}),
-        ([node(4, 5)], {"CUDA_VISIBLE_DEVICES": "4,5"}),
-        ([node(0, 1)], {}),
-        ([node(0, 1, vendor="amd")], {"HIP_VISIBLE_DEVICES": "0,1"}),
-        ([node(0, 1), Node("m")], {}),
-    ],
-)
-def test_workers_without_a_gpu_see_none_whatever_was_found(nodes, environ):
-    plans = plan(CPU, [on(), on()], TORCH, nodes=nodes, environ=environ)
-    assert [without_gpu(dict(one.variables)) for one in plans] == [
-        {**torch(rank, 2), **threads(1)} for rank in range(2)
-    ]
 
 
 def test_workers_on_a_node_without_gpus_are_not_told_of_those_of_another():
@@ -348,22 +299,6 @@ def test_one_worker_with_a_part_of_a_gpu_may_use_nccl_also_beside_a_head_on_the_
     assert variables(plans) == [{**torch(0, 1, "cuda:0"), **threads(1), **cuda("0"), **A_PART}]
 
 
-@pytest.mark.parametrize(
-    ("share", "fraction"), [(0.5, "0.45"), (0.25, "0.225"), (0.1, "0.09"), (0.999, "0.899"), (1 / 3, "0.3")]
-)
-def test_jax_may_take_the_workers_part_of_the_memory_less_a_tenth(share, fraction):
-    plans = plan(Bundle(gpu=share), [on(0, share=share)], JAX, nodes=[node(0)])
-    assert variables(plans) == [
-        {
-            **who(0, 1, is_virtual=True),
-            **threads(1),
-            **cuda("0"),
-            "JAX_PLATFORMS": "cuda",
-            "XLA_PYTHON_CLIENT_MEM_FRACTION": fraction,
-        }
-    ]
-
-
 AMD = [node(*range(4), vendor="amd")]
 
 
@@ -381,23 +316,6 @@ def test_amd_gpus_have_their_own_variable_and_no_order_of_cudas(spec, environ, e
     assert variables(plans) == [
         {**own, **threads(1), "HIP_VISIBLE_DEVICES": seen} for own, seen in zip(expected, shown, strict=True)
     ]
-
-
-@pytest.mark.parametrize(
-    ("environ", "names"),
-    [
-        ({"HIP_VISIBLE_DEVICES": "1,3"}, ["HIP"]),
-        ({"CUDA_VISIBLE_DEVICES": "1,3"}, ["HIP", "CUDA"]),
-        ({"HIP_VISIBLE_DEVICES": "1,3", "CUDA_VISIBLE_DEVICES": "1,3"}, ["HIP", "CUDA"]),
-    ],
-)
-def test_amds_and_cudas_variable_agree_where_the_parent_has_both(environ, names):
-    nodes = [node(1, 3, vendor="amd")]
-    plans = plan(GPU, [on(3)], PLAIN, nodes=nodes, environ=environ)
-    both = {f"{name}_VISIBLE_DEVICES": "3" for name in names}
-    assert variables(plans) == [{**who(0, 1, is_virtual=True), **threads(1), **both}]
-    plans = plan(CPU, [on()], PLAIN, nodes=nodes, environ=environ)
-    assert [dict(one.variables) for one in plans] == [{**who(0, 1), **threads(1), **NO_GPU}]
 
 
 _GPU_TORCH = {**torch(0, 1, "cuda:0"), **threads(1), **cuda("0")}
@@ -432,15 +350,6 @@ def test_what_the_user_has_set_takes_the_place_of_a_default(spec, name, value, i
     # The nearer one wins.
     plans = plan(bundle, [place], own, nodes=[node(0)], environ={name: "another"})
     assert variables(plans) == [{**rest, name: value}]
-
-
-@pytest.mark.parametrize("is_exported", [True, False])
-def test_jaxs_two_names_for_one_fraction_are_never_both_set(is_exported):
-    own = {"XLA_CLIENT_MEM_FRACTION": ".3"}
-    spec = JAX if is_exported else GroupSpec("jax", env=own)
-    plans = plan(HALF, [on(0, share=0.5)], spec, nodes=[node(0)], environ=own if is_exported else {})
-    expected = {name: value for name, value in _GPU_JAX.items() if name not in A_PART}
-    assert variables(plans) == [expected if is_exported else {**expected, **own}]
 
 
 def test_with_blocking_waits_of_the_users_own_nccl_is_not_told_another_way_to_notice_failures():
@@ -481,23 +390,11 @@ def host(number, name="n"):
 
 
 @pytest.mark.parametrize(
-    ("own", "on_host", "expected"),
-    [
-        ((2,), 4, chips("2", "1,1,1")),
-        ((0, 1), 4, chips("0,1", "1,2,1")),
-        ((2, 3), 4, chips("2,3", "1,2,1")),
-        ((0, 1, 2, 3), 4, WHOLE_HOST),
-        ((7,), 8, chips("7", "1,1,1")),
-        ((4, 5), 8, chips("4,5", "1,2,1")),
-        ((0, 1, 2, 3), 8, chips("0,1,2,3", "2,2,1")),
-        ((4, 5, 6, 7), 8, chips("4,5,6,7", "2,2,1")),
-        (tuple(range(8)), 8, WHOLE_HOST),
-    ],
+    ("own", "expected"), [((2, 3), chips("2,3", "1,2,1")), ((0, 1, 2, 3), WHOLE_HOST)], ids=["part", "all"]
 )
-@pytest.mark.parametrize(("spec", "extra"), [(JAX, {"JAX_PLATFORMS": "tpu"}), (PLAIN, {})], ids=["jax", "no framework"])
-def test_a_worker_sees_its_chips_with_the_bounds_that_they_have(own, on_host, expected, spec, extra):
-    (only,) = plan(Bundle(cpu=1.0, tpu=float(len(own))), [on(*own)], spec, nodes=[host(on_host)])
-    assert variables([only])[0] == {**who(0, 1), **threads(1), **expected, **extra}
+def test_a_worker_sees_its_chips_with_the_bounds_that_they_have(own, expected):
+    (only,) = plan(Bundle(cpu=1.0, tpu=float(len(own))), [on(*own)], JAX, nodes=[host(4)])
+    assert variables([only])[0] == {**who(0, 1), **threads(1), **expected, "JAX_PLATFORMS": "tpu"}
     assert only.rank == Rank(0, 1, num_tpus=len(own), port=PORT)
 
 
@@ -508,19 +405,6 @@ def test_workers_of_one_host_have_their_own_chips_in_the_order_of_the_chips():
         {**who(0, 2), **same, **chips("0,1", "1,2,1")},
         {**who(1, 2), **same, **chips("2,3", "1,2,1")},
     ]
-
-
-def test_a_worker_without_chips_on_a_host_with_some_sees_none():
-    (only,) = plan(CPU, [on()], JAX, nodes=[host(4)])
-    assert variables([only])[0] == {**who(0, 1), **threads(1), "TPU_VISIBLE_CHIPS": "", "JAX_PLATFORMS": "cpu"}
-
-
-@pytest.mark.parametrize(("own", "expected"), [((4, 5), {}), ((5,), chips("5", "1,1,1"))])
-def test_a_list_of_chips_of_the_parents_is_passed_on_whole_or_in_part(own, expected):
-    nodes = [node(4, 5, kind="tpu")]
-    environ = {"TPU_VISIBLE_CHIPS": "4,5"}
-    (only,) = plan(Bundle(tpu=float(len(own))), [on(*own)], PLAIN, nodes=nodes, environ=environ)
-    assert variables([only])[0] == {**who(0, 1), **threads(1), **expected}
 
 
 HOSTS = [Node(f"h{i}", devices=host(4).devices, slice="s") for i in range(4)]
