@@ -304,7 +304,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The paths of Ray's modules, and what only scripts written for Tune need; nobody else imports it.
     "sweep.paths": ("sweep.refusals",),
     "sweep.refusals": (),
-    "sweep.air": ("sweep.integration", "sweep.train", "sweep.tune.session_functions"),
+    "sweep.air": ("sweep.integration", "sweep.train", "sweep.tune.session_functions", "sweep.worker.session"),
     "sweep.train.huggingface": ("sweep.integration.transformers",),
     "sweep.train.lightgbm": ("sweep.integration.lightgbm",),
     "sweep.train.lightning": ("sweep.integration.pytorch_lightning",),
@@ -314,7 +314,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.tune.dicts": ("sweep.display.formats", "sweep.core.results"),
     "sweep.tune.experiments": OWN,
     "sweep.tune.running": OWN,
-    "sweep.tune.session_functions": ("sweep.worker.session",),
+    "sweep.tune.session_functions": ("sweep.worker.context", "sweep.worker.session"),
     "sweep.cli": OWN,
     "sweep": OWN,
 }

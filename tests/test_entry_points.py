@@ -122,7 +122,7 @@ def test_run_experiments_runs_all_and_returns_their_trials(tmp_path: Path, monke
     ("experiments", "message"),
     [
         ({"a": {"run": half, "confg": {}}}, r"unknown key 'confg'\. Did you mean 'config'"),
-        ({"a": {"config": {}}}, "has no key 'run'"),
+        ({"a": {"config": {}}}, "has nothing to run"),
         ({"a": 3}, "expected a dict"),
         ([half], r"expected sweep\.Experiment objects"),
         ([sweep.Experiment("a", half), sweep.Experiment("a", half)], "two experiments are called 'a'"),

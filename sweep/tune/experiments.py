@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sweep.api import run
 from sweep.callbacks.base import Callback
@@ -31,15 +32,10 @@ __all__ = ["Experiment", "run_experiments"]
 @refuse_unknown()
 @dataclass(frozen=True)
 class Experiment:
-    """What to run and how; the fields are parameters of `sweep.run`, and checked at once.
+    """What to run, a trainable or the name of a registered one, and how; the other fields are parameters of
+    `sweep.run`, and checked at once: what that would refuse before it starts is refused here.
 
-    Attributes:
-        name: directory of the experiment.
-        run: the trainable, or the name of a registered one.
-        local_dir: the name that `storage_path` once had; taken as that, with a DeprecationWarning.
-
-    Raises:
-        ConfigError, ResourceError, TrainableError, UnknownNameError: what `run` would refuse before it starts.
+    `local_dir` is what `storage_path` was once called, and taken as that with a DeprecationWarning.
     """
 
     name: str
@@ -78,9 +74,6 @@ class Experiment:
         """Return the experiment that a dict describes: `{"run": train, "config": {...}, "num_samples": 4}`.
 
         A key `env` is put into the config, as Tune does.
-
-        Raises:
-            ConfigError: it is no dict, lacks `run`, or has an unknown key.
         """
         if not isinstance(spec, Mapping):
             raise ConfigError(f"the experiment {name!r} is {spec!r:.100}; expected a dict with a key 'run'.")
@@ -88,12 +81,9 @@ class Experiment:
         if "env" in given:
             given["config"] = {**(given.get("config") or {}), "env": given.pop("env")}
         known = [item.name for item in fields(cls) if item.name != "name"]
-        for key in given:
-            if key not in known:
-                raise ConfigError(f"the experiment {name!r} has an unknown key {key!r}. {meant(str(key), known)}")
-        if "run" not in given:
-            raise ConfigError(f"the experiment {name!r} has no key 'run'; it names what is run.")
-        return cls(name, **given)
+        for key in given.keys() - set(known):
+            raise ConfigError(f"the experiment {name!r} has an unknown key {key!r}. {meant(str(key), known)}")
+        return cls(name, **{"run": None, **given})
 
     @property
     def public_spec(self) -> dict[str, Any]:
@@ -101,20 +91,11 @@ class Experiment:
         return {"stop": self.stop, "num_samples": self.num_samples, "time_budget_s": self.time_budget_s}
 
     def __sweep_run__(self, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """Return what `run` runs, and with which arguments: the fields that differ from their defaults, and `given`.
-
-        Raises:
-            ConfigError: one of them was given by both.
-        """
-        own = {
-            item.name: value
-            for item in fields(self)
-            if item.name != "run" and (value := getattr(self, item.name)) is not item.default
-        }
+        """Return what `run` runs, and with which arguments: the fields that differ from their defaults, and `given`."""
+        values = {item: getattr(self, item.name) for item in fields(self) if item.name != "run"}
+        own = {item.name: value for item, value in values.items() if value is not item.default}
         for key in own.keys() & given.keys():
-            raise ConfigError(
-                f"{key} was given twice: by run() and by the experiment {self.name!r}. Give it in one place."
-            )
+            raise ConfigError(f"{key} was given twice: by run() and by the experiment {self.name!r}. Give it once.")
         return self.run, {**given, **own}
 
 
@@ -142,11 +123,18 @@ def run_experiments(
     Raises:
         ConfigError: something is no experiment, or two have one name. Others as `run`.
     """
-    found = _experiments(experiments)
-    trials: list[TrialView] = []
-    failed = []
-    for experiment in found:
-        analysis = run(
+    if isinstance(experiments, Mapping):
+        found = [Experiment.from_json(name, spec) for name, spec in experiments.items()]
+    else:
+        found = [*experiments] if isinstance(experiments, (list, tuple)) else [cast(Any, experiments)]
+    for one in found:
+        if not isinstance(one, Experiment):
+            raise ConfigError(f"run_experiments was given {one!r:.100}; expected sweep.Experiment objects or a dict.")
+    for name, number in Counter(one.name for one in found).items():
+        if number > 1:
+            raise ConfigError(f"two experiments are called {name!r}; each needs a directory of its own.")
+    analyses = [
+        run(
             experiment,
             scheduler=scheduler if isinstance(scheduler, str) else copy.deepcopy(scheduler),
             verbose=verbose,
@@ -157,24 +145,9 @@ def run_experiments(
             raise_on_failed_trial=False,
             callbacks=callbacks,
         )
-        trials += analysis.trials
-        if any(trial.status == "ERROR" for trial in analysis.trials):
-            failed.append(analysis)
+        for experiment in found
+    ]
+    failed = [analysis for analysis in analyses if any(trial.status == "ERROR" for trial in analysis.trials)]
     if failed and raise_on_failed_trial:
         raise_failed(failed[0])
-    return trials
-
-
-def _experiments(given: Any) -> list[Experiment]:
-    if isinstance(given, Mapping):
-        found = [Experiment.from_json(name, spec) for name, spec in given.items()]
-    else:
-        found = list(given) if isinstance(given, (list, tuple)) else [given]
-    for one in found:
-        if not isinstance(one, Experiment):
-            raise ConfigError(f"run_experiments was given {one!r:.100}; expected sweep.Experiment objects or a dict.")
-    names = [one.name for one in found]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"two experiments are called {name!r}; each needs a directory of its own.")
-    return found
+    return [trial for analysis in analyses for trial in analysis.trials]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from sweep.api import run as plain_run
 from sweep.launch.spec import IS_AS_IN_TUNE
@@ -15,13 +15,12 @@ from sweep.tune.experiments import run_experiments as plain_run_experiments
 
 __all__ = ["Tuner", "run", "run_experiments"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _as_in_tune(function: Callable[P, R]) -> Callable[P, R]:
+def _as_in_tune(function: F) -> F:
     @functools.wraps(function)
-    def run_as_in_tune(*args: P.args, **kwargs: P.kwargs) -> R:
+    def run_as_in_tune(*args: Any, **kwargs: Any) -> Any:
         token = IS_AS_IN_TUNE.set(True)
         try:
             found = function(*args, **kwargs)
@@ -32,7 +31,7 @@ def _as_in_tune(function: Callable[P, R]) -> Callable[P, R]:
         return found
 
     run_as_in_tune.__module__ = __name__  # so that it is pickled as itself
-    return run_as_in_tune
+    return run_as_in_tune  # type: ignore[return-value]
 
 
 class Tuner(PlainTuner):

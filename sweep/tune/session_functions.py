@@ -3,66 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any
 
-from sweep.worker.session import (
-    checkpoint_dir,
-    get_checkpoint,
-    get_context,
-    get_trial_dir,
-    get_trial_id,
-    get_trial_name,
-    get_trial_resources,
-    is_session_enabled,
-    report,
-)
-
-__all__ = [
-    "checkpoint_dir",
-    "get_checkpoint",
-    "get_experiment_name",
-    "get_gpu_ids",
-    "get_local_rank",
-    "get_local_world_size",
-    "get_node_rank",
-    "get_trial_dir",
-    "get_trial_id",
-    "get_trial_name",
-    "get_trial_resources",
-    "get_world_rank",
-    "get_world_size",
-    "is_session_enabled",
-    "report",
-]
+from sweep.worker.context import Context
+from sweep.worker.session import get_context
 
 
-def get_experiment_name() -> str | None:
-    """Return the name of the experiment, as `get_context` does; None outside a sweep."""
-    return get_context().get_experiment_name()
+def _of_context(name: str) -> Callable[[], Any]:
+    def ask() -> Any:
+        return getattr(get_context(), name)()
+
+    ask.__name__ = ask.__qualname__ = name
+    ask.__doc__ = getattr(Context, name).__doc__
+    return ask
 
 
-def get_world_size() -> int:
-    """Return the number of workers of this trial's group, as `get_context` does; 1 when it is a single process."""
-    return get_context().get_world_size()
-
-
-def get_world_rank() -> int:
-    """Return the rank of this worker in its group, as `get_context` does; 0 when it is a single process."""
-    return get_context().get_world_rank()
-
-
-def get_local_rank() -> int:
-    """Return the rank of this worker among those on its node, as `get_context` does."""
-    return get_context().get_local_rank()
-
-
-def get_local_world_size() -> int:
-    """Return the number of workers of the group on this node, as `get_context` does."""
-    return get_context().get_local_world_size()
-
-
-def get_node_rank() -> int:
-    """Return the number of this node among those of the group, as `get_context` does."""
-    return get_context().get_node_rank()
+get_experiment_name = _of_context("get_experiment_name")
+get_world_size = _of_context("get_world_size")
+get_world_rank = _of_context("get_world_rank")
+get_local_rank = _of_context("get_local_rank")
+get_local_world_size = _of_context("get_local_world_size")
+get_node_rank = _of_context("get_node_rank")
 
 
 def get_gpu_ids() -> list[int | str]:

@@ -1,7 +1,5 @@
 """`ray.tune.integration.xgboost`: report from XGBoost."""
 
-from sweep.integration.xgboost import (
-    RayTrainReportCallback as RayTrainReportCallback,
-    TuneReportCallback as TuneReportCallback,
-    TuneReportCheckpointCallback as TuneReportCheckpointCallback,
-)
+from sweep.integration.xgboost import RayTrainReportCallback as RayTrainReportCallback
+from sweep.integration.xgboost import TuneReportCallback as TuneReportCallback
+from sweep.integration.xgboost import TuneReportCheckpointCallback as TuneReportCheckpointCallback
