@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,7 @@ from searchers import create_searcher
 from sweep.cli.ranges import parse_parameter, put, space_of
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, TrainableError, nearest
-from sweep.record.importing import DriverCalled, ended_at, importing, load_file, why_missing
+from sweep.record.importing import DriverCalled, ended_at, load_file, why_missing
 from sweep.schedulers import create_scheduler
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -22,32 +21,18 @@ _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 @dataclass
 class RunArguments:
-    """What was asked for.
+    """What was asked for: parameters of `sweep.run`, and what some of them are made from."""
 
-    Attributes:
-        target: `file.py:function`, the file as an absolute path.
-        parameters: those of a spec file, in its form.
-        ranges: those of the command line, `name=RANGE`; they win.
-        given: parameters of `sweep.run` under its names. Without `num_samples` the space is sampled 10 times, or once
-            for a grid, or without limit with `time_budget_s`.
-        scheduler_options, searcher_options: arguments of their constructors.
-        goal_value: a trial that reaches it is ended.
-    """
-
-    target: str
-    parameters: dict[str, Any] = field(default_factory=dict)
-    ranges: Sequence[str] = ()
-    given: dict[str, Any] = field(default_factory=dict)
+    target: str  # file.py:function, the file as an absolute path
+    parameters: dict[str, Any] = field(default_factory=dict)  # of a spec file, in its form
+    ranges: Sequence[str] = ()  # of the command line; they win
+    given: dict[str, Any] = field(default_factory=dict)  # parameters of `run`
     searcher_options: dict[str, Any] = field(default_factory=dict)
     scheduler_options: dict[str, Any] = field(default_factory=dict)
-    goal_value: float | None = None
+    goal_value: float | None = None  # a trial that reaches it ends
 
     def run_kwargs(self) -> dict[str, Any]:
-        """Return the keyword arguments for `sweep.run`.
-
-        Raises:
-            ConfigError, SearchError: something in it makes no sense.
-        """
+        """Return the keyword arguments for `sweep.run`."""
         given, is_grid = self.given, self.given.get("search_alg") == "grid"
         if given.get("metric") is not None and given.get("mode") is None:
             raise ConfigError(f"--metric {given['metric']} needs --goal minimize or --goal maximize.")
@@ -86,16 +71,8 @@ def split_target(text: str) -> tuple[str, str] | None:
 def import_trainable(target: str, notice: Callable[[str], None] | None = None) -> Any:
     """Import `file.py:name` and return what `name` is there; the file's directory comes first on `sys.path`.
 
-    The file is imported as the module of its name, as `python file.py` would see its neighbours; code under
-    `if __name__ == "__main__":` does not run, and where it starts a sweep of its own, it ends.
-
-    Args:
-        notice: is called with one line when the file ended at such a place.
-
-    Raises:
-        ConfigError: no such file or name; the nearest is named.
-        TrainableError: importing the file failed; the error is its cause.
-    """
+    The file is imported as the module of its name, as `python file.py` would see its neighbours. Code under
+    `if __name__ == "__main__":` does not run, and where it starts a sweep of its own, it ends: `notice` is told."""
     parts = split_target(target)
     if parts is None:
         raise ConfigError(f"{target!r} is no trainable; expected FILE.py:FUNCTION, such as train.py:train.")
@@ -137,23 +114,17 @@ def refuse_shadows(directory: Path) -> None:
 
 
 def _import(path: Path) -> Any:
-    directory = str(path.parent)
-    if directory not in sys.path:
+    directory, name, loaded = str(path.parent), path.stem, sys.modules.get(path.stem)
+    if sys.path[:1] != [directory]:
         sys.path.insert(0, directory)
-    name = path.stem
-    loaded = sys.modules.get(name)
-    if loaded is not None and _is_file(getattr(loaded, "__file__", None), path):
+    if loaded is not None and Path(getattr(loaded, "__file__", None) or "") == path:
         return loaded
-    importlib.invalidate_caches()
+    if loaded is not None or name in sys.builtin_module_names or not name.isidentifier():
+        # It is no name of a module, or that of another: loaded beside it, and shipped to trials by value.
+        name = f"sweep_script_{re.sub(r'[^A-Za-z0-9]', '_', name)}"
     argv, sys.argv = sys.argv, [str(path)]  # a script that parses its arguments finds none of ours
     try:
-        if loaded is None and name.isidentifier():
-            found = importlib.util.find_spec(name)
-            if found is not None and _is_file(found.origin, path):
-                with importing():
-                    return importlib.import_module(name)
-        # Its name is taken by another module, or no name of a module: loaded beside it, and shipped to trials by value.
-        return load_file(f"sweep_script_{re.sub(r'[^A-Za-z0-9]', '_', name)}", path)
+        return load_file(name, path)
     except (Exception, SystemExit, DriverCalled) as error:  # whatever the user's file raises while it is imported
         why = why_missing(error)
         said = f"{type(error).__name__}: {error}" if not isinstance(error, DriverCalled) else str(error)
@@ -162,16 +133,8 @@ def _import(path: Path) -> Any:
         sys.argv = argv
 
 
-def _is_file(origin: str | None, path: Path) -> bool:
-    return origin is not None and Path(origin).exists() and Path(origin).samefile(path)
-
-
 def parse_seconds(text: str) -> float:
-    """Return seconds from `90`, `90s`, `30m`, `2h`, `1h30m`, `1d` or `1:30:00`.
-
-    Raises:
-        ConfigError: it is none of these, or not above 0.
-    """
+    """Return seconds from `90`, `90s`, `30m`, `2h`, `1h30m`, `1d` or `1:30:00`."""
     given = text.strip().lower()
     seconds = 0.0
     if re.fullmatch(r"\d+(:\d{1,2}){1,2}", given):
@@ -185,11 +148,7 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_count(text: str, before: int) -> int:
-    """Return a new total from `200` or, added to `before`, `+50`.
-
-    Raises:
-        ConfigError: no whole number, or fewer than there were.
-    """
+    """Return a new total from `200` or, added to `before`, `+50`."""
     match = re.fullmatch(r"(\+?)(\d+)", text.strip())
     if match is None:
         raise ConfigError(f"{text!r} is no number of trials; expected a total such as 200, or +50 more.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -71,8 +71,6 @@ def ls(where: str | None, storage: str | None, **chosen: Any) -> None:
         rows,
         ["name", "state", "created", "trials", *COUNTS, "metric", "best"],
         more=["updated", "path"],
-        aliases={"total_trials": "trials", "last_updated": "updated", "status": "state", "logdir": "path"},
-        texts={"name", "state", "created", "updated", "path"},
         telling=dict.fromkeys(("paused", "stopped_early"), bool),
     )
     nothing = f"no sweeps in {root}; --storage or SWEEP_STORAGE names another place"
@@ -183,16 +181,15 @@ def best(
 
 def _print_trials(found: Sequence[tuple[TrialRow | TrialView, Mapping[str, Any]]], style: str) -> None:
     """Print trials, the values by which they were chosen, and their configs."""
-    metrics = dict.fromkeys(key for _, values in found for key in values)
-    params = dict.fromkeys(key for trial, _ in found for key in flatten(trial.config))
-    shown, names = _column_names(metrics, params, ("trial", "state", "status"))
-    rows = [
-        {"trial": f"{trial.number:05d}", "state": trial.state}
-        | ({} if style == "table" else {"status": trial.status})
-        | {shown[key]: value for key, value in values.items()}
-        | {names[key]: value for key, value in flatten(trial.config).items()}
+    rows, _, _ = _joined(
+        (
+            {"trial": f"{trial.number:05d}", "state": trial.state}
+            | ({} if style == "table" else {"status": trial.status}),
+            values,
+            trial.config,
+        )
         for trial, values in found
-    ]
+    )
     print_rows(rows, list(dict.fromkeys(column for row in rows for column in row)), style)
 
 
@@ -214,11 +211,7 @@ def _experiment_rows(storage: str | None) -> tuple[list[dict[str, Any]], list[st
 
 
 def experiment_row(path: Path) -> dict[str, Any]:
-    """Return how a sweep stands, by column of `sweep ls`.
-
-    Raises:
-        ExperimentError: it cannot be read.
-    """
+    """Return how a sweep stands, by column of `sweep ls`."""
     reader = ExperimentReader(path)
     snapshot = reader.snapshot()
     counts = Counter(trial.state for trial in snapshot.trials)
@@ -265,43 +258,29 @@ _COLUMNS: Mapping[str, Callable[[TrialRow], Any]] = {
 }
 """Columns that every list of trials has, and where they come from; the directory of a trial is one more."""
 _FIXED = (*_COLUMNS, "logdir")
-_NUMBERS = {"step", "time_s", "attempt", "timestamp", "time_this_iter_s", "pid", "hostname", "failures"}
 _TAIL = ["time_s", "attempt", "failure", "reason", "trial_id", "status"]
-_ALIASES = {
-    "id": "trial_id",
-    "number": "trial",
-    "training_iteration": "step",
-    "iter": "step",
-    "time_total_s": "time_s",
-    "trial_name": "name",
-    "path": "logdir",
-    "num_failures": "failures",
-}
 
 
 def _trial_table(reader: ExperimentReader) -> Table:
     """Return one row per trial, ordered by number."""
     snapshot = reader.snapshot()
-    reports = [flatten(own_metrics(trial.last_metrics or {})) for trial in snapshot.trials]
-    configs = [flatten(trial.config) for trial in snapshot.trials]
-    metrics, params = (dict.fromkeys(key for one in some for key in one) for some in (reports, configs))
-    shown, names = _column_names(metrics, params, _FIXED)
-    rows = [
-        {name: value(trial) for name, value in _COLUMNS.items()}
-        | {"logdir": str(reader.layout.trial(trial.trial_id))}
-        | {shown[key]: value for key, value in report.items()}
-        | {names[key]: value for key, value in config.items()}
-        for trial, report, config in zip(snapshot.trials, reports, configs, strict=True)
-    ]
+    rows, metrics, params = _joined(
+        (
+            {name: value(trial) for name, value in _COLUMNS.items()}
+            | {"logdir": str(reader.layout.trial(trial.trial_id))},
+            flatten(own_metrics(trial.last_metrics or {})),
+            trial.config,
+        )
+        for trial in snapshot.trials
+    )
     is_named = any(trial.name for trial in snapshot.trials)
     head = ["trial", "name", "state", "step"] if is_named else ["trial", "state", "step"]
-    ordered = sorted(shown.values(), key=lambda column: column != reader.metric)
+    metrics.sort(key=lambda column: column != reader.metric)
     return Table(
         rows,
-        [*head, *ordered, *names.values(), *_TAIL],
+        [*head, *metrics, *params, *_TAIL],
         more=[column for column in _FIXED if column not in (*head, *_TAIL)],
-        aliases=_ALIASES,
-        texts={*_FIXED} - _NUMBERS,
+        aliases={"training_iteration": "step", "time_total_s": "time_s"},
         telling={
             "trial_id": lambda _: False,
             "status": lambda _: False,
@@ -311,14 +290,21 @@ def _trial_table(reader: ExperimentReader) -> Table:
     )
 
 
-def _column_names(
-    metrics: Iterable[str], params: Collection[str], fixed: Collection[str]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the columns of metrics and of parameters: their own names, those that are taken with what they are."""
-    reported = set(metrics)
-    names = {key: f"config/{key}" if key in reported or key in fixed else key for key in params}
-    taken = {*fixed, *names.values()}
-    return {key: f"metric/{key}" if key in taken else key for key in metrics}, names
+def _joined(
+    parts: Iterable[tuple[dict[str, Any], Mapping[str, Any], Mapping[str, Any]]],
+) -> tuple[list[dict[str, Any]], list[str], list[str]]:
+    """Return rows of fixed columns, metrics and configs, and the columns of metrics and of parameters: they bear their
+    own names, but those that are taken, which have what they are in front."""
+    found = [(fixed, metrics, flatten(config)) for fixed, metrics, config in parts]
+    taken, reported, given = (dict.fromkeys(name for one in found for name in one[index]) for index in range(3))
+    params = {key: f"config/{key}" if key in reported or key in taken else key for key in given}
+    taken |= dict.fromkeys(params.values())
+    metrics = {key: f"metric/{key}" if key in taken else key for key in reported}
+    rows = [
+        fixed | {metrics[key]: value for key, value in report.items()} | {params[key]: config[key] for key in config}
+        for fixed, report, config in found
+    ]
+    return rows, list(metrics.values()), list(params.values())
 
 
 def _best_cell(reader: ExperimentReader) -> Any:

@@ -54,10 +54,8 @@ def logs(reader: ExperimentReader, trial: str, follow: bool, rank: int | None, t
     existing = [path for path in paths if path.exists()]
     if not existing and not follow:
         others = f"; there are {', '.join(one.name for one in ranks)}" if ranks else ""
-        raise ConfigError(
-            f"trial {row.trial_id} has printed nothing: {paths[0]} is not there{others}. It is {row.state}"
-            + (f": {row.reason}." if row.reason else ".")
-        )
+        state = f"{row.state}: {row.reason}" if row.reason else row.state
+        raise ConfigError(f"trial {row.trial_id} has printed nothing: {paths[0]} is not there{others}. It is {state}.")
     if as_json:
         facts: dict[str, Any] = {"trial": row.trial_id, "state": row.state, "status": row.status, "output": {}}
         for path in existing:
@@ -76,13 +74,10 @@ def logs(reader: ExperimentReader, trial: str, follow: bool, rank: int | None, t
 
 
 def _outputs(reader: ExperimentReader, directory: Path) -> list[Path]:
-    """Return the files that may hold a trial's output: those that `log_to_file` names, each once, or the usual one.
-
-    The usual one stands first where it exists, too: the sweep was continued with another `log_to_file`.
-    """
-    names = dict.fromkeys(reader.meta.get("log_to_file") or ())
+    """Return the files that may hold a trial's output: those that `log_to_file` names, each once, or the usual one,
+    which comes first where an earlier run of the sweep made it."""
     usual = directory / OUTPUT_NAME
-    named = [directory / checked_name(name) for name in names]
+    named = [directory / checked_name(name) for name in dict.fromkeys(reader.meta.get("log_to_file") or ())]
     return [usual, *named] if not named or usual.exists() else named
 
 
@@ -96,12 +91,7 @@ def print_logs(
 ) -> None:
     """Write the contents of logs one after another, and with `has_ended` what is added to any until that is true.
 
-    Of several, each piece stands under the name of its file.
-
-    Args:
-        tail: begin each with that many last lines.
-        wait: how to pass the time between two looks.
-    """
+    Of several, each piece stands under the name of its file. With `tail` each begins with so many last lines."""
     positions = dict.fromkeys(paths, 0)
     shown: Path | None = None  # whose text was written last
     is_first, is_over = True, has_ended is None

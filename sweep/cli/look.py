@@ -10,6 +10,7 @@ import threading
 import time
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,12 +66,7 @@ def html(readers: list[ExperimentReader], output: str | None, metric: str | None
 @open_option
 @where_option
 def watch(
-    readers: list[ExperimentReader],
-    port: int,
-    is_text: bool,
-    metric: str | None,
-    mode: str | None,
-    is_opened: bool,
+    readers: list[ExperimentReader], port: int, is_text: bool, metric: str | None, mode: str | None, is_opened: bool
 ) -> None:
     """Serve the page of `sweep html` on this machine, and keep it up to date while it is looked at. It only reads;
     Ctrl-C ends the page, not the sweep. The address holds a token: whoever has it can look, and nobody else.
@@ -95,11 +91,7 @@ def watch(
 
 
 def _serve(subjects: list[Subject], port: int, *, is_opened: bool) -> None:
-    """Serve the pages of experiments until Ctrl-C.
-
-    Raises:
-        ConfigError: a package is missing, or the port cannot be used.
-    """
+    """Serve the pages of experiments until Ctrl-C."""
     from sweep.figures.style import graph_objects
     from sweep.page.live import LivePage, application, listening_socket
 
@@ -109,17 +101,13 @@ def _serve(subjects: list[Subject], port: int, *, is_opened: bool) -> None:
     try:
         import uvicorn
     except ImportError as error:
-        raise ConfigError(
-            "sweep watch needs uvicorn, which is not installed. Run: pip install starlette uvicorn"
-        ) from error
+        raise ConfigError("sweep watch needs uvicorn. Run: pip install starlette uvicorn") from error
     with listening_socket(port) as listener:
-        taken = listener.getsockname()[1]
+        taken, host = listener.getsockname()[1], platform.node() or "HOST"
         name = ", ".join(clean(subject.reader.name) for subject in subjects)
         address = f"http://127.0.0.1:{taken}/?token={token}"
         click.echo(f"{name}: {address}")
-        click.echo(
-            f"from another machine: ssh -L {taken}:127.0.0.1:{taken} {platform.node() or 'HOST'}, then the same address"
-        )
+        click.echo(f"from another machine: ssh -L {taken}:127.0.0.1:{taken} {host}, then the same address")
         click.echo("Ctrl-C ends this page; a sweep that runs goes on")
         if is_opened:
             webbrowser.open(address)
@@ -127,10 +115,8 @@ def _serve(subjects: list[Subject], port: int, *, is_opened: bool) -> None:
         threading.Thread(target=importlib.import_module, args=("optuna.importance",), daemon=True).start()
         os.nice(5)  # the sweep has the machine first
         config = uvicorn.Config(app, log_level="critical", lifespan="on", timeout_graceful_shutdown=1)
-        try:
+        with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listener])
-        except KeyboardInterrupt:
-            return
 
 
 _POLL_S = 0.5
@@ -148,33 +134,22 @@ class _Seen:
     trials: dict[str, Trial] = field(default_factory=dict)
 
 
-def attach(
-    reader: ExperimentReader,
-    display: Progress,
-    *,
-    sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
-) -> None:
-    """Show a sweep until nobody drives it any more, then what came of it. Nothing is written to it.
-
-    Raises:
-        ConfigError: it has not begun.
-        ExperimentError: its record is gone or damaged.
-    """
+def attach(reader: ExperimentReader, display: Progress, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Show a sweep until nobody drives it any more, then what came of it. Nothing is written to it."""
     seen = _look(reader, None)
     display.setup(**_about(reader, seen))
     display.on_step(seen.trials, seen.at, [name for name, trial in seen.trials.items() if not trial.is_ended])
-    while reader.state() == "running":
-        began = clock()
+    is_running = True
+    while is_running:
+        is_running, began = reader.state() == "running", time.monotonic()
         news = _look(reader, seen)
         if news is not seen:
             changed = [name for name, trial in news.trials.items() if seen.trials.get(name) != trial]
             display.on_step(news.trials, news.at, changed)
             seen = news
-        sleep(max(_POLL_S, _REST * (clock() - began)))
-    news = _look(reader, seen)
-    display.on_step(news.trials, news.at, [name for name, one in news.trials.items() if seen.trials.get(name) != one])
-    display.on_experiment_end(list(news.trials.values()))
+        if is_running:
+            sleep(max(_POLL_S, _REST * (time.monotonic() - began)))
+    display.on_experiment_end(list(seen.trials.values()))
     if hint := reader.state_hint():
         click.echo(hint, err=True)
 
@@ -193,16 +168,12 @@ def _look(reader: ExperimentReader, before: _Seen | None) -> _Seen:
 
 
 def _about(reader: ExperimentReader, seen: _Seen) -> dict[str, Any]:
-    meta = reader.meta
     return {
+        **{name: reader.meta.get(name) for name in ("searcher", "scheduler", "seed", "resume_command")},
         "experiment_dir": str(reader.root),
         "plan": seen.plan,
         "num_trials": seen.plan.num_trials,
         "name": reader.name,
-        "searcher": meta.get("searcher"),
-        "scheduler": meta.get("scheduler"),
-        "seed": meta.get("seed"),
         "nodes": seen.nodes,
         "objectives": reader.objectives,
-        "resume_command": meta.get("resume_command"),
     }

@@ -12,18 +12,7 @@ from typing import Any
 
 import click
 
-from sweep import __version__
-from sweep.errors import (
-    ConfigError,
-    ExperimentError,
-    RecordError,
-    ResourceError,
-    SearchError,
-    SweepError,
-    TrainableError,
-    nearest,
-    readable,
-)
+from sweep import __version__, errors
 
 COMMANDS: Mapping[str, str] = {
     "run": "sweep.cli.run:run",
@@ -66,7 +55,7 @@ class CommandGroup(click.Group):
         if place is None and ctx.resilient_parsing:  # on Tab
             return None
         if place is None:
-            ctx.fail(f"there is no command {cmd_name!r}. {nearest(cmd_name, COMMANDS)}")
+            ctx.fail(f"there is no command {cmd_name!r}. {errors.nearest(cmd_name, COMMANDS)}")
         module, _, attribute = place.partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
@@ -117,22 +106,22 @@ def _run(arguments: Sequence[str] | None) -> int:
         if not is_closed:
             click.echo(f"error: what was to be printed cannot be written: {error.strerror}", err=True)
         return 0 if is_closed else 1
-    except SweepError as error:
+    except errors.SweepError as error:
         click.echo(f"error: {error}", err=True)
         if trace := _trace_of_the_user(error):
-            click.echo(readable(trace), err=True)
-        is_usage = isinstance(error, (ConfigError, ResourceError, ExperimentError, TrainableError, SearchError))
-        return 2 if is_usage and not isinstance(error, RecordError) else 1
+            click.echo(errors.readable(trace), err=True)
+        is_usage = isinstance(error, (ValueError, TypeError, errors.ExperimentError, errors.SearchError))
+        return 2 if is_usage and not isinstance(error, errors.RecordError) else 1
 
 
-def _trace_of_the_user(error: SweepError) -> str:
+def _trace_of_the_user(error: errors.SweepError) -> str:
     """Return the traceback of what the user's own code raised, if that is what it comes from."""
     cause = error.__cause__
-    ours = (SweepError, OSError, ValueError, click.ClickException)
-    is_missing = isinstance(cause, ImportError) and not isinstance(error, TrainableError)
+    ours = (errors.SweepError, OSError, ValueError, click.ClickException)
+    is_missing = isinstance(cause, ImportError) and not isinstance(error, errors.TrainableError)
     if known := getattr(error, "traceback", ""):
         return str(known)
-    if cause is None or is_missing or isinstance(cause, ours) or isinstance(error, ExperimentError):
+    if cause is None or is_missing or isinstance(cause, ours) or isinstance(error, errors.ExperimentError):
         return ""
     return "".join(traceback.format_exception(cause))
 

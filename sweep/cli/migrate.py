@@ -70,9 +70,7 @@ def migrate(files: tuple[Path, ...], write: bool) -> int:
 def migrated(source: str, bound: dict[str, str]) -> tuple[str, Remarks]:
     """Return a source that imports sweep where it did ray, and what is left to do, by line.
 
-    Args:
-        bound: what names mean, name -> name of ours with its dots; those that are imported here are added.
-    """
+    `bound` is what names mean, name -> name of ours with its dots; those that are imported here are added."""
     lines = _lines(source)
     tree, unread = _parsed(lines)
     rows = [line.encode() for line in lines]

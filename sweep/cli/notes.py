@@ -38,9 +38,7 @@ def note(reader: ExperimentReader, words: tuple[str, ...], edit: bool, filename:
       git log -1 | sweep note digits
     """
     if _NAME.fullmatch(filename) is None:
-        raise ConfigError(
-            f"--filename {clean(filename)!r} is no name of a note; expected one such as {NOTES} or todo.txt."
-        )
+        raise ConfigError(f"--filename {clean(filename)!r} is no name of a note, such as {NOTES} or todo.txt.")
     path = reader.root / filename
     text = " ".join(words).strip()
     if edit and text:
@@ -73,9 +71,8 @@ def read_notes(root: Path) -> dict[str, str]:
     """Return what was written down about a sweep (`sweep note`), by file name: `notes.md` first."""
     files = [path for path in root.iterdir() if path.suffix in (".md", ".txt") and path.is_file()]
     mine = [path for path in files if not path.name.startswith((".", "pbt_"))]  # a scheduler's own log is no note
-    ordered = sorted(mine, key=lambda path: (path.name != NOTES, path.name))
-    found = {path.name: path.read_text(encoding="utf-8", errors="replace").strip() for path in ordered}
-    return {name: text for name, text in found.items() if text}
+    mine.sort(key=lambda path: (path.name != NOTES, path.name))
+    return {path.name: text for path in mine if (text := path.read_text(encoding="utf-8", errors="replace").strip())}
 
 
 def _is_terminal() -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from sweep.errors import SweepError
+from sweep.errors import ConfigError, SweepError
 from sweep.record.reader import find_experiment, list_experiments
 from sweep.storage.location import parse_storage
 
@@ -19,31 +19,31 @@ def complete_name(ctx: click.Context, parameter: click.Parameter, incomplete: st
     """Return the sweeps in the storage; of what looks like a path the shell completes the rest."""
     if "/" in incomplete:
         return [CompletionItem(incomplete, type="dir")]
-    names: list[str] = []
     with suppress(SweepError, OSError):
-        if not _is_remote(ctx):
-            names = [path.name for path in list_experiments(_storage(ctx))]
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+        names = [path.name for path in list_experiments(_local(ctx))]
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    return []
 
 
 def complete_trial(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the numbers of the trials of the sweep that was named, with their states."""
-    name = str(ctx.params.get("reader") or "")
-    trials: list[tuple[str, str]] = []
+    width = 5 if incomplete.startswith("0") and incomplete != "0" else 1
     with suppress(SweepError, OSError):
-        if not _is_remote(ctx) and "://" not in name:
-            width = 5 if incomplete.startswith("0") and incomplete != "0" else 1
-            reader = find_experiment(name, _storage(ctx))
-            trials = [(f"{trial.number:0{width}d}", trial.state) for trial in reader.trials()]
-    return [CompletionItem(number, help=state) for number, state in trials if number.startswith(incomplete)]
+        trials = find_experiment(str(ctx.params.get("reader") or ""), _local(ctx)).trials()
+        items = [CompletionItem(f"{trial.number:0{width}d}", help=trial.state) for trial in trials]
+        return [item for item in items if item.value.startswith(incomplete)]
+    return []
 
 
 def _storage(ctx: click.Context) -> str | None:
     return ctx.meta.get("storage") or ctx.params.get("storage")
 
 
-def _is_remote(ctx: click.Context) -> bool:
-    return parse_storage(_storage(ctx)).is_remote  # nothing is brought here for Tab
+def _local(ctx: click.Context) -> str | None:
+    """Return the storage in which names are completed: nothing is brought here for Tab."""
+    if parse_storage(_storage(ctx)).is_remote or "://" in str(ctx.params.get("reader")):
+        raise ConfigError("it lies elsewhere")
+    return _storage(ctx)
 
 
 def _find(ctx: click.Context, parameter: click.Parameter, given: Any) -> Any:
@@ -89,21 +89,8 @@ port_option = click.option(
 open_option = click.option("--open/--no-open", "is_opened", default=False, help="Open it in a browser.  [default: no]")
 
 
-class _NamedOption(click.Option):
-    def __init__(self, *declarations: Any, table: str, **others: Any) -> None:
-        super().__init__(*declarations, **others)
-        self._table = table
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        module, _, attribute = self._table.partition(":")
-        option, text = super().get_help_record(ctx) or ("", "")
-        return option, text.replace("{names}", ", ".join(getattr(importlib.import_module(module), attribute)))
-
-
-named_option = partial(
-    click.option,
-    cls=_NamedOption,
-    metavar="NAME",
-    callback=lambda ctx, parameter, name: name and name.lower(),
-)
-"""An option that takes a name out of a `table`, `module:attribute`: its help has the names in place of `{names}`."""
+def named_option(*declarations: str, names: Iterable[str], help: str) -> Callable[[Any], Any]:
+    """Return an option that takes one of some names, in large letters or small, all of which its help shows."""
+    known = list(names)
+    kind = click.Choice(known, case_sensitive=False)
+    return click.option(*declarations, metavar="NAME", type=kind, help=help.format(names=", ".join(known)))

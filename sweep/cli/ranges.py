@@ -25,45 +25,23 @@ _MOST_STEPS = 100_000
 
 
 def parse_parameter(text: str, *, is_grid: bool = False) -> tuple[str, Any]:
-    """Return (name, value or domain) of one `name=RANGE`; Orion's `name~RANGE` means the same.
-
-    Raises:
-        ConfigError: no name, an unknown function, arguments that make no sense (the message names the parameter).
-    """
+    """Return the name, and the domain, grid or single value, of one `name=RANGE`; Orion's `name~RANGE` is the same.
+    With `is_grid` every listing is a grid."""
     match = _NAME.fullmatch(text)
     if match is None:
         raise ConfigError(f"{text!r} is no parameter; expected NAME=VALUE or NAME=RANGE, such as lr=uniform(0,1).")
-    name, range_text = match.groups()
+    name, given = match.groups()
     try:
-        return name, parse_range(range_text, is_grid=is_grid)
+        parts = _split(given)
+        if ends := _FROM_TO.fullmatch(given.strip()):
+            raise ConfigError(f"expected uniform({ends[1]},{ends[2]}), or loguniform or randint.")
+        return name, _domain(tuple(map(parse_literal, parts)) if len(parts) > 1 else _value(given), is_grid)
     except (ConfigError, SpaceError) as error:
-        raise ConfigError(f"{name}={range_text}: {error}") from error
-
-
-def parse_range(text: str, *, is_grid: bool = False) -> Any:
-    """Return what a range means: a domain, a grid, or the value itself when it is a single one.
-
-    Args:
-        is_grid: every listing is a grid.
-
-    Raises:
-        ConfigError, SpaceError: it cannot be read, or makes no sense.
-    """
-    parts = _split(text)
-    if len(parts) > 1:
-        return _domain(tuple(map(parse_literal, parts)), is_grid)
-    if ends := _FROM_TO.fullmatch(text.strip()):
-        low, high = ends.groups()
-        raise ConfigError(f"{text!r} is no range; expected uniform({low},{high}), or loguniform or randint.")
-    return _domain(_value(text), is_grid)
+        raise ConfigError(f"{name}={given}: {error}") from error
 
 
 def put(config: dict[str, Any], path: str, value: Any) -> None:
-    """Set `config["a"]["b"]` for the path `a.b`.
-
-    Raises:
-        ConfigError: the path leads through something that is no dict.
-    """
+    """Set `config["a"]["b"]` for the path `a.b`."""
     *parents, last = path.split(".")
     for part in parents:
         config = config.setdefault(part, {})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import click
 
@@ -49,17 +48,17 @@ def replay(reader: ExperimentReader, trial: str | None, verify: bool, as_json: b
         return _verify(reader, as_json)
     wanted = reader.trial(trial).trial_id if trial is not None else None
     for fact in read_facts(ExperimentLayout(reader.root).database, trust=False):
-        if wanted is None or wanted in (getattr(fact.event, "trial_id", None), *_named(fact)):
-            click.echo(json.dumps(jsonable(_facts(fact))) if as_json else readable(_line(fact)))
+        trial_id = getattr(fact.event, "trial_id", None)
+        if wanted is not None and wanted not in (trial_id, *(row[1] for row in fact.caused or () if len(row) > 1)):
+            continue
+        facts = {"at": fact.at, "fact": type(fact.event).__name__, "trial": trial_id, "about": _about(fact)}
+        facts["commands"] = list(_commands(fact))
+        click.echo(json.dumps(jsonable(facts)) if as_json else readable(_line(fact)))
     return 0
 
 
 def decided_again(decide: Callable[..., Replay], reader: ExperimentReader) -> Replay:
-    """Return what decides a sweep again, of which a line says that it runs code from the sweep's directory.
-
-    Args:
-        decide: `replay` or `rerun`; where the trainable cannot be loaded, it is imported from its script.
-    """
+    """Return what `replay` or `rerun` finds; where the trainable cannot be loaded, it is imported from its script."""
     click.echo(
         f"note: loading the searcher and the scheduler of {reader.name} runs code from {reader.root}, and perhaps from "
         "the script of its trainable.",
@@ -79,40 +78,23 @@ def _verify(reader: ExperimentReader, as_json: bool) -> int:
     for text in found.notices:
         click.echo(f"note: {text}", err=True)
     if as_json:
-        same, differences = found.is_same, list(map(str, found.differences))
-        click.echo(json_text({"is_same": same, "facts": found.num_events, "differences": differences}))
-        return 0 if same else 1
-    click.echo(_summary(reader.name, found))
+        differences = list(map(str, found.differences))
+        click.echo(json_text({"is_same": found.is_same, "facts": found.num_events, "differences": differences}))
+        return 0 if found.is_same else 1
+    runs = f" in {found.num_runs} runs" if found.num_runs > 1 else ""
+    decided = f"{found.num_commands} commands and {found.num_suggestions} suggestions that followed"
+    result = "all as recorded" if found.is_same else f"{found.num_differences} came out differently"
+    click.echo(f"{reader.name}: {found.num_events} facts{runs}, {decided}: {result}")
     for difference in found.differences:
         click.echo(readable(f"  {difference}"))
-    more = found.num_differences - len(found.differences)
-    if more:
-        click.echo(f"  ... and {more} more, most of which follow from the first")
     return 0 if found.is_same else 1
 
 
-def _summary(name: str, found: Replay) -> str:
-    runs = f" in {found.num_runs} runs" if found.num_runs > 1 else ""
-    result = "all as recorded" if found.is_same else f"{found.num_differences} came out differently"
-    return (
-        f"{name}: {found.num_events} facts{runs}, {found.num_commands} commands and {found.num_suggestions} "
-        f"suggestions that followed: {result}"
-    )
-
-
 def _line(fact: Fact) -> str:
-    event = fact.event
-    trial_id = getattr(event, "trial_id", None)
-    name = str(trial_id).rpartition("_")[2] if trial_id else ""
-    what = f"{fact.at:10.3f} s  {type(event).__name__:<12} {name:<6} {_about(fact)}".rstrip()
+    name = str(getattr(fact.event, "trial_id", "")).rpartition("_")[2]
+    what = f"{fact.at:10.3f} s  {type(fact.event).__name__:<12} {name:<6} {_about(fact)}".rstrip()
     followed = ", ".join(_commands(fact))
     return f"{what}  -> {followed}" if followed else what
-
-
-def _facts(fact: Fact) -> dict[str, Any]:
-    trial_id = getattr(fact.event, "trial_id", None)
-    what = {"at": fact.at, "fact": type(fact.event).__name__, "trial": trial_id, "about": _about(fact)}
-    return what | {"commands": list(_commands(fact))}
 
 
 def _about(fact: Fact) -> str:
@@ -140,8 +122,3 @@ def _commands(fact: Fact) -> Iterator[str]:
                 yield f"{kind} {what}"
             case [kind, trial_id, *_]:
                 yield f"{kind} {str(trial_id).rpartition('_')[2]}"
-
-
-def _named(fact: Fact) -> list[Any]:
-    """Return the trials that commands name."""
-    return [row[1] for row in fact.caused or () if len(row) > 1]

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from searchers import SEARCHERS
 from sweep.callbacks.base import Callback
 from sweep.cli.arguments import RunArguments, import_trainable, parse_count, parse_seconds, split_target
 from sweep.cli.options import name_argument, named_option, storage_option, where_option
@@ -23,6 +24,7 @@ from sweep.core.trial import Trial, shown_state
 from sweep.errors import ConfigError, ExperimentError, SweepError
 from sweep.record.reader import ExperimentReader
 from sweep.record.saved_spec import read_saved_spec, with_environment
+from sweep.schedulers import SCHEDULERS
 from sweep.storage.location import storage_of
 
 span_option = partial(
@@ -49,8 +51,8 @@ events_option = json_option("Print one JSON object per event instead of the disp
 @click.option("--cpus", type=float, help="CPUs per trial.  [default: 1]")
 @click.option("--gpus", type=float, help="GPUs per trial; a share such as 0.5 is possible.")
 @click.option("--mem", metavar="BYTES", help="Memory per trial, such as 4G.")
-@named_option("--searcher", "search_alg", table="searchers:SEARCHERS", help="{names}.  [default: random]")
-@named_option("--scheduler", table="sweep.schedulers:SCHEDULERS", help="{names}.  [default: fifo]")
+@named_option("--searcher", "search_alg", names=SEARCHERS, help="{names}.  [default: random]")
+@named_option("--scheduler", names=SCHEDULERS, help="{names}.  [default: fifo]")
 @click.option("--max-t", "--max-epochs", "max_t", type=float, help="Reports after which the scheduler ends a trial.")
 @click.option("--grace", type=float, help="Reports before the scheduler may stop a trial.")
 @click.option("--seed", type=click.IntRange(min=0), help="Makes the search repeatable.")
@@ -109,17 +111,17 @@ def run(
         sweep.init(engine="ray", address=address)
     trainable = import_trainable(arguments.target, None if quiet or as_json else _note)
     kwargs = arguments.run_kwargs() | {"resume": "AUTO" if resume else None}
-    return _carry_out(trainable, kwargs, quiet, is_wordy, as_json)
+    return _carry_out(trainable, kwargs, quiet=quiet, is_wordy=is_wordy, as_json=as_json)
 
 
-def _carry_out(trainable: Any, kwargs: dict[str, Any], is_quiet: bool, is_wordy: bool, as_json: bool) -> int:
+def _carry_out(trainable: Any, kwargs: dict[str, Any], *, quiet: bool, is_wordy: bool, as_json: bool) -> int:
     """Call `sweep.run` with these arguments and return the exit code."""
     import sweep
 
     callbacks: list[Callback] = [one for one in kwargs.pop("callbacks", ()) if not isinstance(one, _JsonLines)]
     if as_json:
         callbacks.append(_JsonLines())
-    kwargs |= {"verbose": 0 if is_quiet or as_json else 2 if is_wordy else 1, "callbacks": callbacks}
+    kwargs |= {"verbose": 0 if quiet or as_json else 2 if is_wordy else 1, "callbacks": callbacks}
     kwargs |= {"on_interrupt": "return", "raise_on_failed_trial": False}
     analysis = sweep.run(trainable, **kwargs)
     statuses = [trial.status for trial in analysis.trials]
@@ -226,15 +228,7 @@ class _JsonLines(Callback):
 @verbose_option
 @events_option
 @where_option
-def resume(
-    reader: ExperimentReader,
-    trials: str | None,
-    span: str | None,
-    errored: bool,
-    quiet: bool,
-    is_wordy: bool,
-    as_json: bool,
-) -> int:
+def resume(reader: ExperimentReader, trials: str | None, span: str | None, errored: bool, **shown: bool) -> int:
     """Go on with a sweep: after Ctrl-C, after a crash, or with more trials or time after its end.
 
     Works for sweeps that `sweep run` has started, and for those of a Python script: what the script called is recorded.
@@ -248,7 +242,7 @@ def resume(
     """
     remote = storage_of(reader.root)
     storage = str(reader.root.parent if remote is None else remote.uri)
-    trainable, given = _asked(reader, storage, is_quiet=quiet or as_json)
+    trainable, given = _asked(reader, storage, is_quiet=shown["quiet"] or shown["as_json"])
     before = given.get("num_samples", 1)
     if trials is not None and before < 0 and trials.strip().startswith("+"):
         raise ConfigError(f"{reader.root.name} has no limit of trials that could be raised by {trials}.")
@@ -259,15 +253,11 @@ def resume(
         driven = 0.0 if last is None else last[1]
         given["time_budget_s"] = parse_seconds(span.strip().removeprefix("+")) + driven
     given["resume"] = "AUTO+ERRORED" if errored else True
-    return _carry_out(trainable, given, quiet, is_wordy, as_json)
+    return _carry_out(trainable, given, **shown)
 
 
 def _asked(reader: ExperimentReader, storage: str, *, is_quiet: bool) -> tuple[Any, dict[str, Any]]:
-    """Return the trainable of a sweep, and the arguments of the call that started it, for going on.
-
-    Raises:
-        SweepError: they are not all to be had; of a sweep that a script started, how to go on in Python is said.
-    """
+    """Return the trainable of a sweep, and the arguments of the call that started it, for going on."""
     target = str(reader.meta.get("import_path") or "")
     file = target.rpartition(":")[0]
     how = (

@@ -24,14 +24,6 @@ from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 from sweep.results.winners import Best, best_by_last, better_earlier, objectives_front
 
-_REASONS = {
-    "PENDING": "waits for its turn",
-    "PAUSED": "paused",
-    "RUNNING": "runs",
-    "TERMINATED": "finished by itself",
-    "ERROR": "failed",
-}
-
 
 @click.command(short_help="Show everything about a sweep or one trial.")
 @name_argument
@@ -111,8 +103,7 @@ def why(reader: ExperimentReader, trial: str | None, style: str) -> None:
 
 
 def _reason(row: TrialRow, damage: str) -> str:
-    is_holding = row.placement is not None and not row.is_ended
-    reason = row.reason or (f"holds {_holding(row)}" if is_holding else _REASONS.get(row.status, ""))
+    reason = row.reason or (f"holds {held}" if (held := _holding(row)) else row.state)
     reason += f" (an earlier start failed: {damage})" if damage not in reason else ""
     if row.escalation is None or row.status == "ERROR":
         return reason
@@ -190,7 +181,9 @@ def _sweep_facts(reader: ExperimentReader) -> dict[str, Any]:
     metric, mode, objectives = reader.metric, reader.mode, reader.objectives
     best = None if objectives else best_by_last(reader, metric, mode)
     earlier = None if objectives else better_earlier(reader, metric, mode)
-    facts: dict[str, Any] = {
+    more = f"sweep best {shlex.quote(reader.name)}"
+    front = [f"{trial.number:05d}   {pairs(values)}" for trial, values in objectives_front(reader)]
+    return {
         "sweep": reader.name,
         "state": row["state"],
         "hint": reader.state_hint(),
@@ -200,19 +193,13 @@ def _sweep_facts(reader: ExperimentReader) -> dict[str, Any]:
         "updated": row["updated"],
         "trials": {name.replace("_", " "): row[name] for name in ("trials", *COUNTS)},
         "metric": shown_objectives(objectives) or (f"{metric} ({mode})" if metric else None),
-        "best": None if best is None else _shown_best(best, "last report"),
-        "better_earlier": None
-        if earlier is None
-        else _shown_best(earlier, f"sweep best {shlex.quote(reader.name)} --scope all"),
-        "best_config": None if best is None else without_index(best.row.config),
+        "best": best and _shown_best(best, "last report"),
+        "better_earlier": earlier and _shown_best(earlier, f"{more} --scope all"),
+        "best_config": best and without_index(best.row.config),
+        "pareto_set": front[:MAX_FRONT] + [f"and {len(front) - MAX_FRONT} more: {more}"] * (len(front) > MAX_FRONT),
+        "path": str(reader.root),
+        **{f"notes ({name})": text for name, text in read_notes(reader.root).items()},
     }
-    if objectives:
-        front = objectives_front(reader)
-        facts["pareto_set"] = [f"{trial.number:05d}   {pairs(values)}" for trial, values in front[:MAX_FRONT]]
-        if len(front) > MAX_FRONT:
-            facts["pareto_set"].append(f"and {len(front) - MAX_FRONT} more: sweep best {shlex.quote(reader.name)}")
-    facts["path"] = str(reader.root)
-    return facts | {f"notes ({name})": text for name, text in read_notes(reader.root).items()}
 
 
 def _shown_best(best: Best, how: str) -> str:

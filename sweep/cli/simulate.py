@@ -18,18 +18,16 @@ from sweep.display.formats import aligned, duration, text
 from sweep.errors import ConfigError
 from sweep.record.reader import ExperimentReader
 from sweep.results.winners import best_by_last
-from sweep.schedulers import create_scheduler
+from sweep.schedulers import SCHEDULERS, create_scheduler
 from sweep.simulation.curves import Curves
 from sweep.simulation.replay import rerun
 from sweep.simulation.virtual import Simulation
 from sweep.simulation.virtual import simulate as run_simulation
 
-_ALIASES = {"eta": "reduction_factor", "grace": "grace_period"}
-
 
 @click.command(short_help="Try another scheduler or machine on a recorded sweep.")
 @name_argument
-@named_option("--scheduler", table="sweep.schedulers:SCHEDULERS", help="Another scheduler: {names}.")
+@named_option("--scheduler", names=SCHEDULERS, help="Another scheduler: {names}.")
 @click.option("--eta", type=float, help="Its reduction factor.")
 @click.option("--max-t", type=float, help="Reports after which it ends a trial.")
 @click.option("--grace", type=float, help="Reports before it may stop a trial.")
@@ -90,12 +88,9 @@ def _scheduler(options: dict[str, Any]) -> Any:
         key, equals, value = setting.partition("=")
         if not equals:
             raise ConfigError(f"--set {setting}: expected NAME=VALUE, such as --set brackets=2.")
-        arguments[_ALIASES.get(key, key)] = parse_literal(value)
-    if options["scheduler"] is not None:
-        return create_scheduler(options["scheduler"], **arguments)
-    if arguments:
-        raise ConfigError(f"{', '.join(arguments)}: say of which scheduler, for instance --scheduler asha.")
-    return None
+        arguments[key] = parse_literal(value)
+    name = options["scheduler"] or ("fifo" if arguments else None)
+    return name and create_scheduler(name, **arguments)
 
 
 def _machine(curves: Curves, cpus: float | None, gpus: int | None) -> Sequence[Node] | None:
@@ -124,18 +119,17 @@ def _summary(reader: ExperimentReader, curves: Curves, found: Simulation) -> dic
         "seconds": found.seconds,
     }
     summary: dict[str, Any] = {"recorded": before, "simulated": now, "cut": curves.num_cut}
-    metric, mode = found.metric, found.mode
-    best = None if reader.objectives else best_by_last(reader, metric, mode)
+    best = None if reader.objectives else best_by_last(reader, found.metric, found.mode)
     if best is not None:
         before["best"] = best.value
-        trial = found.trials[best.row.number] if best.row.number < len(found.trials) else None
-        last = None if trial is None or trial.last_result is None else trial.last_result.get(metric)
-        kept = trial is not None and trial.last_result is not None and last == best.value
+        trial = next(iter(found.trials[best.row.number :]), None)
+        last = None if trial is None or trial.last_result is None else trial.last_result.get(found.metric)
+        kept = last == best.value
         summary["winner"] = {"trial": best.row.trial_id, "is_kept": kept}
         if trial is not None and not kept:
             summary["winner"]["reason"] = trial.reason
         if found.best_result is not None:
-            now["best"] = found.best_result[metric]
+            now["best"] = found.best_result[found.metric]
     return summary
 
 

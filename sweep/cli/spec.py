@@ -120,11 +120,7 @@ def _keys(directory: Path) -> dict[str, Any]:
 
 
 def read_spec(path: Path) -> RunArguments:
-    """Return what a spec file asks for.
-
-    Raises:
-        ConfigError: the file cannot be read, is not valid YAML, or has mistakes: all of them, by line.
-    """
+    """Return what a spec file asks for."""
     data, lines = load_yaml(path)
     if not isinstance(data, dict):
         raise ConfigError(f"{path}:1:1: expected keys such as program, method and parameters, found {data!r:.50}.")

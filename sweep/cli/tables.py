@@ -10,7 +10,7 @@ import operator
 import re
 import shutil
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from sweep.core.literals import json_text, parse_literal
-from sweep.core.values import printed, sound_text
+from sweep.core.values import sound_text
 from sweep.display.formats import aligned, clean, fit, text, width_of
 from sweep.errors import ConfigError, nearest, readable
 
@@ -58,7 +58,6 @@ class Table:
         columns: those that are shown when none are chosen, in order.
         more: those that are there when they are asked for.
         aliases: other names of columns.
-        texts: columns whose values are compared as texts, whatever they look like.
         telling: columns that a table leaves out without a word where no value passes; of the others it leaves out and
             names those that are empty.
     """
@@ -67,15 +66,10 @@ class Table:
     columns: Sequence[str]
     more: Sequence[str] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
-    texts: Collection[str] = ()
     telling: Mapping[str, Callable[[Any], bool]] = field(default_factory=dict)
 
     def column(self, name: str) -> str:
-        """Return the column that is meant by `name`.
-
-        Raises:
-            ConfigError: there is none; the nearest and all others are named.
-        """
+        """Return the column that is meant by `name`."""
         known = [*self.columns, *self.more]
         meant = (name, name.removeprefix("config/"), f"config/{name}", name.replace(".", "/"), self.aliases.get(name))
         found = next((candidate for candidate in meant if candidate in known), None)
@@ -136,7 +130,9 @@ _SELECTION = (
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of a list, which `print_table` takes."""
-    return functools.reduce(lambda decorated, option: option(decorated), reversed(_SELECTION), command)
+    for option in reversed(_SELECTION):
+        command = option(command)
+    return command
 
 
 def print_table(
@@ -151,11 +147,7 @@ def print_table(
     output: str | None,
     style: str,
 ) -> None:
-    """Print what is chosen of a table, and write it to a file when one is named; the arguments are the options.
-
-    Raises:
-        ConfigError: an unknown column, a condition that cannot be read, a file that cannot be written.
-    """
+    """Print what is chosen of a table, and write it to a file when one is named; the arguments are the options."""
     rows = list(table.rows)
     for condition in filters:
         rows = list(filter(_condition(condition, table), rows))
@@ -176,13 +168,7 @@ def print_table(
 
 
 def print_rows(rows: Sequence[Row], columns: Sequence[str], style: str, *, empty: str = "nothing to show") -> None:
-    """Print rows; in a table a terminal's width is never exceeded: the last columns are left out, and that is said.
-
-    Args:
-        columns: which, and in which order.
-        style: table, json (a list of objects) or csv. Numbers are rounded in tables only.
-        empty: what a table without rows says.
-    """
+    """Print rows; in a table a terminal's width is never exceeded: the last columns are left out, and that is said."""
     if style == "json":
         emit(json_text([{name: row.get(name) for name in columns} for row in rows]) + "\n")
     elif style == "csv":
@@ -216,36 +202,38 @@ def _condition(condition: str, table: Table) -> Callable[[Row], bool]:
     if match is None:
         raise ConfigError(f"--filter {condition!r} is no condition; expected COLUMN OP VALUE, such as lr<0.01.")
     column, compare = table.column(match[1]), _OPERATORS[match[2]]
-    wanted: Any = match[3].strip("'\"") if column in table.texts else parse_literal(match[3])
-    if column == "state" and "status" in table.columns and str(wanted).isupper():
+    typed, wanted = match[3].strip("'\""), parse_literal(match[3])
+    if column == "state" and "status" in table.columns and typed.isupper():
         column = "status"  # a word of Tune's
     is_order = compare not in (operator.eq, operator.ne)
 
     def holds(row: Row) -> bool:
         value = row.get(column)
-        if column == "trial" and str(wanted).isdigit():
-            return compare(int(row[column]), int(wanted))
+        if column == "trial" and typed.isdigit():
+            return compare(int(value), int(typed))  # type: ignore[arg-type]
         if value is None or wanted is None:
             return not is_order and compare(value, wanted)
         if isinstance(value, (int, float)) and isinstance(wanted, (int, float)):
             return compare(value, wanted)
-        is_comparable = not is_order or (isinstance(value, str) and isinstance(wanted, str))
-        return is_comparable and compare(text(value), text(wanted))
+        is_text = isinstance(value, str)
+        is_comparable = not is_order or (is_text and isinstance(wanted, str))
+        return is_comparable and compare(text(value), typed if is_text else text(wanted))
 
     return holds
 
 
 def _sorted(rows: Sequence[Row], column: str, *, downwards: bool) -> list[Row]:
     """Return the numbers and the texts, each in order, then what is missing."""
-    is_there = {id(row): (value := row.get(column)) not in (None, "") and value == value for row in rows}
-
-    def key(row: Row) -> tuple[bool, Any]:
-        value = row[column]
-        is_number = isinstance(value, (int, float))
-        return not is_number, value if is_number else str(value)
-
-    found = sorted((row for row in rows if is_there[id(row)]), key=key, reverse=downwards)
-    return found + [row for row in rows if not is_there[id(row)]]
+    numbers: list[Row] = []
+    texts: list[Row] = []
+    missing: list[Row] = []
+    for row in rows:
+        value = row.get(column)
+        is_missing = value in (None, "") or value != value
+        (missing if is_missing else numbers if isinstance(value, (int, float)) else texts).append(row)
+    numbers.sort(key=lambda row: row[column], reverse=downwards)
+    texts.sort(key=lambda row: str(row[column]), reverse=downwards)
+    return numbers + texts + missing
 
 
 # --- files ---
@@ -281,11 +269,9 @@ def _csv_text(rows: Sequence[Row], columns: Sequence[str]) -> str:
 
 
 def _csv_cell(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (dict, list, tuple)):
-        return json_text(value)
-    return sound_text(printed(value)) if isinstance(value, (str, int)) else value
+    if isinstance(value, str):
+        return sound_text(value)
+    return value if value is None or isinstance(value, float) else json_text(value)
 
 
 # --- tables ---

@@ -23,12 +23,7 @@ _Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.cons
 
 
 def load_yaml(path: Path) -> tuple[Any, dict[tuple[str, ...], int]]:
-    """Return the values of a file, and the line of every key.
-
-    Raises:
-        ConfigError: the file cannot be read, is no text, no YAML, or YAML that nobody can mean: it holds itself, or
-            aliases of aliases that multiply.
-    """
+    """Return the values of a file, and the line of every key."""
     yaml = YAML(typ="safe", pure=True)
     yaml.Constructor = _Constructor
     lines: dict[tuple[str, ...], int] = {(): 1}

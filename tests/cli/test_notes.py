@@ -67,7 +67,7 @@ def test_without_text_a_terminal_opens_the_editor(root: Path, monkeypatch: pytes
 def test_a_note_goes_into_a_file_for_notes_only(root: Path, name: str) -> None:
     result = call(root, "note", "digits", "text", "--filename", name)
     assert isinstance(result.exception, ConfigError)
-    assert "is no name of a note; expected one such as notes.md or todo.txt" in str(result.exception)
+    assert "is no name of a note, such as notes.md or todo.txt" in str(result.exception)
 
 
 def test_what_cannot_be_done_is_said(root: Path) -> None:

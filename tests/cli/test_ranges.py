@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 import searchers
-from sweep.cli.ranges import parse_literal, parse_parameter, parse_range, put
+from sweep.cli.ranges import parse_literal, parse_parameter, put
 from sweep.errors import ConfigError
+
+
+def parse_range(text: str, *, is_grid: bool = False) -> Any:
+    return parse_parameter(f"x={text}", is_grid=is_grid)[1]
 
 
 def same(a: Any, b: Any) -> bool:
@@ -80,9 +84,9 @@ def test_commas_inside_quotes_and_parentheses_do_not_split() -> None:
         ("lr=loguniform(0,1)", "lr=loguniform\\(0,1\\): "),
         ("lr=uniform(0,1", "not closed"),
         ("lr=uniform(0,1))", "without an opening"),
-        ("lr=0.1..0.2", r"no range; expected uniform\(0.1,0.2\)"),
-        ("lr=1e-5...1e-1", r"no range; expected uniform\(1e-5,1e-1\)"),
-        ("lr=-.5..+3", r"no range; expected uniform\(-.5,\+3\)"),
+        ("lr=0.1..0.2", r"expected uniform\(0.1,0.2\)"),
+        ("lr=1e-5...1e-1", r"expected uniform\(1e-5,1e-1\)"),
+        ("lr=-.5..+3", r"expected uniform\(-.5,\+3\)"),
         ("n=range(5,1)", "expected 1 to 100000 steps"),
         ("n=range(1,5,0)", "expected 1 to 100000 steps"),
         ("n=range(0,1e9)", "randint and uniform are for more"),
