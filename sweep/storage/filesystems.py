@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweep.errors import ConfigError, ExperimentError, SweepError, nearest
+from sweep.errors import ConfigError, ExperimentError, SweepError
 from sweep.record.files import SUFFIXES, create_private, sync_directory, sync_file, write_atomically
 from sweep.record.layout import REMOTE_NOTE, cache_root
 
@@ -46,19 +46,12 @@ def locate(path: str | os.PathLike[str], filesystem: Any = None) -> tuple[Any, s
 
 
 def _open_uri(uri: str) -> tuple[Any, str]:
-    protocol = uri.partition("://")[0].rpartition("::")[2]
-    try:
-        import fsspec
+    import fsspec
 
+    try:
         filesystem, path = fsspec.core.url_to_fs(uri)
-    except ImportError as error:
-        text = f"{uri}: {protocol}:// needs a package that is not installed. {str(error).rstrip('.')}."
-        raise ConfigError(text) from error
-    except ValueError as error:
-        if "rotocol" not in str(error):
-            raise ConfigError(f"{uri} cannot be used: {error}.") from error
-        near = nearest(protocol, fsspec.available_protocols())
-        raise ConfigError(f"{uri}: there is no protocol {protocol!r}. {near}") from error
+    except (ImportError, ValueError) as error:  # a package is missing, or there is no such protocol
+        raise ConfigError(f"{uri} cannot be used: {str(error).rstrip('.')}.") from error
     except Exception as error:  # whatever the package behind the protocol raises: a login, a name that is no host
         raise ExperimentError(f"{uri} cannot be opened: {type(error).__name__}: {error}.") from error
     return filesystem, str(path)

@@ -93,7 +93,7 @@ def test_passwords_in_a_uri_are_not_in_the_name_of_its_directory():
     ("path", "filesystem", "says"),
     [
         ("memory://b?endpoint_override=x", None, r"options behind '\?'.*fsspec\.filesystem\('memory', endpoint_url"),
-        ("memry://b", None, "no protocol 'memry'"),
+        ("memry://b", None, "Protocol not known: memry"),
         (None, MemoryFileSystem(), "storage_filesystem was given without storage_path"),
         ("b", object(), "expected a file system of fsspec"),
     ],
