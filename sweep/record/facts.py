@@ -126,6 +126,11 @@ class Report:
         return value if type(value) in (float, int) else TrialResult(self.metrics).get(metric)
 
 
+def reports_of(events: Mapping[int, tuple[str | None, str]]) -> dict[str, Report]:
+    """Return reports, one of each trial, of what `checked_events` gives."""
+    return {name: Report(seq, name, json.loads(text)) for seq, (name, text) in events.items() if name is not None}
+
+
 def read_reports(
     db: sqlite3.Connection, *, trial_ids: Collection[str] | None = None, after: int = 0, before: int = END
 ) -> Iterator[Report]:

@@ -23,7 +23,7 @@ from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.record.checksums import check_state, checked_events
 from sweep.record.db import last_event, last_seq, understood
 from sweep.record.encoding import decode
-from sweep.record.facts import END, Report, last_exit, last_plan, read_facts, read_reports
+from sweep.record.facts import END, Report, last_exit, last_plan, read_facts, read_reports, reports_of
 from sweep.record.layout import ExperimentLayout
 from sweep.record.lock import Driver, find_driver
 from sweep.record.rows import Snapshot, TrialRow, trainable_name
@@ -145,8 +145,8 @@ class ExperimentReader:
             meta = {key: decode(value) for key, value in connection.execute("SELECT key, value FROM meta")}
             rows = connection.execute("SELECT trial_id, number, status, config, state FROM trial ORDER BY number")
             found = [(*row, json.loads(text)) for *row, text in rows]
-            seqs = (state.get("last_result") for *_, state in found)
-            events = checked_events(connection, database, filter(None, seqs))
+            seqs = {trial_id: seq for trial_id, *_, state in found if (seq := state.get("last_result"))}
+            reports = reports_of(checked_events(connection, database, seqs.values()))
             shown = {status.value: shown_status(status) for status in Status}
             trials = tuple(
                 TrialRow.of(
@@ -155,7 +155,7 @@ class ExperimentReader:
                     number=number,
                     status=shown.get(status, status),
                     config_text=config,
-                    last_event=events[state["last_result"]][1] if "last_result" in state else None,
+                    last_report=reports.get(trial_id),
                     is_trusted=self.trust or self.is_own,
                     meta=meta,
                 )
@@ -279,10 +279,7 @@ class ExperimentReader:
     def reports_at(self, seqs: Mapping[str, int]) -> dict[str, Report]:
         """Return one chosen report per trial: `seqs` maps trial id to `result.seq`."""
         with self.connect(with_events=False) as connection:
-            found = checked_events(connection, self.layout.database, seqs.values())
-        return {
-            owner: Report(seq, owner, json.loads(data)) for seq, (owner, data) in found.items() if owner is not None
-        }
+            return reports_of(checked_events(connection, self.layout.database, seqs.values()))
 
     def metrics_at(self, seqs: Mapping[str, int]) -> dict[str, dict[str, Any]]:
         """Return the metrics of `reports_at`."""

@@ -28,7 +28,7 @@ from sweep.record.checksums import check_state, check_structure, checked_events
 from sweep.record.codec import metrics_of, unpacked
 from sweep.record.db import last_event, open_for_reading, understood
 from sweep.record.encoding import decode, untag
-from sweep.record.facts import END, Report, last_plan, read_facts, read_reports
+from sweep.record.facts import END, last_plan, read_facts, read_reports, reports_of
 from sweep.record.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
 from sweep.record.stored import StoredCheckpoints, saved_before, strangers_of
 
@@ -209,5 +209,4 @@ def _last_results(database: Path, before: int | None) -> dict[str, TrialResult]:
         if before is not None:
             return {report.trial_id: report.result() for report in read_reports(db, before=before)}
         seqs = [seq for (seq,) in db.execute("SELECT json_extract(state, '$.last_result') FROM trial") if seq]
-        events = checked_events(db, database, seqs)
-        return {name: Report(seq, name, json.loads(text)).result() for seq, (name, text) in events.items() if name}
+        return {name: report.result() for name, report in reports_of(checked_events(db, database, seqs)).items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,7 +32,7 @@ class TrialRow:
         name: what `trial_name_creator` called it; empty: nothing.
         last_seq, best_seq: numbers of its last and its best result; None before the first.
         escalation: how it came to ask for more than it was given.
-        last_event: the text of its last result.
+        last_report: its last result; None before the first.
         is_trusted: whether `fresh_config` and `fresh_metrics` load what was stored as a pickle.
         meta: of the experiment, shared by all its rows.
     """
@@ -57,7 +56,7 @@ class TrialRow:
     escalation: Escalation | None = None
     placement: Placement | None = None
     checkpoint: CheckpointRef | None = None
-    last_event: str | None = field(default=None, repr=False)
+    last_report: Report | None = field(default=None, repr=False)
     is_trusted: bool = field(default=False, repr=False, compare=False)
     meta: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
@@ -72,13 +71,6 @@ class TrialRow:
     def id(self) -> str:
         """The same as `trial_id`, as live trials have it."""
         return self.trial_id
-
-    @cached_property
-    def last_report(self) -> Report | None:
-        """Its last report; None before the first."""
-        return (
-            None if self.last_event is None else Report(self.last_seq or 0, self.trial_id, json.loads(self.last_event))
-        )
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -101,9 +93,7 @@ class TrialRow:
 
     def fresh_metrics(self) -> dict[str, Any] | None:
         """Return `last_metrics` as an object of its own, pickles treated as by `fresh_config`."""
-        if self.last_event is None:
-            return None
-        data = json.loads(self.last_event)
+        data = {} if self.last_report is None else self.last_report.data
         found: dict[str, Any] | None = self._fresh(lambda trust: metrics_of(data, self.trial_id, trust=trust))
         return found
 
