@@ -2,7 +2,7 @@
 
 How a checkpoint is stored, and what is there when the process is killed between two lines:
 
-    copy into `tmp-<name>-<pid>-<n>` beside the target     a `tmp-*`, removed by `sweep_strays`
+    copy into `tmp-<name>-<pid>-<n>` beside the target     a `tmp-*`, removed by a resume
     fsync every file, write and fsync the manifest         the same
     fsync the directories, rename to the target            the same, or the whole checkpoint
     fsync the parent directory                             the whole checkpoint
@@ -17,7 +17,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -317,27 +317,6 @@ def discard_in(root: str | os.PathLike[str], path: str) -> bool:
         return False
     discard(os.path.join(root, path))
     return True
-
-
-def sweep_strays(trial_dir: str | os.PathLike[str], keep: Iterable[str] | None = None) -> list[str]:
-    """Delete what killed processes left in a trial's directory, while no process of the trial runs.
-
-    Args:
-        keep: names of the checkpoints that are referred to; other `checkpoint_*` are deleted too. None: only `tmp-*`.
-
-    Returns:
-        The names that were deleted, sorted.
-    """
-    kept = None if keep is None else {os.path.basename(os.path.normpath(name)) for name in keep}
-    removed = []
-    with contextlib.suppress(FileNotFoundError), os.scandir(trial_dir) as found:
-        for entry in found:
-            name = entry.name
-            is_unwanted = kept is not None and name.startswith("checkpoint_") and name not in kept
-            if (is_unwanted or name.startswith(STRAY_PREFIX)) and entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
-                removed.append(name)
-    return sorted(removed)
 
 
 def free_target(trial_dir: str | os.PathLike[str], name: str, attempt: int) -> str:

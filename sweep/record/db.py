@@ -21,7 +21,6 @@ trials with their configs as `trials`.
 Whoever reads writes nothing. Of a database with a write-ahead log SQLite wants to make `-wal` and `-shm`, or to mend
 them, also for reading only. What is there decides how it is opened instead:
 
-    -journal                      an older version is making it: in the usual way
     -wal and -shm                 its driver is alive, or was killed: with locks, by a `-shm` that is only read
     neither, or an empty -wal     its driver has ended in order: the file alone, without locks
     -wal without -shm             copied without it: a copy in a temporary directory, where SQLite mends what it likes
@@ -226,8 +225,6 @@ def connect_for_reading(database: Path) -> Reading:
 
 def _connect(database: Path) -> Reading:
     log, index = Path(f"{database}-wal"), Path(f"{database}-shm")
-    if Path(f"{database}-journal").exists():
-        return _open(database, "mode=ro")
     if index.exists() and log.exists():
         connection = _open(database, "mode=ro&readonly_shm=1")
         try:

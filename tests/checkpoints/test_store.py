@@ -24,7 +24,6 @@ from sweep.checkpoints.store import (
     free_target,
     persist,
     pin,
-    sweep_strays,
     verify,
 )
 from sweep.errors import CheckpointError, ConfigError, ExperimentError
@@ -128,21 +127,6 @@ def test_a_writer_killed_anywhere_leaves_a_whole_checkpoint_or_a_stray(tmp_path,
                 verify(place / name)
             else:
                 assert name.startswith("tmp-")
-        sweep_strays(place)
-        assert os.listdir(place) in ([], ["checkpoint_000001"])
-
-
-def test_strays_and_unreferenced_checkpoints_are_swept_and_the_others_stay(tmp_path):
-    for name in ("tmp-checkpoint_000003-1-0", "checkpoint_000001", "checkpoint_000002", "checkpoint_000002.2", "mine"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "tmp-notes.txt").touch()
-    assert sweep_strays(tmp_path) == ["tmp-checkpoint_000003-1-0"]
-    assert sweep_strays(tmp_path, keep=["abcde_00000/checkpoint_000002.2"]) == [
-        "checkpoint_000001",
-        "checkpoint_000002",
-    ]
-    assert sorted(os.listdir(tmp_path)) == ["checkpoint_000002.2", "mine", "tmp-notes.txt"]
-    assert sweep_strays(tmp_path / "nowhere") == []
 
 
 def test_discard_removes_a_checkpoint_and_one_that_is_gone_is_fine(tmp_path, source):
