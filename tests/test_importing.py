@@ -102,11 +102,34 @@ def test_nothing_is_left_in_the_import_system(place):
     end_module("sweep.run")
 
 
-def test_another_thread_is_not_concerned():
+def test_a_thread_that_was_there_before_is_not_concerned_and_one_that_is_started_meanwhile_stays_concerned():
+    said = {}
+
+    def call(name, wait_for):
+        wait_for.wait(30)
+        try:
+            end_module("sweep.run")
+            said[name] = "may"
+        except DriverCalled:
+            said[name] = "may not"
+
+    is_open, is_closed = threading.Event(), threading.Event()
+    threads = [threading.Thread(target=call, args=("before", is_open))]
+    threads[0].start()
     with importing():
-        thread = threading.Thread(target=end_module, args=("sweep.run",))  # pytest fails what a thread raises
-        thread.start()
+        threads.append(threading.Thread(target=call, args=("meanwhile", is_open)))
+        threads.append(threading.Thread(target=call, args=("late", is_closed)))
+        for thread in threads[1:]:
+            thread.start()
+        is_open.set()
+        for thread in threads[:2]:
+            thread.join()
+    threads.append(threading.Thread(target=call, args=("after", is_closed)))
+    threads[-1].start()
+    is_closed.set()
+    for thread in threads:
         thread.join()
+    assert said == {"before": "may", "meanwhile": "may not", "late": "may not", "after": "may"}
 
 
 def test_what_stands_below_the_call_is_said_to_be_missing_with_its_line(place):

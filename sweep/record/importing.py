@@ -21,6 +21,7 @@ import os
 import pickle
 import sys
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import FrameType, ModuleType
@@ -64,25 +65,42 @@ class _Here(threading.local):
 
 
 _here = _Here()
+_lock = threading.Lock()
+_num_open = 0
+_before: set[threading.Thread] = set()  # the program's own threads, while imports by us are open
+_started: weakref.WeakSet[threading.Thread] = weakref.WeakSet()  # threads that modules started meanwhile
 _ended: dict[str, Call] = {}
 _reached: dict[str, frozenset[str]] = {}  # by module: what was defined at its first call of a driver
 
 
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
-    """Have calls of drivers on this thread end the module that is imported, while this is open.
+    """Have calls of drivers end the module that is imported, while this is open.
+
+    It concerns the thread that opened it, and threads that are started meanwhile, also after it was closed: threads
+    that the program had before go on as they are.
 
     Raises:
         DriverCalled: the call was in no module that is imported here: in code that `exec` ran, for instance.
     """
-    sys.meta_path.insert(0, _finder)
+    global _num_open
+    with _lock:
+        if _num_open == 0:
+            _before.update(threading.enumerate())
+            sys.meta_path.insert(0, _finder)
+        _num_open += 1
     _here.depth += 1
     try:
         yield
     finally:
         _here.depth -= 1
-        with contextlib.suppress(ValueError):  # the user's code has replaced the list
-            sys.meta_path.remove(_finder)
+        with _lock:
+            _num_open -= 1
+            if _num_open == 0:
+                _started.update(thread for thread in threading.enumerate() if thread not in _before)
+                _before.clear()
+                with contextlib.suppress(ValueError):  # the user's code has replaced the list
+                    sys.meta_path.remove(_finder)
 
 
 def end_module(function: str) -> None:
@@ -97,7 +115,8 @@ def end_module(function: str) -> None:
     Raises:
         DriverCalled: this call is made by an import of ours, and must not start anything.
     """
-    if _here.depth:
+    thread = threading.current_thread()
+    if _here.depth or thread in _started or (_num_open and thread not in _before):
         raise DriverCalled(_call(sys._getframe(1), function))
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != "<module>":
