@@ -132,8 +132,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.figures": (
         "sweep.core",
         "sweep.record",
-        "sweep.results.optuna_study",
         "sweep.results.winners",
+        "searchers.optuna_space",
         "searchers.pareto",
         "searchers.space",
     ),

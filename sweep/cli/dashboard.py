@@ -130,7 +130,7 @@ def _with_importances(app: _App, experiments: list[_Experiment]) -> _App:
     """Return the application with the importances of our figures: its own leave out trials that were stopped early, and
     say something of two trials."""
     from sweep.figures.importance import importances
-    from sweep.figures.trials import Chosen, Field
+    from sweep.figures.trials import Field
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         asked = re.fullmatch(r"/api/studies/(\d+)/param_importances", environ.get("PATH_INFO", ""))
@@ -141,11 +141,11 @@ def _with_importances(app: _App, experiments: list[_Experiment]) -> _App:
         for metric, mode in objectives:
             found.append([])
             with suppress(ConfigError, MetricError):  # of too few trials there is nothing to show
-                shares, varied, _ = importances(Field(reader, Chosen(metric, mode)))
+                shares, varied, _ = importances(Field(reader, metric, mode))
                 kinds = {name: "Float" if one.labels is None else "Categorical" for name, one in varied.items()}
                 found[-1] = [
                     {"name": name, "importance": share, "distribution": f"{kinds[name]}Distribution"}
-                    for name, (share, _, _) in shares.items()
+                    for name, share in shares.items()
                 ]
         start_response("200 OK", [("Content-Type", "application/json")])
         return [json.dumps({"param_importances": found}).encode()]

@@ -94,7 +94,7 @@ def draw_values(readers: Mapping[str, ExperimentReader], metric: str, mode: str)
         "values",
         f"{plain(metric)} of all trials",
         summary=f"the spread of {plain(metric)} by the last reports: {sizes}.",
-        note=f"Of more than {_MOST:,} trials an even selection." if most > _MOST else "",
+        notes=[f"Of more than {_MOST:,} trials an even selection." if most > _MOST else ""],
         xaxis={"title": plain(metric), "type": "log" if is_log else "linear"},
         yaxis={"autorange": "reversed"},
         showlegend=False,

@@ -26,34 +26,25 @@ _MOST_CELLS = 24  # on a side
 
 def draw_contour(field: Field, x: str, y: str) -> go.Figure:
     """Return the areas; see `Plots.contour`."""
-    assert field.chosen is not None
     if x == y:
         raise ConfigError(f"contour({x!r}, {y!r}) names one parameter twice; give two different ones.")
-    field.need_values()
-    with_value = [row for row in field.rows if row.number in field.ranked]
-    both, _ = parameters(field.reader, with_value, [x, y], most=2)
-    places = list(zip(both[0].values, both[1].values, strict=True))
-    having = [i for i, (one, other) in enumerate(places) if one is not None and other is not None]
+    valued = field.valued()
+    both, _ = parameters(field.reader, valued, [x, y], most=2)
+    having = [i for i in range(len(valued)) if None not in (both[0].values[i], both[1].values[i])]
     if not having:
-        raise MetricError(
-            f"no trial of {field.reader.name} has {x!r}, {y!r} and a number under {field.chosen.metric!r}."
-        )
-    rows = [with_value[i] for i in having]
-    across, up = (_only(one, having) for one in both)
-    numbers = [field.ranked[row.number] for row in rows]
-    is_log = shown_range(numbers)[2]
+        raise MetricError(f"no trial of {field.reader.name} has {x!r}, {y!r} and a number under {field.metric!r}.")
+    rows = [valued[i] for i in having]
+    across, up = (replace(one, values=tuple(one.values[i] for i in having)) for one in both)
     drawn, note = field.thinned(rows, _MOST)
-    if len(rows) < len(field.rows) and not note:
-        note = f"{len(rows):,} of {some(len(field.rows), 'trial')}: those with both parameters and a number."
-    texts = f"{field.chosen.shown} over {across.title} and {up.title}"
     at = [dict(zip([row.number for row in rows], one.values, strict=True)) for one in (across, up)]
     marker = {"size": 7, "line": {"width": 1, "color": "rgba(255,255,255,0.7)"}}
     points = [marks(field, found, FATES[fate], at, marker=marker) for fate, found in by_fate(drawn).items()]
+    texts = f"{field.shown} over {across.title} and {up.title}"
     return finish(
-        [_areas(field, across, up, numbers, is_log), *points],
+        [_areas(field, across, up, [field.ranked[row.number] for row in rows]), *points],
         "contour",
         texts,
-        note=note,
+        notes=[field.note, note or field.without(rows, "lack one of the two or a number")],
         summary=f"Areas of equal {texts}, with {some(len(drawn), 'trial')} on them.",
         xaxis=axis_of(across, len(rows)),
         yaxis=axis_of(up, len(rows)),
@@ -61,13 +52,9 @@ def draw_contour(field: Field, x: str, y: str) -> go.Figure:
     )
 
 
-def _only(parameter: Parameter, which: Sequence[int]) -> Parameter:
-    return replace(parameter, values=tuple(parameter.values[i] for i in which))
-
-
-def _areas(field: Field, across: Parameter, up: Parameter, numbers: Sequence[float], is_log: bool) -> Any:
+def _areas(field: Field, across: Parameter, up: Parameter, numbers: Sequence[float]) -> Any:
     """Return what plotly draws between the medians of the cells of a grid; empty cells it fills from those around."""
-    assert field.chosen is not None
+    is_log = shown_range(numbers)[2]
     cells = min(_MOST_CELLS, max(4, round(1.5 * math.sqrt(len(numbers)))))
     x, x_of = _grid(across, cells)
     y, y_of = _grid(up, cells)
@@ -77,22 +64,18 @@ def _areas(field: Field, across: Parameter, up: Parameter, numbers: Sequence[flo
     z: list[list[Any]] = [[None] * len(x) for _ in y]
     for (column, row), some_numbers in found.items():
         z[row][column] = rounded(statistics.median(some_numbers))
-    title = field.chosen.shown
+    title = f"{field.shown}<br>(powers of 10)" if is_log else field.shown
+    font = {"font": {"size": 11}}
     return graph_objects().Contour(
         x=x,
         y=y,
         z=z,
         connectgaps=True,
         colorscale=SCALE,
-        reversescale=field.chosen.mode == "min",
+        reversescale=field.mode == "min",
         opacity=0.75,
         line={"width": 0.5},
-        colorbar={
-            "title": {"text": f"{title}<br>(powers of 10)" if is_log else title, "font": {"size": 11}},
-            "thickness": 12,
-            "tickfont": {"size": 10},
-            "outlinewidth": 0,
-        },
+        colorbar={"title": {"text": title, **font}, "thickness": 12, "tickfont": {"size": 10}, "outlinewidth": 0},
         hoverinfo="skip",
     )
 

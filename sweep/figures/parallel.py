@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.core.values import shown_range
 from sweep.figures.parameters import Parameter, parameters, ticks_between, ticks_of_log
-from sweep.figures.style import (
-    GREY,
-    LINE_SCALE,
-    finish,
-    graph_objects,
-    number_text,
-    one_line,
-    plain,
-    rounded,
-    some,
-)
+from sweep.figures.style import GREY, LINE_SCALE, finish, graph_objects, number_text, one_line, plain, rounded, some
 from sweep.figures.trials import Field
 
 if TYPE_CHECKING:
@@ -34,76 +24,52 @@ _ROOM = 0.12  # of an axis, below it, for trials that lack the parameter
 
 def draw_parallel(field: Field, names: Sequence[str] | None) -> go.Figure:
     """Return parallel coordinates; see `Plots.parallel`."""
-    assert field.chosen is not None
-    field.need_values()
-    rows, note = field.thinned([row for row in field.rows if row.number in field.ranked], _MOST)
+    valued = field.valued()
+    rows, note = field.thinned(valued, _MOST)
     shown, left_out = parameters(field.reader, rows, names, most=_MOST_AXES)
     numbers = [field.ranked[row.number] for row in rows]
-    if len(rows) < len(field.rows) and not note:
-        left_out = [*left_out, f"Without {some(len(field.rows) - len(rows), 'trial')} that have no number."]
-    value = Parameter(field.chosen.metric, tuple(numbers), None, shown_range(numbers)[2])
+    value = Parameter(field.metric, tuple(numbers), None, shown_range(numbers)[2])
     # The worse first, so that the better lines lie above them.
-    order = sorted(range(len(rows)), key=lambda i: numbers[i], reverse=field.chosen.mode == "min")
+    order = sorted(range(len(rows)), key=lambda i: numbers[i], reverse=field.mode == "min")
     letters = min(_MOST_LETTERS, max(5, _NARROW // len(shown) // 6))
     axes = [_axis(one, order, letters) for one in (*shown, value)]
     ends = [numbers[order[round(part * (len(order) - 1))]] for part in (0, 0.5, 1)]
+    bar = {
+        "orientation": "h",
+        "y": 0,
+        "yanchor": "top",
+        "ypad": 14,
+        "thickness": 8,
+        "outlinewidth": 0,
+        "tickvals": [0, 0.5, 1],
+        "ticktext": list(map(number_text, ends)),
+        "tickfont": {"size": 10},
+        "title": {"text": f"{field.shown}, from worst to best", "font": {"size": 11}, "side": "bottom"},
+    }
+    ranks = [rounded(place / len(order)) for place in range(len(order))]  # outliers change nothing
     trace = graph_objects().Parcoords(
         dimensions=axes,
         customdata=[[rows[i].number] for i in order],
-        line={
-            "color": [rounded(place / len(order)) for place in range(len(order))],  # ranks: outliers change nothing
-            "colorscale": LINE_SCALE,
-            "cmin": 0,
-            "cmax": 1,
-            "colorbar": {
-                "orientation": "h",
-                "y": 0,
-                "yanchor": "top",
-                "ypad": 14,
-                "thickness": 8,
-                "outlinewidth": 0,
-                "tickvals": [0, 0.5, 1],
-                "ticktext": [number_text(end) for end in ends],
-                "tickfont": {"size": 10},
-                "ticklabelposition": "outside",
-                "title": {"text": f"{field.chosen.shown}, from worst to best", "font": {"size": 11}, "side": "bottom"},
-            },
-        },
+        line={"color": ranks, "colorscale": LINE_SCALE, "cmin": 0, "cmax": 1, "colorbar": bar},
         labelfont={"size": 11},
         tickfont={"size": 10, "shadow": "none", "weight": 700},
         labelangle=-45,
         labelside="top",
         rangefont={"size": 1, "color": "rgba(0,0,0,0)"},
     )
-    note = " ".join([note, *left_out]).strip()
-    names_shown = ", ".join(one.title for one in shown)
+    left, right = 20 + 6 * max(map(len, axes[0]["ticktext"])), max(40, 8 + 5 * len(axes[-1]["label"]))
+    line = {"type": "line", "xref": "paper", "yref": "paper", "y0": 0, "y1": 1, "line": {"color": GREY}}
+    places = [place / (len(axes) - 1) for place in range(len(axes))]
     return finish(
         [trace],
         "parallel",
-        f"Parameters and {field.chosen.shown}",
-        note=note,
-        summary=f"Parallel coordinates of {some(len(rows), 'trial')}: {names_shown}, and {field.chosen.shown}; deep "
-        "blue lines are the better ones.",
-        margin={
-            "l": 20 + 6 * max(map(len, axes[0]["ticktext"])),
-            "r": max(40, 8 + 5 * len(axes[-1]["label"])),
-            "t": 120,
-            "b": 70,
-        },
+        f"Parameters and {field.shown}",
+        notes=[field.note, note or field.without(rows, "have no number"), *left_out],
+        summary=f"Parallel coordinates of {some(len(rows), 'trial')}: {', '.join(one.title for one in shown)}, and "
+        f"{field.shown}; deep blue lines are the better ones.",
+        margin={"l": left, "r": right, "t": 120, "b": 70},
         height=540,
-        shapes=[  # plotly's own axes are black
-            {
-                "type": "line",
-                "xref": "paper",
-                "yref": "paper",
-                "x0": x,
-                "x1": x,
-                "y0": 0,
-                "y1": 1,
-                "line": {"color": GREY},
-            }
-            for x in (place / (len(axes) - 1) for place in range(len(axes)))
-        ],
+        shapes=[line | {"x0": x, "x1": x} for x in places],  # plotly's own axes are black
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 from searchers.space import Categorical, Float, Integer, LogUniform, from_json
 from sweep import checks
 from sweep.core.literals import evaluated_params
+from sweep.core.ranking import rankable
 from sweep.core.results import flatten
-from sweep.core.values import as_float, shown_range
+from sweep.core.values import printed, shown_range
 from sweep.errors import ConfigError, nearest
-from sweep.figures.style import brief, plain
+from sweep.figures.style import plain
 from sweep.record.encoding import Opaque
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow, variables_of
@@ -66,23 +67,12 @@ def varying_names(reader: ExperimentReader, rows: Sequence[TrialRow]) -> list[st
     Where the record does not say what varies, it is those that have several values, or all if none has.
     """
     variables = variables_of(reader.meta)
-    names: dict[str, None] = {}
-    if variables is not None:
-        for row in rows:
-            names.update(dict.fromkeys(evaluated_params(row.config, variables)))
-        if names:
-            return list(names)
-    seen: dict[str, tuple[str, int, str]] = {}
-    several: dict[str, None] = {}
-    counts: Counter[str] = Counter()
-    for row in rows:
-        for name, value in flatten(row.config).items():
-            text = _key(value)
-            counts[name] += 1
-            if seen.setdefault(name, text) != text:
-                several[name] = None
-    several |= {name: None for name, count in counts.items() if count < len(rows)}
-    return [name for name in seen if name in several] or list(seen)
+    named = dict.fromkeys(name for row in rows for name in evaluated_params(row.config, variables or ()))
+    if named:
+        return list(named)
+    flats = [flatten(row.config) for row in rows]
+    names = dict.fromkeys(name for flat in flats for name in flat)
+    return [name for name in names if len({_key(flat.get(name, _MISSING)) for flat in flats}) > 1] or list(names)
 
 
 def parameters(
@@ -96,21 +86,13 @@ def parameters(
     Raises:
         ConfigError: a name that no trial has, or no name; all configs are empty.
     """
-    kinds = _kinds_of(reader)
     flats = [flatten(row.config) for row in rows]
     if names is not None:
-        names = [names] if isinstance(names, str) else names
-        if not isinstance(names, (list, tuple)) or not names:
-            checks.refuse("params", names, "a list of flattened names of parameters, such as ['lr', 'opt/momentum']")
-        known = list(dict.fromkeys(name for flat in flats for name in flat))
-        for name in names:
-            if name not in known:
-                raise ConfigError(f"no trial has a parameter {name!r}. {nearest(str(name), known)}")
-        return [_parameter(kinds, name, [flat.get(name, _MISSING) for flat in flats]) for name in names], []
+        return [parameter_of(reader, name, flats) for name in named_parameters(names, flats)], []
     wanted = varying_names(reader, rows)
     if not wanted:
         raise ConfigError(f"the trials of {reader.name} have empty configs, so there is no parameter to show.")
-    found = [_parameter(kinds, name, [flat.get(name, _MISSING) for flat in flats]) for name in wanted]
+    found = [parameter_of(reader, name, flats) for name in wanted]
     varied = [one for one in found if not one.is_constant]
     notes = []
     if 0 < len(varied) < len(found):
@@ -122,73 +104,60 @@ def parameters(
     return (varied or found)[:most], notes
 
 
+def named_parameters(names: Any, configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return names of parameters that the user gave, one or several.
+
+    Raises:
+        ConfigError: none of these flattened configs has one of them, or there is no name.
+    """
+    names = [names] if isinstance(names, str) else names
+    if not isinstance(names, (list, tuple)) or not names:
+        checks.refuse("params", names, "a list of flattened names of parameters, such as ['lr', 'opt/momentum']")
+    known = list(dict.fromkeys(name for config in configs for name in config))
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"no trial has a parameter {name!r}. {nearest(str(name), known)}")
+    return list(names)
+
+
 def parameter_of(reader: ExperimentReader, name: str, configs: Sequence[Mapping[str, Any]]) -> Parameter:
     """Return one parameter of some flattened configs."""
-    return _parameter(_kinds_of(reader), name, [config.get(name, _MISSING) for config in configs])
+    values = [config.get(name, _MISSING) for config in configs]
+    present = [value for value in values if value is not _MISSING]
+    kinds = {kind for known, kind in _kinds(space_of(reader)) if known == name}
+    described = kinds.pop() if len(kinds) == 1 else ""
+    is_numeric = bool(present) and {type(value) for value in present} <= {int, float}
+    if is_numeric and not (described == "category" and len(set(present)) <= _MOST_CATEGORIES):
+        numbers = [None if value is _MISSING else rankable(value) for value in values]
+        known = [number for number in numbers if number is not None]
+        if known:
+            looks_log = described == "log" or (not described and shown_range(known, wide=_LOG_RATIO)[2])
+            is_whole = all(type(value) is int for value in present)
+            return Parameter(name, tuple(numbers), None, min(known) > 0 and looks_log, is_whole)
+    return _categories(name, values, is_sorted=is_numeric)
 
 
 _MISSING = object()
 
 
-def _kinds_of(reader: ExperimentReader) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = defaultdict(set)
-    for name, kind in _kinds(space_of(reader)):
-        found[name].add(kind)
-    return found
-
-
-def _parameter(kinds_of: Mapping[str, set[str]], name: str, values: Sequence[Any]) -> Parameter:
-    present = [value for value in values if value is not _MISSING]
-    kinds = set(map(type, present))
-    described = "".join(kinds_of.get(name, ())) if len(kinds_of.get(name, ())) == 1 else ""
-    is_numeric = bool(present) and kinds <= {int, float}
-    if is_numeric and not (described == "category" and len(set(present)) <= _MOST_CATEGORIES):
-        numbers = [_finite(value) for value in values]
-        known = [number for number in numbers if number is not None]
-        if known:
-            is_positive = min(known) > 0
-            is_log = is_positive and (
-                described == "log" or (described == "" and shown_range(known, wide=_LOG_RATIO)[2])
-            )
-            return Parameter(name, tuple(numbers), None, is_log, is_whole=kinds == {int})
-    return _categories(name, values, is_sorted=is_numeric)
-
-
-def _finite(value: Any) -> float | None:
-    number = None if value is _MISSING else as_float(value)
-    return number if number is not None and math.isfinite(number) else None
-
-
 def _categories(name: str, values: Sequence[Any], *, is_sorted: bool) -> Parameter:
     keys = [None if value is _MISSING else _key(value) for value in values]
-    texts = {key: value for key, value in zip(keys, values, strict=True) if key is not None}
+    of_key = {key: value for key, value in zip(keys, values, strict=True) if key is not None}
     counts = Counter(key for key in keys if key is not None)
-    order = sorted(texts, key=(lambda key: texts[key]) if is_sorted else lambda key: (key[0], key[2]))
-    if len(order) > _MOST_CATEGORIES:
-        common = {key for key, _ in counts.most_common(_MOST_CATEGORIES - 1)}
-        order = [key for key in order if key in common]
-    labels = [_text(texts[key]) for key in order]
-    often = {label for label, count in Counter(labels).items() if count > 1}
-    labels = [
-        f"{label} ({type(texts[key]).__name__})" if label in often else label
-        for key, label in zip(order, labels, strict=True)
-    ]
+    most = _MOST_CATEGORIES if len(counts) <= _MOST_CATEGORIES else _MOST_CATEGORIES - 1
+    shown = {key for key, _ in counts.most_common(most)}
+    order = sorted(shown, key=(lambda key: of_key[key]) if is_sorted else None)
+    often = Counter(text for _, text in order)
+    labels = [f"{text} ({kind})" if often[text] > 1 else text for kind, text in order]
+    labels += [f"{len(counts) - len(order)} {_OTHERS}"] if len(order) < len(counts) else []
     place = {key: float(index) for index, key in enumerate(order)}
-    if len(order) < len(texts):
-        labels.append(f"{len(texts) - len(order)} {_OTHERS}")
-    last = float(len(order))
-    placed = tuple(None if key is None else place.get(key, last) for key in keys)
+    placed = tuple(None if key is None else place.get(key, float(len(order))) for key in keys)
     return Parameter(name, placed, tuple(labels), is_log=False)
 
 
-def _key(value: Any) -> tuple[str, int, str]:
-    """Return what tells one category from another; lists and dicts by their beginning and their length."""
-    size = len(value) if isinstance(value, (list, tuple, dict)) else 0
-    return type(value).__name__, size, _text(value)
-
-
-def _text(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else brief(value)
+def _key(value: Any) -> tuple[str, str]:
+    """Return what tells one category from another: its type and its text."""
+    return type(value).__name__, f"{value:.6g}" if isinstance(value, float) else printed(value)
 
 
 def space_of(reader: ExperimentReader) -> Mapping[str, Any]:
@@ -215,25 +184,15 @@ def _kinds(node: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 def ticks_of_log(low: float, high: float) -> tuple[list[float], list[str]]:
     """Return places (decimal logarithms) and texts of ticks between two decimal logarithms, about two to nine."""
-    powers = list(range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1))
-    step = max(1, math.ceil(len(powers) / 8))
-    places = [float(power) for power in powers[::step]]
-    if len(places) < 3:
-        factors = (1, 2, 5)
-        every = [(power, factor) for power in range(math.floor(low) - 1, math.ceil(high) + 1) for factor in factors]
-        places = [power + math.log10(factor) for power, factor in every]
-        places = [place for place in places if low - 1e-9 <= place <= high + 1e-9]
+    powers = range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1)
+    places = [float(power) for power in powers[:: max(1, math.ceil(len(powers) / 8))]]
     if len(places) < 2:
         places = [low, high] if high > low else [low]
     return places, [f"{10**place:.3g}" for place in places]
 
 
 def ticks_between(low: float, high: float, is_whole: bool) -> tuple[list[float], list[str]]:
-    """Return about five round numbers between two."""
-    if not low < high or math.isinf(high - low):
-        return [low, high], [f"{low:.4g}", f"{high:.4g}"]
-    rough = (high - low) / 5
-    power = 10.0 ** math.floor(math.log10(max(rough, 1.0) if is_whole else rough))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
-    places = [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+    """Return about five places between two."""
+    places = [low + (high / 4 - low / 4) * index for index in range(5)] if low < high else [low]
+    places = sorted(set(map(round, places))) if is_whole else places
     return places, [f"{place:.4g}" for place in places]

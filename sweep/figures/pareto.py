@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from searchers.pareto import pareto_front
 from sweep import checks
-from sweep.errors import ConfigError, MetricError
+from sweep.errors import ConfigError
 from sweep.figures.style import BEST, GREY, Look, axis_of_values, finish, number_text, plain, rounded, some
-from sweep.figures.trials import Field, marks
+from sweep.figures.trials import Field, marks, spread
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
+from sweep.results.winners import no_number
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -23,47 +24,43 @@ _MOST = 2000
 def draw_pareto(reader: ExperimentReader, metrics: Sequence[str] | None, modes: Sequence[str] | None) -> go.Figure:
     """Return the front and the rest; see `Plots.pareto`."""
     names, goals, notes = _objectives(reader, metrics, modes)
-    field = Field(reader, None)
-    values = {name: _last(reader, name) for name in names}
+    field = Field(reader)
+    values = {name: {n: v for n, v in Field(reader, name).values.items() if rounded(v) is not None} for name in names}
     rows = [row for row in field.rows if all(row.number in values[name] for name in names)]
-    points = [[values[name][row.number] for name in names] for row in rows]
-    in_front = set(pareto_front(points, goals))
+    in_front = set(pareto_front([[values[name][row.number] for name in names] for row in rows], goals))
     if not in_front:
-        under = f"no trial of {reader.name} has numbers under all of {', '.join(map(repr, names))}"
-        raise MetricError(f"{under}. {field.why_not(names)}")
+        raise no_number(reader, *names)
     front = [row for index, row in enumerate(rows) if index in in_front]
     rest = [row for index, row in enumerate(rows) if index not in in_front]
-    front_shown, front_note = field.thinned(front, _MOST)
-    rest_shown, rest_note = field.thinned(rest, _MOST)
-    if front_note or rest_note:
-        notes.append(f"{len(front_shown) + len(rest_shown):,} of {some(len(rows), 'trial')}.")
-    if len(rows) < len(field.rows):
-        notes.append(f"Without {some(len(field.rows) - len(rows), 'trial')} that lack a number.")
+    shown, shown_rest = spread(front, _MOST), spread(rest, _MOST)
+    if len(shown) + len(shown_rest) < len(rows):
+        notes.append(f"{len(shown) + len(shown_rest):,} of {some(len(rows), 'trial')}.")
+    notes.append(field.without(rows, "lack a number"))
     traces = [
-        _trace(field, rest_shown, values, Look("beaten by another", GREY, "circle-open", ""), 6),
-        _trace(field, front_shown, values, Look("Pareto front", BEST, "diamond", ""), 8),
+        _trace(field, shown_rest, values, Look("beaten by another", GREY, "circle-open", ""), 6),
+        _trace(field, shown, values, Look("Pareto front", BEST, "diamond", ""), 8),
     ]
-    goals_shown = " and ".join(f"{plain(name, 30)} ({mode})" for name, mode in zip(names, goals, strict=True))
+    titles = [f"{plain(name, 30)} ({mode})" for name, mode in zip(names, goals, strict=True)]
     axes = []
-    for name, mode in zip(names, goals, strict=True):
-        best = (min if mode == "min" else max)(values[name].values())
-        axis, outside = axis_of_values(f"{plain(name, 30)} ({mode})", values[name].values(), best)
+    for title, mode, found in zip(titles, goals, values.values(), strict=True):
+        axis, outside = axis_of_values(title, found.values(), (min if mode == "min" else max)(found.values()))
         axes.append({"type": "linear"} | axis)
-        notes += [outside] if outside and outside not in notes else []
+        notes += [outside] if outside not in notes else []
     layout: dict[str, Any] = {"xaxis": axes[0], "yaxis": axes[1]}
     if len(names) == 3:
-        scene = {
-            f"{letter}axis": axis
-            | {"title": {"text": axis["title"], "font": {"size": 11}}, "dtick": 1 if axis["type"] == "log" else None}
-            for letter, axis in zip("xyz", axes, strict=True)
-        }
+        for axis in axes:
+            axis |= {
+                "title": {"text": axis["title"], "font": {"size": 11}},
+                "dtick": 1 if axis["type"] == "log" else None,
+            }
+        scene = dict(zip(("xaxis", "yaxis", "zaxis"), axes, strict=True))
         layout = {"scene": scene | {"camera": {"eye": {"x": 1.7, "y": 1.7, "z": 1.1}}}, "height": 540}
     return finish(
         traces,
         "pareto",
         "Pareto front",
-        note=" ".join(notes),
-        summary=f"{some(len(front), 'trial')} of {len(rows):,} that no other beats in {goals_shown}.",
+        notes=notes,
+        summary=f"{some(len(front), 'trial')} of {len(rows):,} that no other beats in {' and '.join(titles)}.",
         **layout,
     )
 
@@ -97,12 +94,6 @@ def _objectives(
             "as metrics=['error', 'latency'], modes=['min', 'min']."
         )
     return list(names), [checks.mode(mode) for mode in modes], []
-
-
-def _last(reader: ExperimentReader, name: str) -> dict[int, float]:
-    number_of = {row.trial_id: row.number for row in reader.trials()}
-    last = reader.values(name, last_only=True)
-    return {number_of[i]: value for i, _, value in last if i in number_of and rounded(value) is not None}
 
 
 def _trace(field: Field, rows: Sequence[TrialRow], values: dict[str, dict[int, float]], look: Look, size: int) -> Any:

@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import importlib
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.ranking import rankable
-from sweep.core.results import TrialResult
 from sweep.errors import ConfigError, nearest
 from sweep.figures.importance import LEAST
 from sweep.figures.parameters import parameters
 from sweep.figures.population import SCHEDULERS
-from sweep.figures.style import with_note
-from sweep.figures.trials import Field, chosen_metric, spread
+from sweep.figures.trials import Field, field_of, spread
 from sweep.record.reader import ExperimentReader
+from sweep.results.winners import objectives_front
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
 _LOOKED_AT = 500  # trials, for whether a parameter varies
-NAMES = (
-    "history",
-    "curves",
-    "pareto",
-    "parallel",
-    "importance",
-    "slice",
-    "contour",
-    "rungs",
-    "population",
-    "timeline",
-)
+NAMES = tuple("history curves pareto parallel importance slice contour rungs population timeline".split())
 
 
 class Plots:
@@ -75,7 +62,29 @@ class Plots:
 
     def suited(self) -> list[str]:
         """Return the names of the figures that have something to show without arguments, in the order of a page."""
-        return _suited(self._reader, self._defaults)
+        reader, rows = self._reader, self._reader.trials()
+        try:
+            field = self._field(None, None)
+        except ConfigError:
+            field = Field(reader)
+        valued = [row for row in rows if row.number in field.ranked]
+        looked_at = spread(valued, _LOOKED_AT)
+        shown = parameters(reader, looked_at, None, most=1000)[0] if any(row.config for row in looked_at) else []
+        has_front = any(all(rankable(v) is not None for v in one.values()) for _, one in objectives_front(reader))
+        best = {row.trial_id: row.best_seq for row in rows if row.best_seq is not None and not valued}
+        had_numbers = any(rankable(report.get(field.metric)) is not None for report in reader.reports_at(best).values())
+        has_something = {
+            "history": valued,
+            "curves": valued or had_numbers,
+            "pareto": has_front and sum(mode != "obs" for _, mode in reader.objectives) > 1,
+            "parallel": shown,
+            "importance": len(valued) >= LEAST and any(not one.is_constant for one in shown),
+            "slice": shown,
+            "rungs": valued and any(row.was_stopped_early for row in rows),
+            "population": reader.meta.get("scheduler") in SCHEDULERS and any(row.last_seq is not None for row in rows),
+            "timeline": rows,
+        }
+        return [name for name, is_there in has_something.items() if is_there]
 
     def history(self, metric: str | None = None, mode: str | None = None, over: str = "trials") -> go.Figure:
         """Show the value of each trial and the best so far; failed ones and those without a number stand at the edge.
@@ -113,8 +122,7 @@ class Plots:
         return self._draw("parallel", self._field(metric, None), params)
 
     def importance(self, metric: str | None = None, evaluator: Any = None) -> go.Figure:
-        """Show how much each parameter matters for the value, by an evaluator of Optuna, and how sure that is: a line
-        through the end of each bar spans what other draws of the trials say, the same each time.
+        """Show how much each parameter matters for the value, by an evaluator of Optuna.
 
         More than 1,000 trials are thinned evenly; of fewer than 20 there is no figure. Trials that were stopped early
         count with their last value.
@@ -172,7 +180,7 @@ class Plots:
             params: flattened names; None: those that were changed.
         """
         is_known = metric or self._defaults[0] or self._reader.objectives
-        field = self._field(metric, None, is_ranked=False) if is_known else Field(self._reader, None)
+        field = self._field(metric, None, is_ranked=False) if is_known else Field(self._reader)
         return self._draw("population", field, params)
 
     def timeline(self, trials: Sequence[int | str] | None = None, by: str = "trial", most: int = 200) -> go.Figure:
@@ -184,68 +192,13 @@ class Plots:
             most: trials, by "trial".
         """
         metric, mode = self._defaults
-        field = self._field(metric, mode) if metric and mode else Field(self._reader, None)
+        field = self._field(metric, mode) if metric and mode else Field(self._reader)
         return self._draw("timeline", field, trials, by, most)
 
     def _field(self, metric: str | None, mode: str | None, *, is_ranked: bool = True) -> Field:
-        return Field(self._reader, chosen_metric(self._reader, self._defaults, metric, mode, is_ranked=is_ranked))
+        return field_of(self._reader, self._defaults, metric, mode, is_ranked=is_ranked)
 
     def _draw(self, name: str, *arguments: Any) -> go.Figure:
         module = importlib.import_module(f"sweep.figures.{'slices' if name == 'slice' else name}")
-        draw: Callable[..., Any] = getattr(module, f"draw_{name}")
-        figure = draw(*arguments)
-        chosen = arguments[0].chosen if isinstance(arguments[0], Field) else None
-        return figure if chosen is None else with_note(figure, chosen.note)
-
-
-def _suited(reader: ExperimentReader, defaults: tuple[str | None, str | None]) -> list[str]:
-    """Return the names, in the order of a page."""
-    rows = reader.trials()
-    found = []
-    try:
-        field = Field(reader, chosen_metric(reader, defaults, None, None))
-    except ConfigError:
-        field = Field(reader, None)
-    if field.ranked:
-        found.append("history")
-    if field.ranked or _had_numbers(field):
-        found.append("curves")
-    if _has_front(reader):
-        found.append("pareto")
-    if field.ranked and any(row.config for row in rows):
-        valued = [row for row in rows if row.number in field.ranked]
-        shown, _ = parameters(reader, spread(valued, _LOOKED_AT), None, most=1000)
-        if shown:
-            found.append("parallel")
-        if len(valued) >= LEAST and any(not one.is_constant for one in shown):
-            found.append("importance")
-        if shown:
-            found.append("slice")
-    if field.ranked and any(row.was_stopped_early for row in rows):
-        found.append("rungs")
-    if reader.meta.get("scheduler") in SCHEDULERS and any(row.last_seq is not None for row in rows):
-        found.append("population")
-    if rows:
-        found.append("timeline")
-    return found
-
-
-def _had_numbers(field: Field) -> bool:
-    """Whether trials whose last values are none, such as NaN, have reported others before."""
-    if field.chosen is None:
-        return False
-    best = {row.trial_id: row.best_seq for row in field.rows if row.best_seq is not None}
-    few = dict(list(best.items())[:_LOOKED_AT])
-    reports = field.reader.metrics_at(few).values()
-    return any(rankable(TrialResult(metrics).get(field.chosen.metric)) is not None for metrics in reports)
-
-
-def _has_front(reader: ExperimentReader) -> bool:
-    names = [name for name, mode in reader.objectives if mode != "obs"][:3]
-    if len(names) < 2:
-        return False
-    having = [
-        {trial_id for trial_id, _, value in reader.values(name, last_only=True) if math.isfinite(value)}
-        for name in names
-    ]
-    return bool(set.intersection(*having))
+        figure: go.Figure = getattr(module, f"draw_{name}")(*arguments)
+        return figure

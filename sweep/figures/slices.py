@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sweep.figures.parameters import Parameter, parameters, ticks_of_log
-from sweep.figures.style import FATES, axis_of_values, finish, plain, rounded, some, whole_ticks
+from sweep.figures.parameters import Parameter, parameters
+from sweep.figures.style import FATES, axis_of_values, finish, plain, some, whole_ticks
 from sweep.figures.trials import Field, by_fate, marks
 
 if TYPE_CHECKING:
@@ -23,17 +23,11 @@ _MOST_LETTERS = 12  # of a category
 
 def draw_slice(field: Field, names: Sequence[str] | None) -> go.Figure:
     """Return the panels; see `Plots.slice`."""
-    assert field.chosen is not None
-    field.need_values()
-    rows = [row for row in field.rows if row.number in field.ranked]
-    without = len(field.rows) - len(rows)
-    shown, left_out = parameters(field.reader, rows, names, most=_MOST_PANELS)
-    most = max(300, _MOST_MARKS // len(shown))
-    drawn, note = field.thinned(rows, most)
+    rows = field.valued()
+    shown, notes = parameters(field.reader, rows, names, most=_MOST_PANELS)
+    drawn, note = field.thinned(rows, max(300, _MOST_MARKS // len(shown)))
     if len(drawn) < len(rows):
         shown, _ = parameters(field.reader, drawn, [one.name for one in shown], most=_MOST_PANELS)
-    if without and not note:
-        left_out = [*left_out, f"Without {some(without, 'trial')} that have no number."]
     columns = min(2, len(shown))
     has_words = any(len(label) > 6 for one in shown for label in one.labels or ())  # which need room below the axis
     panels = math.ceil(len(shown) / columns)
@@ -44,20 +38,19 @@ def draw_slice(field: Field, names: Sequence[str] | None) -> go.Figure:
         horizontal_spacing=0.04,
         vertical_spacing=(0.5 if has_words else 0.34) / (panels + 1),
     )
-    traces, layout = _traces(field, drawn, shown), {}
-    best = field.best()
-    axis, outside = axis_of_values("", field.ranked.values(), None if best is None else field.ranked[best])
+    layout = {}
+    axis, outside = axis_of_values("", field.ranked.values(), field.best_value)
     for index, one in enumerate(shown):
         number = "" if index == 0 else str(index + 1)
         layout[f"xaxis{number}"] = axis_of(one, len(drawn))
-        layout[f"yaxis{number}"] = axis | {"title": field.chosen.shown if index % columns == 0 else None}
+        layout[f"yaxis{number}"] = axis | {"title": field.shown if index % columns == 0 else None}
     return finish(
-        traces,
+        _traces(field, drawn, shown),
         "slice",
-        f"{field.chosen.shown} over each parameter",
-        note=" ".join([note, *left_out, outside]).strip(),
-        summary=f"{field.chosen.shown} of {some(len(drawn), 'trial')} over {', '.join(one.title for one in shown)}, a "
-        "panel for each.",
+        f"{field.shown} over each parameter",
+        notes=[field.note, note or field.without(rows, "have no number"), *notes, outside],
+        summary=f"{field.shown} of {some(len(drawn), 'trial')} over {', '.join(one.title for one in shown)}, a panel "
+        "for each.",
         figure=figure,
         height=130 + (_PANEL_HEIGHT + 40 * has_words) * panels + (60 if panels == 1 else 0),
         **layout,
@@ -70,29 +63,12 @@ def axis_of(parameter: Parameter, num_trials: int) -> dict[str, Any]:
     if parameter.num_missing:
         title += f" (in {num_trials - parameter.num_missing:,} of {num_trials:,})"
     if parameter.labels is None:
-        return {"title": title, "type": "log" if parameter.is_log else "linear"} | _ticks(parameter)
-    texts = [plain(label, _MOST_LETTERS) for label in parameter.labels]
-    return {
-        "title": title,
-        "type": "linear",
-        "tickvals": list(range(len(texts))),
-        "ticktext": texts,
-        "range": [-0.5, len(texts) - 0.5],
-        "zeroline": False,
-    }
-
-
-def _ticks(parameter: Parameter) -> dict[str, Any]:
-    """Return what gives an axis at least two ticks with texts, and none between whole numbers."""
-    known = [value for value in parameter.values if value is not None]
-    low, high = min(known), max(known)
-    if not parameter.is_log:
-        return whole_ticks(low, high) if parameter.is_whole else {}
-    if high / low >= 1e6:
-        return {}
-    places, texts = ticks_of_log(math.log10(low), math.log10(high))
-    step = -(-len(places) // 4)  # on half of a narrow page there is room for four
-    return {"tickvals": [rounded(10**place) for place in places[::step]], "ticktext": texts[::step]}
+        known = [value for value in parameter.values if value is not None]
+        ticks = whole_ticks(min(known), max(known)) if parameter.is_whole and not parameter.is_log else {}
+        return {"title": title, "type": "log" if parameter.is_log else "linear"} | ticks
+    places, texts = list(range(len(parameter.labels))), [plain(label, _MOST_LETTERS) for label in parameter.labels]
+    ends = {"range": [-0.5, len(texts) - 0.5], "zeroline": False}
+    return {"title": title, "type": "linear", "tickvals": places, "ticktext": texts, **ends}
 
 
 def _traces(field: Field, rows: Sequence[Any], shown: Sequence[Parameter]) -> list[Any]:

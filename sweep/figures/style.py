@@ -8,7 +8,6 @@ import math
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from reprlib import Repr
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sweep.core.values import as_float, printed, shown_range, sound_text
@@ -33,9 +32,6 @@ _NOTE_WIDTH = 48  # characters on a line, on a page of 300 px
 # Tags, entities, attributes of a page, formulas ($...$) and what hover templates fill in (%{...}).
 _ENTITIES = str.maketrans({sign: f"&#{ord(sign)};" for sign in "\"'${"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _MOST = 1e300
-_containers = Repr()
-_containers.maxlist = _containers.maxtuple = _containers.maxdict = 20
-_containers.maxstring = _containers.maxother = 200
 
 
 class Look(NamedTuple):
@@ -83,29 +79,16 @@ def plain(text: Any, most: int = 80) -> str:
 
 
 def one_line(text: Any, most: int) -> str:
-    """Return a text of the user on one line of at most so many printable characters, not escaped.
-
-    What is longer is cut and ends with an ellipsis.
-    """
-    line = " ".join(sound_text(brief(text)[: 4 * most]).split())
-    if len(line) > most:
-        line = line[: most - 1] + "…"
+    """Return a text of the user on one line of at most so many printable characters, not escaped; what is longer is cut
+    and ends with an ellipsis."""
+    line = " ".join(sound_text(printed(text)[: 4 * most]).split())
+    line = line if len(line) <= most else line[: most - 1] + "…"
     return "".join(one if one.isprintable() else "\ufffd" for one in line)
-
-
-def brief(value: Any) -> str:
-    """Return how a value prints; of a list or a dict only the beginning, however large it is."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, (list, tuple, dict, set, frozenset, bytes)):
-        return _containers.repr(value)
-    return printed(value)
 
 
 def lines_of(text: Any, width: int = 60, most: int = 240) -> str:
     """Return a text of the user broken into lines, each harmless as by `plain`."""
-    short = " ".join(sound_text(brief(text)[: 4 * most]).split())[:most]
-    return "<br>".join(plain(line, width) for line in textwrap.wrap(short, width)) or ""
+    return "<br>".join(plain(line, width) for line in textwrap.wrap(one_line(text, most), width))
 
 
 def rounded(value: Any) -> float | int | None:
@@ -162,33 +145,22 @@ def axis_of_time(most_seconds: float) -> tuple[float, str]:
 
 @lru_cache(maxsize=1)
 def _template() -> Any:
-    go = graph_objects()
     axis = {
-        "gridcolor": _FAINT,
-        "linecolor": _FAINT,
-        "zerolinecolor": _FAINT,
-        "tickcolor": _FAINT,
+        **dict.fromkeys(("gridcolor", "linecolor", "zerolinecolor", "tickcolor"), _FAINT),
         "automargin": True,
         "title": {"standoff": 6, "font": {"size": 12}},
         "tickfont": {"size": 11},
         "exponentformat": "e",
         "minexponent": 5,
     }
-    scene_axis = axis | {"showbackground": False, "gridcolor": "#9a9a9a", "zerolinecolor": "#9a9a9a"}  # WebGL: no alpha
-    for name in ("automargin", "title"):
-        del scene_axis[name]
+    solid = {"showbackground": False, "gridcolor": "#9a9a9a", "zerolinecolor": "#9a9a9a"}  # WebGL knows no alpha
     layout = {
         "paper_bgcolor": _NOWHERE,
         "plot_bgcolor": _NOWHERE,
         "font": {"color": GREY, "size": 12, "family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"},
         "colorway": [look.color for look in FATES.values()],
         "hovermode": "closest",
-        "hoverlabel": {
-            "bgcolor": "#20262c",
-            "font": {"color": "#ffffff", "size": 12},
-            "align": "left",
-            "namelength": 0,
-        },
+        "hoverlabel": {"bgcolor": "#20262c", "font": {"color": "#ffffff"}, "align": "left", "namelength": 0},
         "legend": {
             "orientation": "h",
             "x": 0,
@@ -203,14 +175,10 @@ def _template() -> Any:
         "modebar": {"bgcolor": _NOWHERE, "color": GREY, "activecolor": FATES["finished"].color},
         "xaxis": axis,
         "yaxis": axis,
-        "scene": {"xaxis": scene_axis, "yaxis": scene_axis, "zaxis": scene_axis},
+        "scene": {"xaxis": solid, "yaxis": solid, "zaxis": solid},
         "colorscale": {"sequential": SCALE},
     }
-    return go.layout.Template(layout=layout)
-
-
-def _wrapped(note: str) -> list[str]:
-    return textwrap.wrap(note, _NOTE_WIDTH, break_long_words=False, break_on_hyphens=False)
+    return graph_objects().layout.Template(layout=layout)
 
 
 def finish(
@@ -219,7 +187,7 @@ def finish(
     title: str,
     *,
     summary: str,
-    note: str = "",
+    notes: Iterable[str] = (),
     figure: go.Figure | None = None,
     **layout: Any,
 ) -> go.Figure:
@@ -227,44 +195,26 @@ def finish(
 
     Args:
         name: of the method of `Plots` that draws it.
-        title, note, summary: texts in which names of the user are `plain`; the note says what was thinned or left out,
-            and is shown below the title; the summary says what is to be seen, for those who hear the page.
+        title, notes, summary: texts in which names of the user are `plain`; the notes say what was thinned or left out,
+            and are shown below the title; the summary says what is to be seen, for those who hear the page.
         figure: one with subplots; None: a new one.
         layout: what this figure needs beyond the template.
     """
     figure = graph_objects().Figure() if figure is None else figure
     figure.add_traces(traces)
+    note = " ".join(filter(None, notes))
+    wrapped = textwrap.wrap(note, _NOTE_WIDTH, break_long_words=False, break_on_hyphens=False)
     height = layout.pop("height", 440)
+    margin = {"l": 8, "r": 12, "t": 44, "b": 8} | layout.pop("margin", {})
+    placed = {"x": 0, "xref": "container", "xanchor": "left", "pad": {"l": 10}, "yref": "container", "yanchor": "top"}
     figure.update_layout(
         template=_template(),
-        title={
-            "text": title,
-            "x": 0,
-            "xref": "container",
-            "xanchor": "left",
-            "pad": {"l": 10},
-            "y": 1 - 12 / height,
-            "yref": "container",
-            "yanchor": "top",
-            "font": {"size": 15},
-        },
-        margin={"l": 8, "r": 12, "t": 44, "b": 8},
+        title={"text": title, "y": 1 - 12 / height, "font": {"size": 15}, **placed},
+        margin=margin | {"t": margin["t"] + _NOTE_LINE * len(wrapped)},
         height=height,
-        meta={"figure": name, "note": "", "summary": summary},
+        meta={"figure": name, "note": note, "summary": summary},
+        **layout,
     )
-    figure.update_layout(**layout)
-    return with_note(figure, note)
-
-
-def with_note(figure: go.Figure, note: str) -> go.Figure:
-    """Add what is to be said of a figure before what is said already."""
-    meta = figure.layout.meta
     if note:
-        before, note = meta["note"], f"{note} {meta['note']}".strip()
-        lines = _wrapped(note)
-        figure.update_layout(
-            title_subtitle={"text": "<br>".join(lines), "font": {"size": 11}},
-            margin_t=figure.layout.margin.t + _NOTE_LINE * (len(lines) - len(_wrapped(before))),
-            meta=meta | {"note": note},
-        )
+        figure.update_layout(title_subtitle={"text": "<br>".join(wrapped), "font": {"size": 11}})
     return figure

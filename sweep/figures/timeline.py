@@ -22,19 +22,13 @@ _MOST_BARS = 2500
 _MOST_TICKS = 20
 
 
-class _Kind(NamedTuple):
-    name: str
-    color: str
-    pattern: str
-
-
-# Told apart by a pattern, too.
-_KINDS: dict[str, _Kind] = {
-    "waiting": _Kind("waiting", "#B0B0B0", ""),
-    "starting": _Kind("starting", FATES["stopped early"].color, "/"),
-    "running": _Kind("running", FATES["finished"].color, ""),
-    "failed": _Kind("failed", FATES["failed"].color, "x"),
-    "paused": _Kind("paused", FATES["paused"].color, "."),
+# Name: colour, and pattern, as colours alone do not tell all.
+_KINDS = {
+    "waiting": ("#B0B0B0", ""),
+    "starting": (FATES["stopped early"].color, "/"),
+    "running": (FATES["finished"].color, ""),
+    "failed": (FATES["failed"].color, "x"),
+    "paused": (FATES["paused"].color, "."),
 }
 
 
@@ -50,10 +44,9 @@ def draw_timeline(field: Field, trials: Sequence[Any] | None, by: str, most: int
     if not field.rows:
         raise MetricError(f"{field.reader.name} has no trials yet: call this again when it has.")
     history, now = field.reader.history(), field.reader.driven_s()
-    if trials is not None:
-        rows, note = field.named(trials), ""
-    else:
-        rows, note = field.thinned(field.rows, most) if by == "trial" else (list(field.rows), "")
+    rows, note = (field.rows, "") if trials is None else (field.named(trials), "")
+    if trials is None and by == "trial":
+        rows, note = field.thinned(rows, most)
     if by == "trial":
         bars, axis, height = _by_trial(list(spans_of(history, rows, now)), [row.number for row in rows])
     else:
@@ -67,14 +60,14 @@ def draw_timeline(field: Field, trials: Sequence[Any] | None, by: str, most: int
         raise MetricError(f"no trial of {field.reader.name} has waited or run yet: call this again when one has.")
     first = min(bar.span.begin for bar in bars) if by == "device" else 0.0
     divisor, unit = axis_of_time(max(bar.span.end for bar in bars))
-    traces = [_trace(field, kind, [bar for bar in bars if bar.span.kind == kind], divisor) for kind in _KINDS]
+    of_kind = {kind: [bar for bar in bars if bar.span.kind == kind] for kind in _KINDS}
     ran = sum(bar.span.end - bar.span.begin for bar in bars if bar.span.kind in ("running", "failed"))
     what = some(len(rows), "trial") if by == "trial" else some(len(axis["tickvals"]), "place")
     return finish(
-        [trace for trace in traces if trace is not None],
+        [_trace(field, kind, found, divisor) for kind, found in of_kind.items() if found],
         "timeline",
         "When trials ran" if by == "trial" else "What ran where",
-        note=note,
+        notes=[field.note, note],
         summary=f"Timeline of {what} over {now:.4g} seconds of driving, of which trials ran {ran:.4g} in all.",
         xaxis={"title": f"{unit} of driving", "range": [rounded(first / divisor), rounded(now / divisor * 1.01)]},
         yaxis=axis,
@@ -87,16 +80,18 @@ def draw_timeline(field: Field, trials: Sequence[Any] | None, by: str, most: int
 def _by_trial(spans: Sequence[Span], numbers: Sequence[int]) -> tuple[list[_Bar], dict[str, Any], int]:
     place = {number: index for index, number in enumerate(numbers)}
     bars = [_Bar(place[span.number], span) for span in spans]
-    step = max(1, -(-len(numbers) // _MOST_TICKS))
-    axis = {
-        "title": "trial",
-        "autorange": "reversed",
-        "tickvals": list(range(0, len(numbers), step)),
-        "ticktext": [str(number) for number in numbers[::step]],
-        "showgrid": False,
-        "zeroline": False,
-    }
-    return bars, axis, min(900, max(300, 180 + 14 * len(numbers)))
+    return (
+        bars,
+        {"title": "trial", **_rows([str(number) for number in numbers])},
+        min(900, max(300, 180 + 14 * len(numbers))),
+    )
+
+
+def _rows(texts: Sequence[str]) -> dict[str, Any]:
+    """Return an axis of rows, from above to below."""
+    step = max(1, -(-len(texts) // _MOST_TICKS))
+    ticks = {"tickvals": list(range(0, len(texts), step)), "ticktext": texts[::step]}
+    return {"autorange": "reversed", "showgrid": False, "zeroline": False, **ticks}
 
 
 def _by_device(attempts: Sequence[Attempt], now: float) -> tuple[list[_Bar], dict[str, Any], int]:
@@ -120,53 +115,27 @@ def _by_device(attempts: Sequence[Attempt], now: float) -> tuple[list[_Bar], dic
     for device, lane, one in placed:
         bars += [_Bar(place[device, lane], phase) for phase in phases_of(one, now)]
     texts = [plain(device, 18) + (f" {lane + 1}" if lanes[device] > 1 else "") for device, lane in order]
-    step = max(1, -(-len(order) // (2 * _MOST_TICKS)))
-    axis = {
-        "autorange": "reversed",
-        "tickvals": list(range(0, len(order), step)),
-        "ticktext": texts[::step],
-        "showgrid": False,
-        "zeroline": False,
-    }
-    return bars, axis, min(900, max(260, 180 + 26 * len(order)))
+    return bars, _rows(texts), min(900, max(260, 180 + 26 * len(order)))
 
 
 def _trace(field: Field, kind: str, bars: Sequence[_Bar], divisor: float) -> Any:
-    if not bars:
-        return None
-    look = _KINDS[kind]
+    color, pattern = _KINDS[kind]
     rows = {row.number: row for row in field.rows}
     texts, word = [], "after" if kind == "failed" else "for"
     for _, span in bars:
-        lines = [f"<b>trial {span.number:05d}</b> {look.name} {word} {span.end - span.begin:.4g} s"]
-        if span.text:
-            lines.append(lines_of(span.text))
-        texts.append("<br>".join([*lines, *field.config_lines(rows[span.number])[:4]]))
+        said = [f"<b>trial {span.number:05d}</b> {kind} {word} {span.end - span.begin:.4g} s"]
+        said += [lines_of(span.text)] if span.text else []
+        texts.append("<br>".join([*said, *field.config_lines(rows[span.number])[:4]]))
+    shape = {"shape": pattern, "size": 5, "solidity": 0.25, "fillmode": "overlay", "fgcolor": "#ffffff"}
+    opacity = 0.45 if kind == "waiting" else 0.9
     return graph_objects().Bar(
         base=[rounded(bar.span.begin / divisor) for bar in bars],
         x=[rounded((bar.span.end - bar.span.begin) / divisor) for bar in bars],
         y=[bar.place for bar in bars],
         orientation="h",
-        name=look.name,
+        name=kind,
         width=0.8,
-        marker={
-            "color": look.color,
-            "opacity": 0.45 if kind == "waiting" else 0.9,
-            "line": {"width": 0},
-            **(
-                {
-                    "pattern": {
-                        "shape": look.pattern,
-                        "size": 5,
-                        "solidity": 0.25,
-                        "fillmode": "overlay",
-                        "fgcolor": "#ffffff",
-                    }
-                }
-                if look.pattern
-                else {}
-            ),
-        },
+        marker={"color": color, "opacity": opacity, "line": {"width": 0}, "pattern": shape if pattern else None},
         customdata=[[bar.span.number] for bar in bars],
         hovertext=texts,
         hoverinfo="text",

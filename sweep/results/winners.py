@@ -11,7 +11,7 @@ from typing import Any
 from searchers.pareto import pareto_front
 from sweep import checks
 from sweep.core.ranking import beats, best_of, rankable, shown_objectives
-from sweep.core.results import TRIAL_INDEX, TrialResult, flatten
+from sweep.core.results import AUTO_FILLED, TRIAL_INDEX, TrialResult, flatten
 from sweep.core.trial import STATES
 from sweep.errors import ConfigError, MetricError, nearest
 from sweep.record.reader import ExperimentReader
@@ -92,13 +92,14 @@ def known_objective(metric: str | None, mode: str | None) -> tuple[str, str]:
     )
 
 
-def no_number(reader: ExperimentReader, metric: str) -> MetricError:
-    """Return the error that no trial has a number by which it could be best, and what may be meant."""
+def no_number(reader: ExperimentReader, *metrics: str) -> MetricError:
+    """Return the error that no trial has numbers by which it could be best, and what may be meant."""
     names = reader.metric_names()
-    known = nearest(metric, names) if names else "Nothing was reported yet."
-    if metric in names:
-        known = "All that was reported under it is NaN, infinite or no number."
-    return MetricError(f"no trial of {reader.name} has a usable number under {metric!r}. {known}")
+    unknown = [metric for metric in metrics if metric not in names and metric not in AUTO_FILLED]
+    known = nearest(unknown[0], names) if unknown else "All that was reported is NaN, infinite or no number."
+    shown = " and ".join(map(repr, metrics))
+    why = known if names else "Nothing was reported yet."
+    return MetricError(f"no trial of {reader.name} has a usable number under {shown}. {why}")
 
 
 def metric_n_steps(reader: ExperimentReader, trial_id: str) -> dict[str, dict[str, deque[float]]]:

@@ -26,7 +26,7 @@ def test_a_cell_has_the_median_of_its_trials(tmp_path: Path) -> None:
 def test_both_parameters_are_needed_and_two_of_them(tmp_path: Path) -> None:
     plot = ExperimentAnalysis(make(tmp_path, "conditional")).plot
     figure = plot.contour("lr", "opt/beta")
-    assert figure.layout.meta["note"] == "6 of 12 trials: those with both parameters and a number."
+    assert figure.layout.meta["note"] == "Without 6 trials that lack one of the two or a number."
     with pytest.raises(ConfigError, match="twice"):
         plot.contour("lr", "lr")
     with pytest.raises(ConfigError, match="Did you mean 'opt/beta'"):

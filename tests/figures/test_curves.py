@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from made_experiment import T0, MadeExperiment
 from odd_experiments import make, run
 
 from sweep.errors import ConfigError, MetricError
-from sweep.figures.curves import _fewer, curves_of
-from sweep.record.reader import ExperimentReader
+from sweep.figures.curves import curves_of
 from sweep.results.analysis import ExperimentAnalysis
-
-points = st.lists(st.one_of(st.floats(-1e6, 1e6), st.just(math.nan)), min_size=1, max_size=300)
-
-
-@given(values=points, most=st.integers(4, 50))
-def test_a_thinned_curve_keeps_its_ends_and_its_extremes(values: list[float], most: int) -> None:
-    curve = [(float(step), value, 1) for step, value in enumerate(values)]
-    found = _fewer(curve, most)
-    assert len(found) <= max(most, 4)
-    assert (found[0], found[-1]) == (curve[0], curve[-1])
-    assert [point[0] for point in found] == sorted({point[0] for point in found})
-    finite = [value for value in values[1:-1] if math.isfinite(value)]
-    if finite:
-        kept = [value for _, value, _ in found if math.isfinite(value)]
-        assert min(kept) <= min(finite)
-        assert max(kept) >= max(finite)
 
 
 @pytest.mark.parametrize("name", ["stopped", "nested", "hostile_metric", "some_numbers"])
@@ -65,8 +43,8 @@ def test_what_became_of_the_trial_tells_curves_apart(tmp_path: Path) -> None:
     best = figure.data[-1]  # above the others
     assert (best.line.width, best.marker.symbol, best.marker.size[-1]) == (3, "star", 14)
     stopped = figure.data[0]
-    assert "stopped early: loss=1 at 3, cutoff 0.5" in stopped.text[2]
-    assert "lr = 1" in stopped.text[2]
+    assert "stopped early: loss=1 at 3, cutoff 0.5" in stopped.hovertext[2]
+    assert "lr = 1" in stopped.hovertext[2]
 
 
 def test_any_number_is_shown_over_any_other(tmp_path: Path) -> None:
@@ -107,7 +85,7 @@ def test_a_line_ends_where_a_trial_went_back_to_a_checkpoint_and_where_it_diverg
     run(made, {"lr": 2}, [1.0, 0.5, math.nan])
     diverged, best = ExperimentAnalysis(made.close()).plot.curves().data
     assert [list(trace.x) for trace in (best, diverged)] == [[1, 2, 3, None, 2, 3], [1, 2]]
-    assert "then nan" in diverged.text[-1]
+    assert "then nan" in diverged.hovertext[-1]
     assert [[size for size in trace.marker.size if size] for trace in (best, diverged)] == [[14], [7]]
 
 
@@ -115,26 +93,3 @@ def test_of_many_trials_some_are_drawn_and_the_figure_says_which(tmp_path: Path)
     figure = ExperimentAnalysis(make(tmp_path, "many_categories")).plot.curves(most=10)
     assert figure.layout.meta["note"] == "10 of 40 trials: the best 3 and a spread of the others."
     assert {0, 1, 2} < {row[0] for trace in figure.data for row in trace.customdata}
-
-
-def test_curves_of_some_trials_cost_no_more_than_those_of_all(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path)
-    for number in range(80):
-        run(made, {"lr": number}, [1.0 / step for step in range(1, 6)])
-    reader = ExperimentReader(made.close())
-    connect, steps = reader.connect, []
-
-    @contextmanager
-    def counted(**kwargs: Any) -> Iterator[Any]:
-        with connect(**kwargs) as connection:
-            connection.set_progress_handler(lambda: steps.append(1), 20)
-            yield connection
-
-    reader.connect = counted  # type: ignore[method-assign, assignment]
-    rows = reader.trials()
-    costs = []
-    for some_rows in (rows, rows[:60]):
-        steps.clear()
-        assert len(curves_of(reader, some_rows, "loss", "training_iteration")) == len(some_rows)
-        costs.append(len(steps))
-    assert costs[1] <= 2 * costs[0]

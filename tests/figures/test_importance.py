@@ -48,17 +48,6 @@ def test_what_decides_the_value_matters_most(analysis: ExperimentAnalysis) -> No
     assert "PED-ANOVA of the best 6 against all, by the last reports of 60 trials." in figure.layout.meta["note"]
 
 
-def test_an_importance_has_a_range_that_is_the_same_each_time(analysis: ExperimentAnalysis) -> None:
-    figure = analysis.plot.importance()
-    assert figure.to_json() == analysis.plot.importance().to_json()
-    (bar,) = figure.data
-    assert all(0 <= less <= share for less, share in zip(bar.error_x.arrayminus, bar.x, strict=True))
-    assert max(bar.error_x.array) > 0.02
-    assert "between" in bar.hovertext[0]
-    assert "between" in figure.layout.meta["summary"]
-    assert "between" not in analysis.plot.importance(evaluator="mean_decrease_impurity").layout.meta["summary"]
-
-
 def test_the_dashboard_has_the_importances_of_the_figure_where_trials_were_stopped_early(tmp_path: Path) -> None:
     made, numbers = MadeExperiment(tmp_path), random.Random(0)
     for number in range(30):

@@ -25,9 +25,9 @@ def test_the_stretches_are_those_of_the_policy_file(analysis: ExperimentAnalysis
     lines = [json.loads(line) for line in (root / "pbt_global.txt").read_text().splitlines()]
     told = sorted((int(to.split("_")[0]), int(of.split("_")[0]), at, new["x"]) for to, of, _, at, _, new in lines)
     found = stretches_of(analysis._reader)
-    changes = [one for stretches in found.values() for one in stretches if one.is_changed]
+    changes = [one for stretches in found.values() for one in stretches if one.before is not None]
     assert len(changes) == len(told) > 3
-    assert sorted((one.number, one.source, one.begin - 1, one.config["x"]) for one in changes) == told
+    assert sorted((one.number, one.source, one.begin, one.config["x"]) for one in changes) == told
     for stretches in found.values():
         assert stretches[-1].end == LAST
 
@@ -64,4 +64,4 @@ def test_the_way_to_the_best_is_one_line_with_one_value_at_a_time(analysis: Expe
         assert all(before == after for before, after in zip(line.x[1::2], line.x[2::2], strict=False))
     found = stretches_of(analysis._reader)
     for step, number in zip(figure.data[2].x, figure.data[2].y, strict=True):
-        assert any(one.begin - 1 <= step <= one.end for one in found[number])
+        assert any(one.begin <= step <= one.end for one in found[number])

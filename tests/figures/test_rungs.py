@@ -64,7 +64,7 @@ def test_where_too_few_trials_came_to_two_rungs_no_ranks_are_drawn(tmp_path: Pat
     assert "Ranks at two rungs need 3 trials that came to both." in figure.layout.meta["note"]
 
 
-def test_where_stops_are_many_steps_that_double_are_compared(tmp_path: Path) -> None:
+def test_where_stops_are_many_an_even_choice_is_compared(tmp_path: Path) -> None:
     made = MadeExperiment(tmp_path)
     for number in range(1, 40):
         reason = f"stopped early: best loss=1 at {number}, median of the others 0.5"

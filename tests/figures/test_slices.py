@@ -34,24 +34,11 @@ def test_an_axis_is_logarithmic_or_has_its_categories(tmp_path: Path) -> None:
     assert [round(x) for x in kinds.x] == [1 - row[0] % 2 for row in kinds.customdata]
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [
-        (0.001, 0.004, ["0.001", "0.002"]),
-        (0.0012, 0.0018, ["0.0012", "0.0018"]),  # no round number
-        (0.02, 0.5, ["0.02", "0.1", "0.5"]),
-        (1e-4, 1.0, ["0.0001", "0.01", "1"]),
-    ],
-)
-def test_a_logarithmic_axis_has_two_to_four_ticks_with_texts(
-    low: float, high: float, expected: list[str], tmp_path: Path
-) -> None:
-    made = MadeExperiment(tmp_path, domains=["dict", ["lr", ["Float", ["LogUniform"], 1, 2]]])
+def test_an_axis_of_few_whole_numbers_has_no_ticks_between_them(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
     for number in range(4):
-        run(made, {"lr": low if number else high, "layers": 1 + number % 3}, [number])
-    figure = ExperimentAnalysis(made.close()).plot.slice()
-    assert list(figure.layout.xaxis.ticktext) == expected
-    assert figure.layout.xaxis2.dtick == 1  # of whole numbers
+        run(made, {"layers": 1 + number % 3}, [number])
+    assert ExperimentAnalysis(made.close()).plot.slice().layout.xaxis.dtick == 1
 
 
 def test_an_outlier_below_0_stays_outside_unless_it_is_the_best(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_no_two_fates_look_alike_even_without_colours() -> None:
 def test_a_figure_says_below_its_title_what_was_left_out() -> None:
     note = "300 of 10,000 trials: the best 100, 50 that failed, and a spread of the others."
     bare = finish([graph_objects().Scatter()], "curves", "loss", summary="It falls.")
-    figure = finish([graph_objects().Scatter()], "curves", "loss", summary="It falls.", note=note)
+    figure = finish([graph_objects().Scatter()], "curves", "loss", summary="It falls.", notes=[note, ""])
     assert figure.layout.title.subtitle.text.replace("<br>", " ") == note
     assert figure.layout.margin.t > bare.layout.margin.t
     assert bare.layout.title.subtitle.text is None
