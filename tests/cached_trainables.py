@@ -1,7 +1,6 @@
 """What trials of `test_cached_fork_server` do, in a module that is quick to import."""
 
 import os
-import resource
 import sys
 
 import sweep
@@ -39,10 +38,6 @@ def train(config, **more):
         of_child=os.read(ends, 5000).decode(),
         of_fork_server=marked(fork_server),
         files=files_of(fork_server),
-        cwd=os.getcwd(),
-        mine=os.environ.get("MINE"),
-        umask=os.umask(0),
-        core=resource.getrlimit(resource.RLIMIT_CORE)[0],
         is_loaded="wave" in sys.modules,
         **more,
     )

@@ -15,15 +15,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from sweep.core import messages
 from sweep.core.messages import Event, Exit, ExitKind
 from sweep.core.resources import Node
-from sweep.core.trial import Cause, Outcome, Trial
+from sweep.core.trial import Outcome, Trial
 from sweep.engines.base import Engine, EngineCommand, EngineContext
 from sweep.engines.exits import NOT_STARTED, classify
 from sweep.engines.jobs import JobMaker
+from sweep.engines.link import event_of
 from sweep.errors import SweepError
 from sweep.record.importing import unpickle
 from sweep.record.layout import ExperimentLayout
@@ -46,6 +48,7 @@ class _Attempt:
     def __init__(self, engine: InlineEngine, token: int, trial: Trial) -> None:
         self.token = token
         self.trial = trial
+        self.key = (trial.id, trial.attempt)
         self.is_running = False
         self.kill: messages.Kill | None = None
         self.answers: deque[Answer] = deque()
@@ -53,16 +56,26 @@ class _Attempt:
 
     def send(self, data: bytes) -> None:
         """Hand over what a worker would write."""
-        (message,) = wire.Frames().feed(data)
-        self._engine.receive(self, message)
+        with self._engine.turn:
+            for message in wire.Frames().feed(data):
+                if (event := event_of(self.key, message)) is not None:
+                    self._engine.events.append(event)
+            self._engine.turn.notify_all()
 
     def receive(self) -> Answer:
-        """Wait for an answer."""
-        return self._engine.answer_for(self)
+        """Wait until the loop has answered and waits again."""
+        engine = self._engine
+        with engine.turn:
+            while not (self.answers and (engine.is_loop_waiting or engine.is_closed)):
+                engine.turn.wait()
+            return self.answers.popleft()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for an answer, at most so long; whether there is one."""
-        return self._engine.has_answer(self, seconds)
+        """Let the loop run for a while; whether there is an answer."""
+        with self._engine.turn:
+            if not self.answers:
+                self._engine.turn.wait(seconds)
+            return bool(self.answers)
 
 
 class _Code(Code):
@@ -93,15 +106,17 @@ class InlineEngine(Engine):
         self._jobs = JobMaker(context)
         self._code = _Code(context.trainable)
 
-        self._turn = threading.Condition()
-        self._events: list[Event] = []
+        # Shared with the attempts.
+        self.turn = threading.Condition()
+        self.events: list[Event] = []
+        self.is_loop_waiting = False
+        self.is_closed = False
+
         self._posted: deque[Event] = deque()
         self._queue: deque[_Attempt] = deque()
         self._attempts: dict[tuple[str, int], _Attempt] = {}
         self._num_tokens = 0
-        self._is_loop_waiting = False
         self._is_loop_done = False
-        self._is_closed = False
         self._interrupt: BaseException | None = None
 
     # --- the contract, on the loop's thread --------------------------------------------------------------------------
@@ -114,13 +129,13 @@ class InlineEngine(Engine):
 
     def execute(self, command: EngineCommand) -> None:
         """Begin to carry out a command; it reaches the user's code when the loop waits again."""
-        with self._turn:
-            if self._is_closed:
+        with self.turn:
+            if self.is_closed:
                 return
             if isinstance(command, messages.Start):
                 self._num_tokens += 1
                 attempt = _Attempt(self, self._num_tokens, command.trial)
-                self._attempts[command.trial.id, command.trial.attempt] = attempt
+                self._attempts[attempt.key] = attempt
                 self._queue.append(attempt)
                 return
             known = self._attempts.get((command.trial_id, command.attempt))
@@ -143,25 +158,25 @@ class InlineEngine(Engine):
 
     def next_events(self, deadline: float | None) -> Sequence[Event]:
         """Let the user's code run until something happened; `[Tick()]` at the deadline."""
-        with self._turn:
+        with self.turn:
             while True:
                 while self._posted:
-                    self._events.append(self._posted.popleft())
+                    self.events.append(self._posted.popleft())
                 if self._interrupt is not None:
                     raise self._interrupt
-                if self._events:
-                    events, self._events = self._events, []
+                if self.events:
+                    events, self.events = self.events, []
                     return events
                 left = None if deadline is None else deadline - self.now()
                 if left is not None and left <= 0:
                     return [messages.Tick()]
-                self._is_loop_waiting = True
-                self._turn.notify_all()
+                self.is_loop_waiting = True
+                self.turn.notify_all()
                 try:
                     # Woken now and then, because `post` may come from a signal handler, which must not take the lock.
-                    self._turn.wait(0.05 if left is None else min(left, 0.05))
+                    self.turn.wait(0.05 if left is None else min(left, 0.05))
                 finally:
-                    self._is_loop_waiting = False
+                    self.is_loop_waiting = False
 
     def post(self, event: Event) -> None:
         """Hand in an event from a signal handler or another thread; it is handled within 50 ms."""
@@ -169,20 +184,19 @@ class InlineEngine(Engine):
 
     def close(self) -> None:
         """End what runs at its next report, and start nothing more."""
-        with self._turn:
-            self._is_closed = True
+        with self.turn:
+            self.is_closed = True
             self._queue.clear()
             for attempt in self._attempts.values():
-                attempt.kill = messages.Kill(attempt.trial.id, attempt.trial.attempt)
+                attempt.kill = messages.Kill(*attempt.key)
                 attempt.answers.append(wire.Stop(attempt.token, 0))
-            self._turn.notify_all()
+            self.turn.notify_all()
 
     def _finish(self, attempt: _Attempt, exit: Exit) -> None:
-        key = (attempt.trial.id, attempt.trial.attempt)
-        del self._attempts[key]
+        del self._attempts[attempt.key]
         if attempt in self._queue:
             self._queue.remove(attempt)
-        self._events += [messages.Exited(*key, exit), messages.Released(*key)]
+        self.events += [messages.Exited(*attempt.key, exit), messages.Released(*attempt.key)]
 
     # --- the user's code, on the calling thread ----------------------------------------------------------------------
 
@@ -196,41 +210,30 @@ class InlineEngine(Engine):
         """
         if current() is not None:
             raise SweepError("an inline sweep cannot run inside a trial; use the local engine for one of the two.")
-        returned: list[T] = []
-        raised: list[BaseException] = []
-
-        def drive() -> None:
+        with ThreadPoolExecutor(1, "sweep-driver") as executor:
+            driving = executor.submit(loop)
+            driving.add_done_callback(self._on_loop_done)
             try:
-                returned.append(loop())
-            except BaseException as error:  # carried over to the calling thread, whatever it is
-                raised.append(error)
+                while (attempt := self._next_attempt()) is not None:
+                    self._run_attempt(attempt)
             finally:
-                self.close()
-                with self._turn:
-                    self._is_loop_done = True
-                    self._turn.notify_all()
+                while not driving.done():
+                    try:
+                        wait([driving])
+                    except KeyboardInterrupt as error:
+                        self._interrupt_loop(error)
+        return driving.result()
 
-        thread = threading.Thread(target=drive, name="sweep-driver")
-        thread.start()
-        try:
-            while (attempt := self._next_attempt()) is not None:
-                self._run_attempt(attempt)
-        finally:
-            while thread.is_alive():
-                try:
-                    thread.join()
-                except KeyboardInterrupt as error:
-                    self._interrupt_loop(error)
-        if raised:
-            raise raised[0]
-        return returned[0]
+    def _on_loop_done(self, driving: Future[T]) -> None:
+        self._is_loop_done = True
+        self.close()
 
     def _next_attempt(self) -> _Attempt | None:
         while True:
             try:
-                with self._turn:
-                    while not self._is_loop_done and not (self._queue and self._is_loop_waiting):
-                        self._turn.wait()
+                with self.turn:
+                    while not self._is_loop_done and not (self._queue and self.is_loop_waiting):
+                        self.turn.wait()
                     if self._is_loop_done:
                         return None
                     attempt = self._queue.popleft()
@@ -240,9 +243,9 @@ class InlineEngine(Engine):
                 self._interrupt_loop(error)
 
     def _interrupt_loop(self, error: BaseException) -> None:
-        with self._turn:
+        with self.turn:
             self._interrupt = error
-            self._turn.notify_all()
+            self.turn.notify_all()
 
     def _run_attempt(self, attempt: _Attempt) -> None:
         trial = attempt.trial
@@ -264,41 +267,11 @@ class InlineEngine(Engine):
         finally:
             _set_variables(kept)
             os.chdir(cwd)
-        with self._turn:
-            if (trial.id, trial.attempt) in self._attempts:
+        with self.turn:
+            if attempt.key in self._attempts:
                 is_killed = attempt.kill is not None and outcome.kind == "STOPPED"
                 self._finish(attempt, classify(None if is_killed else outcome, 0, kill=attempt.kill))
-            self._turn.notify_all()
-
-    def receive(self, attempt: _Attempt, message: wire.FromWorker) -> None:
-        """Take what a worker would have sent over its socket."""
-        key = (attempt.trial.id, attempt.trial.attempt)
-        with self._turn:
-            match message:
-                case wire.Started(pid=pid):
-                    self._events.append(messages.Started(*key, pid))
-                case wire.Report(_, seq, metrics, checkpoint):
-                    self._events.append(messages.Reported(*key, seq, metrics, checkpoint))
-                case wire.Saved(_, seq, checkpoint):
-                    self._events.append(messages.Saved(*key, seq, checkpoint))
-                case wire.Waits(_, reason, for_space):
-                    cause = Cause.SPACE if for_space else Cause.NONE
-                    self._events.append(messages.Waiting(attempt.trial.id, reason, cause))
-            self._turn.notify_all()
-
-    def answer_for(self, attempt: _Attempt) -> Answer:
-        """Wait until the loop has answered and waits again."""
-        with self._turn:
-            while not (attempt.answers and (self._is_loop_waiting or self._is_closed)):
-                self._turn.wait()
-            return attempt.answers.popleft()
-
-    def has_answer(self, attempt: _Attempt, timeout_s: float) -> bool:
-        """Let the loop run for a while; whether there is an answer."""
-        with self._turn:
-            if not attempt.answers:
-                self._turn.wait(timeout_s)
-            return bool(attempt.answers)
+            self.turn.notify_all()
 
 
 def _set_variables(variables: Mapping[str, str | None]) -> None:

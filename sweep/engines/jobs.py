@@ -121,7 +121,10 @@ class JobMaker:
 
     def is_remote(self, trial: Trial) -> bool:
         """Whether rank 0 of a group is on another machine."""
-        return self.is_multi_node(trial) and self._nodes_of(trial)[0] != self._context.node
+        if not self.is_multi_node(trial):
+            return False
+        assert trial.placement is not None
+        return nodes_of(trial.placement, self._spec(self.payload(trial)))[0] != self._context.node
 
     def open_ports(self, trial: Trial, payload: Payload) -> list[Port]:
         """Return the ports of a trial's group that are on this machine; none for a trial that is no group.
@@ -142,10 +145,6 @@ class JobMaker:
             number = 0
         address = next((node.address for node in payload.nodes if node.id == own), "")
         return open_ports(number, spec.port_kind, address or LOOPBACK_ADDRESS)
-
-    def _nodes_of(self, trial: Trial) -> tuple[str, ...]:
-        assert trial.placement is not None
-        return nodes_of(trial.placement, self._spec(self.payload(trial)))
 
     def _spec(self, payload: Payload) -> GroupSpec:
         spec = payload.group

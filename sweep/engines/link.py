@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import select
 import socket
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from sweep.core.trial import Outcome
+from sweep.core.messages import Event, Reported, Saved, Started, Waiting
+from sweep.core.trial import Cause, Outcome
 from sweep.worker import wire
 from sweep.worker.channel import receive_from
 
@@ -25,7 +27,7 @@ class Link:
         problem: what came is no message, which ended the stream; None: all were.
     """
 
-    __slots__ = ("_frames", "_on_full", "_unsent", "attempt", "is_open", "problem", "socket")
+    __slots__ = ("_frames", "_on_full", "_unsent", "is_open", "problem", "socket")
 
     def __init__(
         self, ours: socket.socket, on_full: Callable[[Link, bool], None] | None = None, *, is_workers: bool = False
@@ -38,7 +40,6 @@ class Link:
         """
         ours.setblocking(False)
         self.socket = ours
-        self.attempt: Any = None  # whose messages these are
         self.is_open = True
         self.problem: Outcome | None = None
         self._frames = wire.Frames(is_workers=is_workers)
@@ -124,3 +125,19 @@ class Link:
             return b""
         self.is_open = bool(data)
         return data
+
+
+def event_of(key: tuple[str, int], message: wire.FromWorker) -> Event | None:
+    """Return what a worker's message is for the core, of an attempt with this key; None: nothing."""
+    match message:
+        case wire.Started(_, pid):
+            return Started(*key, pid)
+        case wire.Report(_, seq, metrics, checkpoint):
+            # Each comes with copies of its keys, which take more room than its values.
+            shared = {sys.intern(name) if type(name) is str else name: metrics[name] for name in metrics}
+            return Reported(*key, seq, shared, checkpoint)
+        case wire.Saved(_, seq, checkpoint):
+            return Saved(*key, seq, checkpoint)
+        case wire.Waits(_, reason, for_space):
+            return Waiting(key[0], reason, Cause.SPACE if for_space else Cause.NONE)
+    return None

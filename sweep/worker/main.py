@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from sweep.core.resources import Resources
@@ -96,21 +96,20 @@ def become_worker(parent: int) -> None:
 
 def serve(
     channel: SocketChannel,
-    notify: Callable[[int], object] | None,
     *,
+    is_reused: bool = False,
     were_threads: int = 1,
     control: int = -1,
 ) -> None:
     """Run the job that comes, or one after another, and end the process.
 
     Args:
-        notify: called with the token when a job is done that has left something to the supervisor, and the process
-            waits for another (`reuse_actors`); None: the process ends after its first job.
-        control: descriptor over which the supervisor is asked for groups; -1: none, as in a rank of a group.
+        is_reused: the process waits for another job, once the supervisor has ended what the one before has left.
+        control: descriptor to the supervisor, which is asked for groups, too; -1: none, as in a rank of a group.
         were_threads: of the numeric libraries in the process that this one was forked from.
     """
     state = _State(were_threads)
-    _code.kept.is_wanted = notify is not None
+    _code.kept.is_wanted = is_reused
     to_host = None if control < 0 else Packets(socket.socket(fileno=control))
     cwd = os.getcwd()
     while True:
@@ -123,10 +122,10 @@ def serve(
         if job.rank is not None:
             _run_rank(job, channel, state)
         outcome = _run_here(job, channel, state, to_host)
-        if notify is None:
+        if not is_reused:
             threading._shutdown()  # type: ignore[attr-defined]  # wait for the user's threads, as an interpreter does
         _flush()
-        is_last = notify is None or limits.is_table_full()  # what it left open would be the next trial's fault
+        is_last = not is_reused or limits.is_table_full()  # what it left open would be the next trial's fault
         is_idle = not is_last and _leaves_nothing(job)
         if not is_idle and threading.active_count() > 1:  # such as those of a pool, which replace what is ended
             is_last = is_last or bool(children_of(os.getpid()))
@@ -134,12 +133,12 @@ def serve(
             channel.send(wire.frame(wire.Done(job.token, outcome, time.monotonic(), is_idle)))
         except ChannelClosed:
             os._exit(1)
-        if is_last or notify is None:
+        if is_last or to_host is None:
             atexit._run_exitfuncs()
             _flush()
             os._exit(0)
         if not is_idle:
-            notify(job.token)
+            to_host.send(wire.Idle(job.token))
         os.chdir(cwd)
 
 
@@ -389,19 +388,14 @@ def _flush() -> None:
             stream.flush()  # type: ignore[union-attr]
 
 
-def run_spawned(parent: int, data: int, idle: int, control: int, files: int) -> None:
-    """Be a worker in a fresh interpreter (`start_method="spawn"`); the numbers are inherited descriptors, and the soft
-    limit of descriptors as the user had it."""
+def run_spawned(parent: int, data: int, control: int, files: int, is_reused: bool) -> None:
+    """Be a worker in a fresh interpreter (`start_method="spawn"`); `data` and `control` are inherited descriptors,
+    `files` is the soft limit of descriptors as the user had it."""
     die_with(parent)
     limits.set_original(files)
     become_worker(parent)
-    for descriptor in (data, control, idle):
+    for descriptor in (data, control):
         if descriptor >= 0:
             os.set_inheritable(descriptor, False)
     find_thread_pools()
-    serve(SocketChannel(data), say_idle_over(idle), control=control)
-
-
-def say_idle_over(idle: int) -> Callable[[int], object] | None:
-    """Return what tells the supervisor over a pipe that a job is done; None: there is no pipe, and the process ends."""
-    return None if idle < 0 else lambda token: os.write(idle, token.to_bytes(8, "little"))
+    serve(SocketChannel(data), is_reused=is_reused, control=control)

@@ -65,29 +65,20 @@ class Job(NamedTuple):
 
     Attributes:
         token: of the attempt in its engine.
-        directory: of the experiment, absolute.
-        code: path of the pickled trainable.
-        objects: path of the objects given by `with_parameters`, or empty.
+        directory: of the experiment, absolute; home: the trial's, in that; empty: it bears the trial's id.
+        code, objects: paths of the pickled trainable, and of the objects given by `with_parameters`, or empty.
         config: the config, as cloudpickle bytes.
-        variables: environment variables to set; None removes one.
-        num_threads: for the numeric libraries.
-        seed: for the global random generators.
+        variables: of the environment, to set; None removes one.
         base_count: reports that the trial had made when the checkpoint was taken.
         checkpoint: absolute path of the checkpoint to start from, or empty.
-        resources: the trial's request as JSON values.
-        is_chdir: run in the trial's directory.
+        resources, placement: the trial's request and what it holds, as JSON values; devices: those, with their nodes.
         rank: which worker of a group this is; None: the trial is this one process.
-        home: the trial's directory, relative to `directory`; empty: it bears the trial's id.
-        placement: what the trial holds, as JSON values: for each bundle its node and (device, share) pairs.
-        devices: node and values of each `Device` that it holds.
         own_threads: what the user has set `OMP_NUM_THREADS` to; empty: nothing.
         log_limit_bytes: size that each file of the trial's output is kept below; 0: unlimited.
         outputs: names of the files for standard output and standard error; empty: both go to `output.log`.
-        trial_name: that the user has given; empty: `<name>_<trial_id>`.
         is_guess: `resources` have room for a `fit()` as another trial called it; see `core.trial.Escalation`.
-        node: id of the node that its process is on, where there are several machines; empty: all nodes are this one.
+        node, node_ip: id and address of the node that its process is on, where there are several machines.
         is_staged: checkpoints of other attempts of the trial may lie where this one does not see them.
-        node_ip: address of that node; empty: there is only this machine.
         has_company: other trials may run at the same time.
         is_known: the driver knows this process, a reused one, and is not told that it has started.
     """
@@ -294,7 +285,7 @@ class Kill(NamedTuple):
 
 
 class Retire(NamedTuple):
-    """Driver to supervisor: end an idle reused worker."""
+    """Driver to supervisor: end an idle reused worker, if it has one; `Exited` follows."""
 
 
 class Hello(NamedTuple):
@@ -312,13 +303,9 @@ class Exited(NamedTuple):
 
 
 class Idle(NamedTuple):
-    """Supervisor to driver: a reused worker is done and has left nothing behind."""
+    """Reused worker to supervisor: it is done with its job. Supervisor to driver: and what it has left is gone."""
 
     token: int
-
-
-class Retired(NamedTuple):
-    """Supervisor to driver: the idle worker is gone."""
 
 
 class Refused(NamedTuple):
@@ -500,7 +487,7 @@ class Passed(NamedTuple):
 ToWorker = Job | GroupJob | Continue | Save | Stop | Merge
 FromWorker = Started | Report | Saved | Waits | Done | Pids | Joined | Merged | Relayed
 ToSupervisor = StartWorker | StartGroup | Kill | Retire
-FromSupervisor = Hello | Exited | Idle | Retired | Refused
+FromSupervisor = Hello | Exited | Idle | Refused
 ToForkServer = Begin | ForkSupervisor | Rest
 FromForkServer = Importing | Notice | Ready | Gone | Refused | Resting
 ToAgent = Prepare | Order | Passed | Want

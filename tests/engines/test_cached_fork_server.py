@@ -150,23 +150,6 @@ def test_a_file_that_has_changed_since_is_another_also_where_an_older_one_replac
     assert not are_files_older(changed + GRAIN_NS)
 
 
-def test_trials_find_what_a_new_process_inherits_now(run, tmp_path, monkeypatch):
-    core = resource.getrlimit(resource.RLIMIT_CORE)
-    first = run()
-    monkeypatch.setenv("MINE", "here")
-    monkeypatch.chdir(tmp_path)
-    umask = os.umask(0o027)
-    resource.setrlimit(resource.RLIMIT_CORE, (0 if core[0] else 4096, core[1]))
-    try:
-        second = run()
-    finally:
-        os.umask(umask)
-        resource.setrlimit(resource.RLIMIT_CORE, core)
-    assert second["fork_server"] != first["fork_server"]
-    assert [second[key] for key in ("mine", "cwd", "umask")] == ["here", str(tmp_path), 0o027]
-    assert second["core"] == (0 if core[0] else 4096)
-
-
 @pytest.mark.parametrize("what", ["environ", "cwd", "umask", "limit", "path", "signals", "nothing"])
 def test_whatever_a_process_inherits_counts(what, tmp_path, monkeypatch):
     core, umask = resource.getrlimit(resource.RLIMIT_CORE), os.umask(0o022)

@@ -333,8 +333,8 @@ def test_a_fork_server_that_dies_is_replaced_and_the_trials_go_on(tmp_path):
 
     with begun(context(tmp_path, train)) as engine:
         collect(engine, has_reported(1), answer=None)
-        watch = Watch([engine._supervisors._fork_server.pid])
-        os.kill(engine._supervisors._fork_server.pid, 9)
+        watch = Watch([engine._fork_server.pid])
+        os.kill(engine._fork_server.pid, 9)
         assert watch.left() == []
         engine.execute(Start(trial(1)))
         engine.execute(Start(trial(2)))
@@ -653,7 +653,7 @@ def test_a_reused_worker_that_says_it_is_idle_while_it_is_killed_gets_no_other_t
         (told,) = [e for e in collect(engine, has_reported(1), answer=None) if isinstance(e, Reported)]
         (attempt,) = engine._attempts.values()
         engine.execute(Kill(told.trial_id, told.attempt, "asked to", ExitKind.KILLED))
-        engine._on_worker(attempt.link, [wire.Done(attempt.token, Outcome("FINISHED"), 0.0, is_idle=True)])
+        engine._on_worker(attempt.slot, [wire.Done(attempt.token, Outcome("FINISHED"), 0.0, is_idle=True)])
         assert not any(isinstance(event, Exited) for event in engine._events)
         (ended,) = [e.exit for e in collect(engine, has_released(1)) if isinstance(e, Exited)]
         assert ended.kind is ExitKind.FINISHED, "that was faster"

@@ -172,12 +172,9 @@ def test_nothing_is_left_when_driver_and_hosts_are_killed_at_once(drive, tmp_pat
     assert left_after(drive(WAITING), tmp_path / "exp", "supervisors", signal.SIGKILL) == []
 
 
-def test_nothing_is_left_when_the_hosts_are_stopped_and_the_driver_is_killed(drive, tmp_path):
-    assert left_after(drive(WAITING), tmp_path / "exp", "supervisors", signal.SIGSTOP) == []
-
-
-def test_nothing_is_left_when_fork_server_and_driver_are_killed(drive, tmp_path):
-    assert left_after(drive(WAITING), tmp_path / "exp", "fork_server", signal.SIGKILL) == []
+@pytest.mark.parametrize(("who", "number"), [("supervisors", signal.SIGSTOP), ("fork_server", signal.SIGKILL)])
+def test_nothing_is_left_when_the_driver_is_killed_and_others_were_killed_or_stopped(drive, tmp_path, who, number):
+    assert left_after(drive(WAITING), tmp_path / "exp", who, number) == []
 
 
 def test_trials_run_on_when_only_the_fork_server_is_killed(drive, tmp_path):
@@ -223,7 +220,7 @@ def test_a_trial_ends_though_the_fork_server_and_its_supervisor_were_stopped(tmp
     with closing(LocalEngine(context(tmp_path, lambda config: report(a=1)))) as engine:
         engine.execute(Start(trial()))
         (_, reported) = collect(engine, has_reported(1), answer=None)
-        fork_server = engine._supervisors._fork_server.pid
+        fork_server = engine._fork_server.pid
         (supervisor,) = children_of(fork_server)
         for pid in (fork_server, supervisor):
             os.kill(pid, signal.SIGSTOP)

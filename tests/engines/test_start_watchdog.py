@@ -31,8 +31,8 @@ from sweep.worker.session import report
     ],
 )
 def test_what_has_used_no_processor_from_one_look_to_the_next_hangs(monkeypatch, used, looks):
-    slot = Slot(1, None, None, pid=1)
-    attempt = Attempt(1, trial(0), slot=slot, link=object())
+    slot = Slot(1, None, None, pid=1, link=object())
+    attempt = Attempt(1, trial(0), slot=slot)
     left, said = list(used), []
 
     def use(pid):

@@ -26,7 +26,7 @@ def wired(tmp_path):
     theirs.close()
 
 
-def refuse(data, kept, idle, control):
+def refuse(data, kept, control=-1):
     raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
 

@@ -14,20 +14,19 @@ from sweep.core import messages
 from sweep.core.claims import Claim
 from sweep.core.messages import Exit, ExitKind
 from sweep.core.resources import Node, Resources
-from sweep.core.trial import Cause, Outcome, Trial
+from sweep.core.trial import Outcome, Trial
 from sweep.engines.base import EngineCommand, EngineContext, T
 from sweep.engines.exits import NOT_STARTED, classify, num_oom_kills
 from sweep.engines.jobs import JobMaker, Payload, store_trainable
-from sweep.engines.link import Link
+from sweep.engines.link import Link, event_of
 from sweep.engines.local.backpressure import Backpressure
 from sweep.engines.local.claims import Sharing, open_claims
 from sweep.engines.local.gpu_cleanup import GpuCleanup
 from sweep.engines.local.processes import end_marked
-from sweep.engines.local.supervisors import Attempt, Slot, Supervisors, key_of
+from sweep.engines.local.supervisors import Attempt, Slot, SlotEngine, key_of
 from sweep.engines.local.watchdogs import HANG_S, Watchdogs
-from sweep.engines.loop import Loop, LoopEngine
+from sweep.engines.loop import Loop
 from sweep.errors import ConfigError
-from sweep.record.layout import ExperimentLayout
 from sweep.worker import environment, limits, wire
 from sweep.worker.output import OUTPUT_NAME
 from sweep.worker.rendezvous import close_ports
@@ -35,7 +34,7 @@ from sweep.worker.rendezvous import close_ports
 _KILL_GRACE_S = 2.0  # a supervisor that has not carried out a Kill by then is killed itself
 
 
-class LocalEngine(LoopEngine):
+class LocalEngine(SlotEngine):
     """Run each attempt in a fresh process forked from one that has imported what it needs.
 
     Which process does what, which ends which, and what happens when one dies: docs/explanation/processes.md. All of
@@ -55,11 +54,9 @@ class LocalEngine(LoopEngine):
         """Store the trainable in the experiment and start the fork server.
 
         Args:
-            jobs: makes the jobs of what is stored already; None: the trainable is stored here, and of its own.
-            gpu_cleanup: makes what decides when a GPU is clean: by its memory, as NVIDIA's driver tells it.
-            hang_s: how long a trial may do nothing before its first report, until it is said what may be the reason.
-            memory_limit: part of the machine's memory, in (0, 1), above which the largest trial is ended; None: it is
-                left to the kernel.
+            jobs: makes the jobs of what is stored already; None: the trainable is stored here.
+            gpu_cleanup: makes what decides when a GPU is clean.
+            hang_s, memory_limit: see `Watchdogs`.
             say_of: called with what the engines of other machines must know of an attempt that has ranks there, too.
 
         Raises:
@@ -68,11 +65,7 @@ class LocalEngine(LoopEngine):
             TrainableError: objects given by `with_parameters` cannot be stored.
         """
         _refuse_what_cannot_run(context)
-        super().__init__(context.start_at)
-        self._context = context
-        self.notices: list[str] = []
-        say = context.notice or self.notices.append
-        self._layout = ExperimentLayout(context.directory.absolute())
+        super().__init__(context)
         self._outputs = tuple(dict.fromkeys(context.log_to_file or (OUTPUT_NAME,)))
         self._layout.code.mkdir(parents=True, exist_ok=True)
         self._jobs = jobs or JobMaker(context, store_trainable(context.trainable, self._layout))
@@ -88,7 +81,7 @@ class LocalEngine(LoopEngine):
             self._loop,
             self._attempts,
             kill=self._kill,
-            say=say,
+            say=self._say,
             log_of=lambda attempt: self._layout.trial(attempt.trial.id) / self._outputs[-1],
             # The supervisor of a group watches its ranks.
             report_s=None if self._jobs.is_group else context.report_timeout_s,
@@ -98,39 +91,30 @@ class LocalEngine(LoopEngine):
         self._backpressure = Backpressure(
             self._loop,
             place=self._place,
-            make_room=lambda: self._supervisors.give_up_idle(),
+            make_room=self._give_up_idle,
             num_placed=lambda: sum(attempt.slot is not None for attempt in self._attempts.values()),
             explain=lambda attempt, reason: self._events.append(messages.Waiting(attempt.trial.id, reason)),
-            notice=say,
+            notice=self._say,
         )
         self._limits = limits.Raised()
         self._gpu_cleanup = gpu_cleanup(
             [node for node in context.nodes if context.node in ("", node.id)],
             self._loop,
             emit=lambda event: self._events.append(event),
-            notice=say,
+            notice=self._say,
         )
-        self._claims = open_claims(context, say)
+        self._claims = open_claims(context, self._say)
         self._sharing = Sharing(
             self._claims,
             self._loop,
             emit=lambda event: self._events.append(event),
-            end_idle=lambda: self._supervisors.retire_idle(),
+            end_idle=self._retire_idle,
         )
-        self._supervisors = Supervisors(
-            context,
-            self._loop,
-            log=self._layout.code / (f"fork-server-{context.node}.log" if context.node else "fork-server.log"),
-            environ=self._jobs.environ,
-            on_message=self._on_supervisor,
-            refuse=self._refuse,
-            is_importing=self._on_importing,
-            is_ready=self._watchdogs.begin,
-            say=say,
-            locks=() if self._claims.fd < 0 else (self._claims.fd,),
-        )
+        self._environ = self._jobs.environ
+        locks = (self._claims.fd, -1 if context.lock_fd is None else context.lock_fd)
+        self._locks = tuple(descriptor for descriptor in locks if descriptor >= 0)
         try:
-            self._supervisors.start()
+            self._start_fork_server()
         except OSError as error:
             self.close()
             raise limits.refusal(error) from error
@@ -206,7 +190,7 @@ class LocalEngine(LoopEngine):
         posted = self._loop.take_posted()
         if messages.Asked(messages.Ask.INTERRUPT) in posted:
             self._is_interrupted = True
-            self._supervisors.wake()
+            self._wake_all()
         self._events += posted
 
     def claims(self) -> Sequence[Claim]:
@@ -220,7 +204,7 @@ class LocalEngine(LoopEngine):
         if self._is_closed:
             return
         self._is_closed = True
-        self._supervisors.close(is_in_order=self._is_in_order and not self._attempts)
+        self._end_all(is_in_order=self._is_in_order and not self._attempts)
         self._claims.close()
         self._attempts.clear()
         self._loop.close()
@@ -232,7 +216,7 @@ class LocalEngine(LoopEngine):
         """Give an attempt a slot; raises OSError when descriptors or processes are short: the trial is not to blame."""
         if self._context.reuse_actors and not self._jobs.is_group and self._place_warm(attempt):
             return
-        slot = self._supervisors.free() or self._supervisors.new()
+        slot = self._free_slot() or self._new_slot()
         slot.attempt, attempt.slot = attempt, slot
         if slot.pid:
             try:
@@ -253,35 +237,40 @@ class LocalEngine(LoopEngine):
     def _place_warm(self, attempt: Attempt) -> bool:
         """Hand an attempt to an idle worker that fits, or have those ended that hold its devices; False: neither."""
         key = key_of(attempt.trial)
-        blockers = []
-        for slot in self._supervisors.slots.values():
-            if slot.link is None or slot.key is None or not slot.is_idle:
-                continue
-            if slot.key == key and not slot.is_retiring:
-                slot.attempt, attempt.slot = attempt, slot
+        is_blocked = False
+        for slot in self._slots.values():
+            held = key_of(slot.held) if slot.held is not None else None
+            if slot.link is not None and slot.is_idle and held == key and not slot.is_retiring:
+                slot.attempt, attempt.slot, slot.held = attempt, slot, None
                 self._claims.give_back(slot.number)
-                self._send_job(attempt, slot.link)
+                self._send_job(attempt)
                 if slot.worker:
                     self._on_started(attempt, slot.worker)
                 return True
-            if set(key[1]) & set(slot.key[1]):
-                blockers.append(slot)
-        if not blockers:
-            return False
-        for slot in blockers:
-            slot.retire()
-        attempt.blockers = {slot.number for slot in blockers}
-        self._waiting.append(attempt)
-        return True
+            if held is not None and set(key[1]) & set(held[1]):
+                is_blocked = True
+                if slot.is_idle:
+                    slot.retire()
+        if is_blocked:
+            self._waiting.append(attempt)
+        return is_blocked
 
-    def _unblock(self, slot: Slot) -> None:
-        """The idle worker of a slot has been ended, or is gone: those that waited for it may have its devices."""
-        self._claims.give_back(slot.number)
-        for attempt in self._waiting:
-            attempt.blockers.discard(slot.number)
-        for attempt in [one for one in self._waiting if not one.blockers]:
-            self._waiting.remove(attempt)
-            self._backpressure.admit(attempt)
+    def _on_retired(self, slot: Slot) -> None:
+        """The idle worker of a slot is gone: those that wait for it may have its devices once they are clean."""
+        slot.is_retiring, held = False, slot.held
+
+        def unblock() -> None:
+            if slot.held is held:
+                slot.held = None
+            self._claims.give_back(slot.number)
+            waiting, self._waiting = self._waiting, []
+            for attempt in waiting:
+                self._backpressure.admit(attempt)
+
+        if held is None:
+            unblock()
+        else:
+            self._gpu_cleanup.after(held, unblock, is_waiting=False)
 
     def _send_start(self, slot: Slot, attempt: Attempt) -> None:
         """Have the supervisor make a worker, or a group, and give it its job; one on several machines is to wait."""
@@ -310,29 +299,27 @@ class LocalEngine(LoopEngine):
                 ours.close()
                 raise
         link = Link(ours, self._on_full, is_workers=True)
-        self._loop.listen(ours.fileno(), lambda: self._on_link(link))
-        slot.link, slot.born, slot.key = link, attempt.token, key_of(attempt.trial)
+        self._loop.listen(ours.fileno(), lambda: self._on_link(slot, link))
+        slot.link, slot.born = link, attempt.token
         numbers = tuple(port.number for port in ports)
         if attempt.is_multi_node:
-            attempt.link, link.attempt = link, attempt
             self._say_of(attempt.key, wire.NodeReady(attempt.token, numbers))
         else:
-            self._send_job(attempt, link, numbers, payload)
+            self._send_job(attempt, numbers, payload)
 
-    def _send_job(
-        self, attempt: Attempt, link: Link, ports: Sequence[int] = (), payload: Payload | None = None
-    ) -> None:
-        attempt.link, link.attempt = link, attempt
+    def _send_job(self, attempt: Attempt, ports: Sequence[int] = (), payload: Payload | None = None) -> None:
+        assert attempt.slot is not None
+        assert attempt.slot.link is not None
         job = self._jobs.make(attempt.token, attempt.trial, ports, payload)
-        if attempt.slot is not None and attempt.slot.worker and isinstance(job, wire.Job):
+        if attempt.slot.worker and isinstance(job, wire.Job):
             job = job._replace(is_known=True)
-        link.send(job)
+        attempt.slot.link.send(job)
 
     def _refuse(self, attempt: Attempt, errno: int) -> None:
         """What an attempt needs cannot be made: it gives its slot back and waits, unless it is to end anyway."""
         if attempt.slot is not None:
             attempt.slot.attempt = None
-        attempt.slot = attempt.link = None
+        attempt.slot = None
         if attempt.kill is not None:
             self._finish(attempt, classify(None, 0, kill=attempt.kill))
         elif attempt.is_stopping:
@@ -360,7 +347,7 @@ class LocalEngine(LoopEngine):
 
         def insist() -> None:
             if attempt.key in self._attempts and attempt.slot is not None and not attempt.slot.is_dead:
-                self._supervisors.end(attempt.slot)
+                self._end_supervisor(attempt.slot)
 
         slot.tell(wire.Kill(attempt.token))
         self._loop.alarm(_KILL_GRACE_S, insist)
@@ -409,32 +396,27 @@ class LocalEngine(LoopEngine):
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
-    def _on_link(self, link: Link) -> None:
-        self._on_worker(link, link.receive())
+    def _on_link(self, slot: Slot, link: Link) -> None:
+        self._on_worker(slot, link.receive())
         if not link.is_open:
             self._loop.ignore(link.socket.fileno())  # how it ended comes from the supervisor
 
     def _on_full(self, link: Link, is_full: bool) -> None:
         self._loop.await_writable(link.socket.fileno(), link.flush if is_full else None)
 
-    def _on_worker(self, link: Link, received: Sequence[wire.FromWorker]) -> None:
-        attempt: Attempt | None = link.attempt
+    def _on_worker(self, slot: Slot, received: Sequence[wire.FromWorker]) -> None:
+        attempt, link = slot.attempt, slot.link
         for message in received:
             if attempt is None or message.token != attempt.token:
                 continue
             match message:
-                case wire.Report(_, seq, metrics, checkpoint):
+                case wire.Report():
                     attempt.has_reported = True
                     self._watchdogs.rest(attempt)
-                    # Each comes with copies of its keys, which take more room than its values.
-                    shared = {sys.intern(key) if type(key) is str else key: metrics[key] for key in metrics}
-                    self._events.append(messages.Reported(*attempt.key, seq, shared, checkpoint))
                 case wire.Started(_, pid):
-                    if attempt.slot is not None:
-                        attempt.slot.worker = pid
+                    slot.worker = pid
                     self._on_started(attempt, pid)
-                case wire.Saved(_, seq, checkpoint):
-                    self._events.append(messages.Saved(*attempt.key, seq, checkpoint))
+                    continue
                 case wire.Done(_, outcome, _, is_idle):
                     attempt.outcome = outcome
                     if is_idle and attempt.kill is None:  # otherwise its supervisor is about to end it
@@ -443,20 +425,16 @@ class LocalEngine(LoopEngine):
                     attempt.pids = pids
                 case wire.Relayed():
                     self._say_of(attempt.key, message)
-                case wire.Waits(_, reason, for_space):
-                    cause = Cause.SPACE if for_space else Cause.NONE
+                case wire.Waits(_, reason):
                     (self._watchdogs.rest if reason else self._watchdogs.watch)(attempt)
-                    self._events.append(messages.Waiting(attempt.trial.id, reason, cause))
-        if link.problem is not None:
-            self._end_garbled(link, link.problem)
-
-    def _end_garbled(self, link: Link, problem: Outcome) -> None:
-        """What a worker says cannot be understood any more: end it."""
-        slot = next((slot for slot in self._supervisors.slots.values() if slot.link is link), None)
-        if (attempt := link.attempt) is not None:
-            attempt.outcome = attempt.outcome or problem
-        if slot is not None:
-            slot.tell(wire.Kill(attempt.token)) if attempt is not None else slot.retire()
+            if (event := event_of(attempt.key, message)) is not None:
+                self._events.append(event)
+        if link is not None and link.problem is not None:  # what it says cannot be understood any more
+            if attempt is None:
+                slot.retire()
+            else:
+                attempt.outcome = attempt.outcome or link.problem
+                slot.tell(wire.Kill(attempt.token))
 
     def _on_started(self, attempt: Attempt, pid: int) -> None:
         attempt.pids = attempt.pids or (pid,)
@@ -467,14 +445,13 @@ class LocalEngine(LoopEngine):
         """The worker of an attempt is ready for another, and nothing else of the attempt is left."""
         slot = attempt.slot
         if slot is not None and slot.link is not None:
-            slot.link.attempt = None
             slot.held = attempt.trial
             self._finish_with_status(attempt, None)
 
     def _drain(self, slot: Slot) -> None:
         """Take what the worker wrote before it ended or became idle: no exit may overtake the last report."""
         if slot.link is not None:
-            self._on_worker(slot.link, slot.link.drain())
+            self._on_worker(slot, slot.link.drain())
 
     def _on_supervisor(self, slot: Slot, message: wire.FromSupervisor | wire.Gone) -> None:
         attempt = slot.attempt
@@ -492,20 +469,11 @@ class LocalEngine(LoopEngine):
                 if (attempt := slot.attempt) is not None:  # its last word may have been that it is idle
                     self._finish_with_status(attempt, status, peak)
                 else:
-                    self._claims.give_back(slot.number)
+                    self._on_retired(slot)
             case wire.Idle(token):
                 self._drain(slot)
                 if attempt is not None and attempt.token == token:
                     self._on_idle(attempt)
-            case wire.Retired():
-                slot.is_retiring = False
-                held, slot.held = slot.held, None
-                if slot.attempt is None:
-                    slot.drop_link(self._loop)
-                if held is None:
-                    self._unblock(slot)
-                else:
-                    self._gpu_cleanup.after(held, lambda: self._unblock(slot), is_waiting=False)
             case wire.Refused(token, errno) if token == slot.born:
                 slot.drop_link(self._loop)
                 if attempt is not None and attempt.token == token:
@@ -517,7 +485,11 @@ class LocalEngine(LoopEngine):
                 slot.drop_link(self._loop)
                 if (attempt := slot.attempt) is not None:
                     self._finish_with_status(attempt, None)
-                self._unblock(slot)
+                else:
+                    self._on_retired(slot)
+
+    def _on_imported(self, num_threads: int, modules: Sequence[str]) -> None:
+        self._watchdogs.begin(num_threads, modules)
 
     def _on_importing(self, module: str) -> None:
         for attempt in self._attempts.values():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import itertools
 import os
 import select
 import signal
@@ -32,7 +31,6 @@ _ANSWER_S = 1.0  # of a fork server that rests; one that is swapped out takes lo
 _REST_S = 600.0  # a notebook that is left open should not hold memory for ever
 # Needed by nearly every trial, and slow to import in each: 1.6 - 3.3 ms for `random` alone.
 PRELOADED = ("random", "threading", "logging", "traceback", "tempfile", "cloudpickle")
-_numbers = itertools.count(1)
 _BOOT = "import sys; sys.path[:] = {path!r}; from sweep.engines.local.fork_server import main; main{arguments!r}"
 # Lines of status and limits in /proc that a child inherits.
 _INHERITED = tuple("Umask Uid Gid Groups SigBlk SigIgn Cap NoNewPrivs Seccomp Cpus Mems Max".split())
@@ -53,12 +51,13 @@ class ForkServerClient:
         self.modules: frozenset[str] = frozenset()
         self.key = key_of(environ)
         self._has_served = False
-        self._mark = f"{process_mark(os.getpid())}/{next(_numbers)}"
+        driver = process_mark(os.getpid())
+        self._mark = f"{driver}/{os.urandom(4).hex()}"
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.packets = Packets(ours)
         # Libraries start their pools when they are imported: one thread leaves nothing to tear down in each worker.
         variables = {**environ, **dict.fromkeys(THREAD_VARIABLES, "1")}
-        variables |= {DRIVER_VARIABLE: process_mark(os.getpid()), IMPORTER_VARIABLE: self._mark}
+        variables |= {DRIVER_VARIABLE: driver, IMPORTER_VARIABLE: self._mark}
         for name in (EXPERIMENT_VARIABLE, TRIAL_VARIABLE):
             variables.pop(name, None)
         arguments = (theirs.fileno(), os.getpid(), limits.users_limit(), _REST_S)

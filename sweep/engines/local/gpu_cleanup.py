@@ -32,12 +32,6 @@ class _Entry:
 class GpuCleanup:
     """Calls back when what an attempt whose processes are gone, or a worker that was ended, held is clean.
 
-        after ──clean──> at once
-          │
-        an entry ──look: clean──> calls back
-          │  └─────look: another reason than before──> Waiting
-          └────────look: patience_s are over──> NodesChanged without the GPU; calls back
-
     The processes of a trial may be gone while the driver still frees what they had, or while a child that got away, of
     another user or in another container, holds on. The next trial would then fail for want of memory.
 
@@ -60,10 +54,8 @@ class GpuCleanup:
         """Remember what the GPUs have in use now, before any trial: that much is never a trial's.
 
         Args:
-            read: is asked once here if there are GPUs, once per `after` and once per look.
             threshold: part of a GPU's memory that may stay in use, in [0, 1].
             patience_s: how long an entry may wait.
-            look_every_s: time between two looks.
         """
         self.nodes = tuple(nodes)
         self._loop = loop

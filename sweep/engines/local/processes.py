@@ -219,21 +219,11 @@ def ended_of(pidfds: Sequence[int], patience_s: float) -> Iterator[int]:
             yield pidfd
 
 
-def await_end(pid: int, *, patience_s: float = _CLOSE_S) -> None:
+def await_end(pid: int) -> None:
     """Wait for a process, which is no child of this one, to end by itself, then kill it."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    except OSError:  # no descriptor is free
-        give_up = time.monotonic() + patience_s
-        while not is_gone(pid) and time.monotonic() < give_up:
-            time.sleep(0.01)
-        send(signal.SIGKILL, pid)
-        return
-    try:
-        if not list(ended_of([descriptor], patience_s)):
+        if not list(ended_of([descriptor], _CLOSE_S)):
             send(signal.SIGKILL, pid)
             list(ended_of([descriptor], _CLOSE_S))
-    finally:
         os.close(descriptor)

@@ -16,12 +16,20 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from sweep.engines.local.processes import become_subreaper, end_descendants, fork, is_gone, open_descriptors, send
+from sweep.engines.local.processes import (
+    become_subreaper,
+    end_descendants,
+    fork,
+    is_gone,
+    open_descriptors,
+    pidfd_of,
+    send,
+)
 from sweep.record.proc import children_of
 from sweep.worker import wire
 from sweep.worker.channel import Packets, SocketChannel
 from sweep.worker.limits import users_limit
-from sweep.worker.main import become_worker, say_idle_over, serve
+from sweep.worker.main import become_worker, serve
 
 if TYPE_CHECKING:
     from sweep.engines.local.ranks import LocalRanks
@@ -29,12 +37,7 @@ if TYPE_CHECKING:
 
 _LOG_CHECK_S = 0.5
 _HEAD_SHARE = 0.25
-_PIPE_BYTES = 1 << 16
-_MOST_AHEAD = 1 << 32  # attempts between two jobs of one worker
-_SPAWNED = (
-    "import sys; sys.path[:] = {path!r}; "
-    "from sweep.worker.main import run_spawned; run_spawned({parent}, {data}, {idle}, {control}, {files})"
-)
+_SPAWNED = "import sys; sys.path[:] = {path!r}; from sweep.worker.main import run_spawned; run_spawned{arguments!r}"
 
 
 class Supervisor:
@@ -57,8 +60,7 @@ class Supervisor:
         self._is_reusing = is_reusing
         self._worker = 0
         self._pidfd = -1
-        self._idle = -1
-        self._control: Packets | None = None  # to the worker, which may ask for groups
+        self._control: Packets | None = None  # to the worker, which may ask for groups, or is idle
         self._groups: list[LocalRanks] = []
         self._whole: LocalRanks | None = None  # the one that is the attempt itself, or its part on this node
         self._born = 0  # token that the worker, or the whole group, was made for: names it
@@ -78,8 +80,6 @@ class Supervisor:
             poll.register(self._driver, select.POLLIN)
             if self._pidfd >= 0:
                 poll.register(self._pidfd, select.POLLIN)
-            if self._idle >= 0:
-                poll.register(self._idle, select.POLLIN)
             control = self._control.socket.fileno() if self._control is not None else -1
             if control >= 0:
                 poll.register(control, select.POLLIN)
@@ -90,10 +90,8 @@ class Supervisor:
             ready = dict(poll.poll(None if timeout_s is None else 1000 * timeout_s))
             if self._driver in ready:
                 self._end()
-            if self._idle in ready:
-                self._on_idle()
             if control in ready:
-                self._on_group_request()
+                self._on_control()
             if self._pidfd in ready:
                 self._on_exit()
             for group in list(self._groups):
@@ -138,90 +136,76 @@ class Supervisor:
                     self._kill_worker()
             case (wire.Retire(), _):
                 if self._worker:
-                    self._kill_worker(is_reported=False)
-                self._send(wire.Retired())
+                    self._kill_worker()
 
-    def _start(self, message: wire.StartWorker, data: int) -> None:
+    def _start(self, start: wire.StartWorker, data: int) -> None:
+        """Make a worker with this socket to the driver; where the kernel allows none, the trial is not to blame."""
         try:
-            self._make_worker(data, is_spawned=message.is_spawned)
-        except OSError as error:  # EAGAIN, ENOMEM, EMFILE: no capacity now; the trial is not to blame
-            if self._worker:
-                self._kill_worker(is_reported=False)
+            ours, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with control:  # closed here, once the worker has it
+                self._control = Packets(ours)
+                worker = (self._spawn if start.is_spawned else self._fork)(data, (), control.fileno())
+                self._pidfd, self._worker = pidfd_of(worker), worker
+        except OSError as error:
             self._forget_worker()
-            self._send(wire.Refused(message.token, error.errno or 0))
-            return
+            self._send(wire.Refused(start.token, error.errno or 0))
+        else:
+            self._born, self._logs, self._log_limit = start.token, start.logs, start.log_limit_bytes
         finally:
             os.close(data)
-        self._born, self._logs, self._log_limit = message.token, message.logs, message.log_limit_bytes
 
-    def _make_worker(self, data: int, *, is_spawned: bool) -> None:
-        """Start a worker with this socket to the driver.
-
-        Raises:
-            OSError: the kernel allows none.
-        """
-        idle_end = -1
-        with contextlib.ExitStack() as given:  # closed here, once the worker has them
-            if self._is_reusing:
-                self._idle, idle_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-                given.callback(os.close, idle_end)
-            ours, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            given.callback(control.close)
-            self._control = Packets(ours)
-            make = self._spawn if is_spawned else self._fork
-            self._worker = make(data, (control.fileno(),), idle_end, control.fileno())
-            self._pidfd = os.pidfd_open(self._worker)
-
-    def _fork(self, data: int, kept: Sequence[int], idle: int, control: int) -> int:
+    def _fork(self, data: int, kept: Sequence[int], control: int = -1) -> int:
         parent = os.getpid()
 
         def work() -> None:
             for descriptor in self._own:
                 os.close(descriptor)
-            for descriptor in open_descriptors().difference(self._inherited, kept, (data, idle)):
+            for descriptor in open_descriptors().difference(self._inherited, kept, (data, control)):
                 os.close(descriptor)
             become_worker(parent)
-            serve(SocketChannel(data), say_idle_over(idle), control=control)
+            serve(SocketChannel(data), is_reused=self._is_reusing and control >= 0, control=control)
 
         return fork(work)
 
-    def _spawn(self, data: int, kept: Sequence[int], idle: int, control: int) -> int:
+    def _spawn(self, data: int, kept: Sequence[int], control: int = -1) -> int:
         # Not at the top: a supervisor that forks never needs it, and it takes 50 ms.
         import multiprocess.spawn
         import multiprocess.util
 
-        code = _SPAWNED.format(
-            path=sys.path, parent=os.getpid(), data=data, idle=idle, control=control, files=users_limit()
-        )
+        arguments = (os.getpid(), data, control, users_limit(), self._is_reusing and control >= 0)
+        code = _SPAWNED.format(path=sys.path, arguments=arguments)
         executable = os.fsencode(multiprocess.spawn.get_executable())
         command = [executable, *multiprocess.util._args_from_interpreter_flags(), "-c", code]
-        passed = tuple(sorted({descriptor for descriptor in (data, idle, *kept) if descriptor >= 0}))
+        passed = tuple(sorted({descriptor for descriptor in (data, control, *kept) if descriptor >= 0}))
         pid: int = multiprocess.util.spawnv_passfds(executable, command, passed)
         return pid
 
     # --- groups ------------------------------------------------------------------------------------------------------
 
-    def _on_group_request(self) -> None:
-        """The worker asks for a group, or is gone."""
+    def _on_control(self) -> None:
+        """The worker asks for a group, is done with a job and waits for another, or is gone."""
         assert self._control is not None
         try:
             message, descriptors = self._control.receive()
         except wire.StrayBytesError:
             message, descriptors = None, []
-        if not isinstance(message, wire.StartGroup):
-            self._drop_control()
-        elif len(descriptors) < message.num_descriptors:
-            for descriptor in descriptors:  # the worker sees its socket close
-                os.close(descriptor)
-        else:
-            self._add_group(descriptors, is_patient=True)
+        match message:
+            case wire.StartGroup(num_descriptors=number) if len(descriptors) == number:
+                self._add_group(descriptors, is_patient=True)
+            case wire.StartGroup():
+                for descriptor in descriptors:  # the worker sees its socket close
+                    os.close(descriptor)
+            case wire.Idle(token):
+                self._on_idle(token)
+            case _:
+                self._drop_control()
 
     def _add_group(self, descriptors: Sequence[int], *, is_patient: bool, remote_token: int = 0) -> LocalRanks:
         # Not at the top: it would slow every cold start; the fork server imports it where there will be groups.
         from sweep.engines.local.group import Group, RemoteRanks
 
         def make(data: int, kept: Sequence[int], is_spawned: bool) -> int:
-            return (self._spawn if is_spawned else self._fork)(data, kept, -1, -1)
+            return (self._spawn if is_spawned else self._fork)(data, kept)
 
         upstream, ports = socket.socket(fileno=descriptors[0]), descriptors[1:]
         group: LocalRanks
@@ -254,22 +238,21 @@ class Supervisor:
     def _forget_worker(self) -> None:
         """Close what led to a worker that is gone, or was never made."""
         self._drop_control()
-        for descriptor in (self._pidfd, self._idle):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._worker, self._pidfd, self._idle = 0, -1, -1
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+        self._worker, self._pidfd = 0, -1
 
     def _drop_control(self) -> None:
         if self._control is not None:
             self._control.close()
         self._control = None
 
-    def _kill_worker(self, *, is_reported: bool = True) -> None:
-        """Kill the worker with its whole tree; say so when an attempt was running."""
+    def _kill_worker(self) -> None:
+        """Kill the worker with its whole tree."""
         send(signal.SIGKILL, -self._worker, self._worker)  # it may not lead a group yet
-        self._on_exit(is_reported=is_reported)
+        self._on_exit()
 
-    def _on_exit(self, *, is_reported: bool = True) -> None:
+    def _on_exit(self) -> None:
         """Reap the worker, end what it left, and say that the tree is gone."""
         self._end_groups()
         _, status, usage = os.wait4(self._worker, 0)
@@ -277,18 +260,10 @@ class Supervisor:
         self._trim_log()
         self._forget_worker()
         self._done = max(self._done, self._born)
-        if is_reported:
-            self._send(wire.Exited(self._born, status, usage.ru_maxrss * 1024))
+        self._send(wire.Exited(self._born, status, usage.ru_maxrss * 1024))
 
-    def _on_idle(self) -> None:
+    def _on_idle(self, token: int) -> None:
         """A reused worker is done with a job: end whatever it left running."""
-        try:
-            data = os.read(self._idle, _PIPE_BYTES)[-8:]
-        except BlockingIOError:
-            return
-        token = int.from_bytes(data, "little")
-        if len(data) < 8 or not self._done < token < self._done + _MOST_AHEAD:
-            return  # it died, and its pidfd tells; or user code wrote into the pipe
         self._end_groups()
         if children_of(self._worker) or len(children_of(os.getpid())) > 1:
             self._end_orphans()
@@ -325,7 +300,7 @@ class Supervisor:
     def _end(self) -> NoReturn:
         """The driver is gone: end the tree and this process."""
         if self._worker:
-            self._kill_worker(is_reported=False)
+            self._kill_worker()
         end_descendants()
         os._exit(0)
 
