@@ -58,7 +58,7 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def fork(run: Callable[[], object], status: int = 70) -> int:
+def fork(run: Callable[[], object]) -> int:
     """Fork a process that does this, and nothing else of what this one does; return its pid.
 
     Raises:
@@ -71,7 +71,7 @@ def fork(run: Callable[[], object], status: int = 70) -> int:
         except BaseException:  # nothing of this process's own may go on running in the copy
             sys.excepthook(*sys.exc_info())
         finally:
-            os._exit(status)
+            os._exit(70)
     return pid
 
 
@@ -127,10 +127,8 @@ def end_descendants(spare: Iterable[int] = ()) -> None:
             victims += descendants(root)
         groups = set()
         for pid in victims:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 groups.add(os.getpgid(pid))
-            except ProcessLookupError:
-                continue
         send(signal.SIGKILL, *(-group for group in groups - {own_group} - spared), *victims)
         for root in roots:
             # A root that cannot die, because it hangs in the kernel, blocks here, and nothing is released.
@@ -161,32 +159,20 @@ def _has_children() -> bool:
 
 
 def end_marked(sessions: Iterable[int], markers: Iterable[bytes]) -> None:
-    """Kill what is left of an attempt whose supervisor and fork server are both gone.
+    """Kill what is left of something whose supervisor and fork server are both gone: the processes of these sessions,
+    and those whose environment at their start holds all these `NAME=value` entries."""
+    wanted, led = set(markers), set(sessions)
 
-    Found are the processes in the workers' sessions and those whose environment at their start holds all the markers.
+    def is_left(pid: int, session: int) -> bool:
+        if pid == os.getpid() or is_gone(pid):
+            return False
+        with contextlib.suppress(OSError):
+            return session in led or (bool(wanted) and wanted <= set(read(f"/proc/{pid}/environ").split(b"\0")))
+        return False
 
-    Args:
-        sessions: pids of the workers, each of which led a session of its own.
-        markers: `NAME=value` entries of the environment, as bytes.
-    """
-    wanted, led = list(markers), set(sessions)
-    while True:
-        found = [pid for pid, (_, sid) in scan().items() if sid in led or _is_marked(pid, wanted)]
-        living = [pid for pid in found if pid != os.getpid() and not is_gone(pid)]
-        if not living:
-            return
+    while living := [pid for pid, (_, session) in scan().items() if is_left(pid, session)]:
         send(signal.SIGKILL, *living)
         os.sched_yield()
-
-
-def _is_marked(pid: int, markers: list[bytes]) -> bool:
-    if not markers:
-        return False
-    try:
-        entries = read(f"/proc/{pid}/environ").split(b"\0")
-    except OSError:
-        return False
-    return all(marker in entries for marker in markers)
 
 
 def is_gone(pid: int) -> bool:
