@@ -278,7 +278,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.launch.warm_start",
         "sweep.accelerators.inventory",
         "sweep.core.config",
-        "sweep.display.screens",
+        "sweep.display.button",
         "sweep.engines.local.fork_server_client",
         "sweep.record.importing",
         "sweep.record.saved_spec",

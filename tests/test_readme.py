@@ -109,9 +109,8 @@ def shown_by_the_display() -> list[str]:
     put(1, share, status=Status.RUNNING, attempt=1, placement=held)
     put(2, gang, reason="waits for gpu=2")
     put(3, share, status=Status.ERROR, reason="FloatingPointError", failures=1)
-    about = About("widths", "", "", "", 1, "the same call with name='widths', resume=True")
-    lines = draw_block(view, about, width=100, height=24, now=2.0, idle_s=0.0)
-    return ["".join(part for part, _ in line) for line in lines]
+    about = About("widths", "", "", "", "1", "the same call with name='widths', resume=True")
+    return [line.plain for line in draw_block(view, about, 100, 24, 2.0)]
 
 
 def test_the_picture_is_in_the_words_of_todays_display():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -12,7 +11,6 @@ from sweep.core.values import as_float
 Objectives = tuple[tuple[str, str], ...]  # (metric, mode) of each
 
 _Key = TypeVar("_Key")
-_SPARE = 64  # out-of-date places that are not worth a new heap
 
 
 def rankable(value: Any, *, infinite: bool = False) -> float | None:
@@ -75,51 +73,3 @@ def objectives_of(metrics: Any, modes: Any) -> Objectives:
 def shown_objectives(objectives: Objectives) -> str:
     """Return objectives for people: `loss (min), size (max)`."""
     return ", ".join(f"{metric} ({mode})" for metric, mode in objectives if mode != "obs")
-
-
-class Ranking:
-    """The value by which each trial counts now, and the best of them; a value may become better or worse.
-
-    A change costs O(log n) and asking O(1), amortized: what was overtaken stays in a heap until it comes to its top,
-    or until it is more than half of the heap.
-    """
-
-    def __init__(self, mode: str) -> None:
-        self._is_max = mode == "max"
-        self._values: dict[int, float] = {}
-        self._heap: list[tuple[float, int]] = []  # (signed value, number): the best first, the first of equals
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def put(self, number: int, value: Any) -> None:
-        """Let trial `number` count by a value; one that is not rankable takes it out."""
-        new = rankable(value)
-        if new is None:
-            self._values.pop(number, None)
-            return
-        if self._values.get(number) == new:
-            return
-        self._values[number] = new
-        heapq.heappush(self._heap, (self._signed(new), number))
-        if len(self._heap) > 2 * len(self._values) + _SPARE:
-            self._heap = [(self._signed(value), number) for number, value in self._values.items()]
-            heapq.heapify(self._heap)
-
-    def best(self) -> tuple[int, float] | None:
-        """Return (number, value) of the best, the first of equals; None when there is none."""
-        while self._heap:
-            signed, number = self._heap[0]
-            value = self._values.get(number)
-            if value is not None and self._signed(value) == signed:
-                return number, value
-            heapq.heappop(self._heap)
-        return None
-
-    def first(self, count: int) -> list[int]:
-        """Return the numbers of the best few, the best first; looks at all of them."""
-        found = heapq.nsmallest(count, ((self._signed(value), number) for number, value in self._values.items()))
-        return [number for _, number in found]
-
-    def _signed(self, value: float) -> float:
-        return -value if self._is_max else value

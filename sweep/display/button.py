@@ -8,6 +8,8 @@ import re
 import secrets
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from sweep.display.ending import Ending
@@ -57,6 +59,13 @@ _SCRIPT = """
 _ON_PRESS = html.escape(re.sub(r"\s*\n\s*", " ", _SCRIPT).strip())
 
 
+def is_in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and getattr(shell, "kernel", None) is not None
+
+
 def kernel_id() -> str:
     """Return the id that the Jupyter server has for this kernel; empty: no server has started it.
 
@@ -73,36 +82,29 @@ def kernel_id() -> str:
     return found[1] if found else ""
 
 
-class StopButton:
-    """The button of one sweep.
-
-    Args:
-        kernel: the id of the kernel that runs the sweep.
-        ending: what has been requested so far, and what is offered next.
-    """
-
-    def __init__(self, kernel: str, ending: Ending) -> None:
-        self._kernel = kernel
-        self._ending = ending
-        self._run = secrets.token_hex(4)
-
-    def html(self) -> str:
-        """Return the button as it is now; empty where there is nothing to offer."""
-        times, offer = self._ending.times, self._ending.offer()
-        if not offer:
-            return ""
-        # It listens to presses, as it may be replaced before it is let go of; a click by the keyboard has no detail.
-        return (
-            f'<button type="button" data-kernel="{self._kernel}" data-sweep="{self._run}-{times}" '
-            f'style="{_STYLE}" onmousedown="{_ON_PRESS}" onclick="if (!event.detail) this.onmousedown(event)">'
-            f"<span>{html.escape(offer)}</span></button>"
-        )
-
-
-def stop_button(ending: Ending | None) -> StopButton | None:
-    """Return the button of a sweep that this thread drives; None where it would reach nobody.
+def stop_button(ending: Ending | None) -> Callable[[], str] | None:
+    """Return what writes the button of a sweep that this thread drives; None where it would reach nobody.
 
     An interrupt is heard by the main thread only.
     """
     kernel = kernel_id() if threading.current_thread() is threading.main_thread() else ""
-    return StopButton(kernel, ending) if kernel and ending is not None else None
+    return partial(button_html, kernel, ending, secrets.token_hex(4)) if kernel and ending is not None else None
+
+
+def button_html(kernel: str, ending: Ending, run: str) -> str:
+    """Return the button as it is now; empty where there is nothing to offer.
+
+    Args:
+        kernel: the id of the kernel that runs the sweep.
+        ending: what has been requested so far, and what is offered next.
+        run: tells the button of one sweep from those of others.
+    """
+    offer = ending.offer()
+    if not offer:
+        return ""
+    # It listens to presses, as it may be replaced before it is let go of; a click by the keyboard has no detail.
+    return (
+        f'<button type="button" data-kernel="{kernel}" data-sweep="{run}-{ending.times}" '
+        f'style="{_STYLE}" onmousedown="{_ON_PRESS}" onclick="if (!event.detail) this.onmousedown(event)">'
+        f"<span>{html.escape(offer)}</span></button>"
+    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from sweep.core.ranking import rankable
-from sweep.display.svg import Curve, best_so_far, learning_curves
+from sweep.core.trial import shown_state
+from sweep.display.state import ViewState
+from sweep.display.svg import Curve, learning_curves
 
 _MAX_POINTS = 120  # of one trial; then every second one goes
 _MAX_SHOWN = 60
@@ -32,17 +33,14 @@ class LiveCurves:
         if len(points) > _MAX_POINTS:
             del points[1:-1:2]
 
-    def shown(self, states: Mapping[int, str], best: int | None) -> list[Curve]:
-        """Return the curves of trials whose states are known, the last ones and the best; forget all others."""
-        known = sorted(self._points.keys() & states.keys())
-        kept = dict.fromkeys([*known[-_MAX_SHOWN:], *([best] if best in known else [])])
-        self._points = {trial: self._points[trial] for trial in known}
-        return [Curve(trial, states[trial], self._points[trial], trial == best) for trial in kept]
+    def shown(self, view: ViewState) -> list[Curve]:
+        """Return the curves of the trials that run, of the last others and of the best; forget all others."""
+        best = None if view.best is None else view.best.trial.number
+        kept = {*view.by_state["running"], *sorted(self._points)[-_MAX_SHOWN:], best}
+        self._points = {trial: points for trial, points in sorted(self._points.items()) if trial in kept}
+        states = {trial: shown_state(view.trials[trial]) for trial in self._points}
+        return [Curve(trial, states[trial], points, trial == best) for trial, points in self._points.items()]
 
-
-def draw_curves(curves: LiveCurves, states: Mapping[int, str], best: int | None, metric: str, mode: str) -> str:
-    """Return the learning curves as html; where each trial has reported once, what they reached in their order."""
-    shown = curves.shown(states, best)
-    if len(shown) < 2 or any(len(curve.points) > 1 for curve in shown):
-        return learning_curves(shown, metric)
-    return best_so_far(sorted((curve.trial, curve.points[0][1], curve.state) for curve in shown), metric, mode)
+    def draw(self, view: ViewState) -> str:
+        """Return the curves as html."""
+        return learning_curves(self.shown(view), view.plan.metric)

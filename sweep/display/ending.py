@@ -88,20 +88,14 @@ def waited_for(trials: Sequence[Trial], *, can_save_on_demand: bool) -> str:
     """Return which trials a sweep that is being stopped waits for, and what they have to do."""
     if not trials:
         return "no trial runs any more"
-    saving = sum(can_save_on_demand or trial.checkpoint is not None for trial in trials)
     names = " ".join(f"{trial.number:05d}" for trial in trials[:_MAX_NAMED])
     more = f" and {len(trials) - _MAX_NAMED} more" if len(trials) > _MAX_NAMED else ""
-    some = f", {saving} with a checkpoint" if saving else ""
-    what = "to save and end" if saving == len(trials) else f"to end at the next report{some}"
-    return f"waiting for {names}{more} {what}"
+    is_saved = can_save_on_demand or all(trial.checkpoint is not None for trial in trials)
+    return f"waiting for {names}{more} to {'save and end' if is_saved else 'end at the next report'}"
 
 
 class EndingNotice(Callback):
-    """Say on standard error, once per Ctrl-C, what it does; for displays that do not.
-
-    Args:
-        can_save_on_demand: the trainable is a class that stores a checkpoint when asked.
-    """
+    """Say on standard error, once per Ctrl-C, what it does; for displays that do not."""
 
     def __init__(self, ending: Ending, *, can_save_on_demand: bool) -> None:
         self._ending = ending
@@ -110,12 +104,7 @@ class EndingNotice(Callback):
 
     def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
         """Look whether Ctrl-C was pressed."""
-        if self._ending.times == self._said:
-            return
-        self._said = self._ending.times
-        running = [trial for trial in trials.values() if trial.is_held]
-        print(
-            f"sweep: {self._ending.until()}; {waited_for(running, can_save_on_demand=self._can_save)}",
-            file=sys.stderr,
-            flush=True,
-        )
+        if self._ending.times != self._said:
+            self._said = self._ending.times
+            waited = waited_for([one for one in trials.values() if one.is_held], can_save_on_demand=self._can_save)
+            print(f"sweep: {self._ending.until()}; {waited}", file=sys.stderr, flush=True)

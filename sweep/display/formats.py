@@ -7,14 +7,13 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
 from sweep.core.values import printed, sound_text
 from sweep.core.values import shown as safe_repr
 
-_BARS = "▁▂▃▄▅▆▇█"
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./ -]*")
 # Words that some YAML reader takes for something other than a text.
 _RESERVED = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
@@ -88,28 +87,14 @@ def rough_duration(seconds: float) -> str:
     return f"{round(seconds / 86400)}d"
 
 
-def pairs(config: Mapping[str, Any], names: Iterable[str] | None = None) -> str:
-    """Return `lr=3.1e-4 width=256` for the given names (default: all)."""
-    chosen = config if names is None else [name for name in names if name in config]
-    return " ".join(f"{clean(name)}={text(config[name])}" for name in chosen)
+def pairs(config: Mapping[str, Any]) -> str:
+    """Return `lr=3.1e-4 width=256`."""
+    return " ".join(f"{clean(name)}={text(value)}" for name, value in config.items())
 
 
 def at_step(step: Any) -> str:
     """Return ` at step 3`; nothing where no step is known."""
     return "" if step is None else f" at step {text(step)}"
-
-
-def sparkline(values: Collection[float]) -> str:
-    """Return one bar per value, scaled to their own range; what is not finite shows as a blank."""
-    finite = [value for value in values if math.isfinite(value)]
-    if not finite:
-        return " " * len(values)
-    low, high = min(finite), max(finite)
-    span = high - low
-    if not math.isfinite(span) or span <= 0:
-        return "".join(_BARS[3] if math.isfinite(value) else " " for value in values)
-    top = len(_BARS) - 1
-    return "".join(_BARS[round((value - low) / span * top)] if math.isfinite(value) else " " for value in values)
 
 
 def width_of(shown: str) -> int:
@@ -130,29 +115,18 @@ def fit(shown: str, columns: int) -> str:
     return set_cell_size(shown, columns - 1).rstrip() + "…" if columns > 0 else ""
 
 
-def wrapped(shown: str, columns: int) -> list[str]:
-    """Return a text in rows of at most `columns` terminal columns, which together are all of it."""
-    rows = [""]
-    for character in shown:
-        if width_of(rows[-1]) + width_of(character) > columns and rows[-1]:
-            rows.append("")
-        rows[-1] += character
-    return rows
-
-
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
     """Return a table as lines: every column is as wide as its widest cell, those in `right` flush right.
 
     Rows may end before the last column.
     """
-    columns = []
-    for index, column in enumerate(zip_longest(*rows, fillvalue="")):
-        taken = list(map(width_of, column))
-        width = max(taken)
-        pads = [" " * (width - used) for used in taken]
-        left, after = (pads, column) if index in right else (column, pads)
-        columns.append(list(map(str.__add__, left, after)))
-    return ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+    widths = [max(map(width_of, column)) for column in zip_longest(*rows, fillvalue="")]
+
+    def padded(index: int, cell: str) -> str:
+        pad = " " * (widths[index] - width_of(cell))
+        return pad + cell if index in right else cell + pad
+
+    return ["  ".join(padded(*pair) for pair in enumerate(row)).rstrip() for row in rows]
 
 
 def to_yaml(value: Mapping[str, Any], indent: int = 0) -> str:
@@ -163,11 +137,9 @@ def to_yaml(value: Mapping[str, Any], indent: int = 0) -> str:
     lines: list[str] = []
     pad = " " * indent
     for key, item in value.items():
-        name = _scalar(str(key))
-        if isinstance(item, Mapping) and item:
-            lines.append(f"{pad}{name}:\n{to_yaml(item, indent + 2)}")
-        else:
-            lines.append(f"{pad}{name}: {_flow(item)}\n")
+        is_deep = isinstance(item, Mapping) and item
+        inner = f"\n{to_yaml(item, indent + 2)}" if is_deep else f" {_flow(item)}\n"
+        lines.append(f"{pad}{_flow(str(key))}:{inner}")
     return "".join(lines)
 
 
@@ -175,15 +147,9 @@ def _flow(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_quoted(str(k))}: {_flow(v)}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_flow(item) for item in value) + "]"
-    return _scalar(value)
-
-
-def _scalar(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
     if isinstance(value, int):
         return printed(value)
     if isinstance(value, float):

@@ -14,9 +14,9 @@ from sweep.callbacks.observed import ObservedTrial
 from sweep.core.ranking import rankable
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.trial import Status, Trial, shown_status
-from sweep.display.formats import aligned, clean, duration, fit, text, width_of
+from sweep.display.button import is_in_notebook
+from sweep.display.formats import aligned, clean, fit, text, width_of
 from sweep.display.progress import Progress
-from sweep.display.screens import is_in_notebook
 from sweep.display.state import ViewState
 from sweep.errors import ConfigError, refuse_unknown
 
@@ -30,15 +30,7 @@ _DEFAULT_METRICS: Mapping[str, str] = {
     "timesteps_total": "ts",
     "episode_reward_mean": "reward",
 }
-_ORDER = [
-    Status.RUNNING,
-    Status.STARTING,
-    Status.STOPPING,
-    Status.PAUSED,
-    Status.PENDING,
-    Status.TERMINATED,
-    Status.ERROR,
-]
+_ORDER = ("RUNNING", "STARTING", "STOPPING", "PAUSED", "PENDING", "TERMINATED", "ERROR")
 
 
 class ProgressReporter(Callback):
@@ -46,9 +38,6 @@ class ProgressReporter(Callback):
 
     Both are called after batches of events, on the thread of the callbacks, and once at the end with `done=True`.
     """
-
-    def setup(self, **info: Any) -> None:
-        """Hear what is about to run; the keywords are those of `Callback.setup`."""
 
     def should_report(self, trials: Sequence[Any], done: bool = False) -> bool:
         """Return whether `report` is to be called now."""
@@ -180,42 +169,41 @@ class CLIReporter(ProgressReporter, Progress):
         trials = self._reported
         if not trials:
             return []
-        shown, metrics = self._chosen(trials), self._shown_metrics(trials)
+        shown, metrics = self._ordered(trials)[: self._max_rows], self._shown_metrics(trials)
         parameters = {name: name for name in view.varying} if self._parameters is None else self._parameters
         rows = [["trial name", "status", *map(clean, parameters.values()), *map(clean, metrics.values())]]
         for trial in shown:
-            flat, last = flatten(trial.config), _last(trial)
-            values = [flat.get(name) for name in parameters] + [_metric(last, name) for name in metrics]
+            flat, last = flatten(trial.config), trial.last_result or {}
+            values = [flat.get(name) for name in parameters] + [last.get(name) for name in metrics]
             cells = ["" if value is None else fit(text(value), self._max_length) for value in values]
             rows.append([_name_of(trial), shown_status(trial.status), *cells])
         lines = _ruled(rows, range(2, len(rows[0])))
         if len(trials) > len(shown):
-            kept = {trial.id for trial in shown}
-            counts = Counter(shown_status(trial.status) for trial in trials if trial.id not in kept)
-            which = ", ".join(f"{number} {status}" for status, number in sorted(counts.items()))
+            counts = Counter(shown_status(trial.status) for trial in trials)
+            counts.subtract(shown_status(trial.status) for trial in shown)
+            which = ", ".join(f"{number} {status}" for status, number in sorted(counts.items()) if number)
             lines.append(f"... {len(trials) - len(shown)} more trials not shown ({which})")
         failed = [trial for trial in trials if trial.status is Status.ERROR or trial.failures]
         if failed:
-            rows = [["trial name", "# failures", "error file"]]
-            for one in failed[: self._max_error_rows]:
-                rows.append([_name_of(one), str(max(1, one.failures)), f"{self._root}/{one.id}/error.txt"])
-            lines += [f"Number of errored trials: {len(failed)}", *_ruled(rows)]
+            heads = ["trial name", "# failures", "error file"]
+            some = [(_name_of(one), str(max(1, one.failures)), f"{self._root}/{one.id}/error.txt") for one in failed]
+            lines += [f"Number of errored trials: {len(failed)}", *_ruled([heads, *some[: self._max_error_rows]])]
             lines += [f"... {len(failed) - self._max_error_rows} more"] * (len(failed) > self._max_error_rows)
         return lines
 
-    def _chosen(self, trials: Sequence[Trial | ObservedTrial]) -> list[Trial | ObservedTrial]:
-        """Return the trials to show: those that run first; when sorted the best by their last reports first."""
-        if self._is_sorted and self._metric:
-            ranked = [(rankable(_last(trial).get(self._metric)), trial) for trial in trials]
-            sign = -1 if self._mode == "max" else 1
-            ranked.sort(key=lambda pair: (pair[0] is None, 0 if pair[0] is None else sign * pair[0]))
-            return [trial for _, trial in ranked[: self._max_rows]]
-        return sorted(trials, key=lambda trial: (_ORDER.index(trial.status), trial.number))[: self._max_rows]
+    def _ordered(self, trials: Sequence[Any]) -> list[Any]:
+        """Return the trials in the order in which they are shown: those that run first; when sorted the best by their
+        last reports first."""
+        if not self._is_sorted or not self._metric:
+            return sorted(trials, key=lambda trial: (_ORDER.index(trial.status), trial.number))
+        sign = -1 if self._mode == "max" else 1
+        values = [rankable((trial.last_result or {}).get(self._metric)) for trial in trials]
+        ranks = sorted((value is None, sign * (value or 0), at) for at, value in enumerate(values))
+        return [trials[at] for _, _, at in ranks]
 
-    def _shown_metrics(self, trials: Sequence[Trial | ObservedTrial]) -> dict[str, str]:
+    def _shown_metrics(self, trials: Sequence[Any]) -> dict[str, str]:
         """Return the metric columns that some trial has a value for; without a choice some of the user's own, too."""
-        last = [_last(trial) for trial in trials[-200:]]
-        values = [pair for one in last for pair in flatten(one).items()]
+        values = [pair for trial in trials[-200:] for pair in flatten(trial.last_result or {}).items()]
         reported = dict.fromkeys(key for key, value in values if isinstance(value, (int, float, str)))
         shown = {name: label for name, label in self._metrics.items() if name in reported}
         if self._is_inferring:
@@ -265,12 +253,3 @@ def _ruled(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[s
 
 def _name_of(trial: Trial | ObservedTrial) -> str:
     return clean(trial if isinstance(trial, ObservedTrial) else trial.id)
-
-
-def _last(trial: Trial | ObservedTrial) -> Mapping[str, Any]:
-    return {} if trial.last_result is None else trial.last_result
-
-
-def _metric(last: Mapping[str, Any], name: str) -> Any:
-    value = last.get(name)
-    return duration(value) if name == "time_total_s" and isinstance(value, (int, float)) else value

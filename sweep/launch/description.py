@@ -21,10 +21,8 @@ from sweep.launch.place import Place
 from sweep.launch.policies import describe
 from sweep.record.encoding import encode
 from sweep.record.saved_spec import space_keys
-from sweep.schedulers import FIFOScheduler
 from sweep.worker.trainable import PreparedTrainable
 
-_ITERATIONS = {"training_iteration"}
 _MOST_SPACE = 100_000  # characters of the text of one value of the space
 COMPLETE = "are_log_files_complete"  # the last driver ended in order, and its callbacks had been called for everything
 
@@ -82,7 +80,6 @@ def setup_info(built: Built, place: Place, ending: Ending) -> dict[str, Any]:
     inner = searcher.searcher if isinstance(searcher, ConcurrencyLimiter) else searcher
     scheduler = policies.scheduler.inner or policies.scheduler
     counts_iterations = scheduler.time_attr == "training_iteration"
-    runs_to_the_end = isinstance(scheduler, FIFOScheduler) or scheduler.is_searching
     return {
         "experiment_dir": str(place.layout.root),
         "stop": spec.stop,
@@ -98,7 +95,6 @@ def setup_info(built: Built, place: Place, ending: Ending) -> dict[str, Any]:
         "nodes": built.packer.nodes,
         "objectives": objectives_of(policies.metrics, policies.modes or policies.mode),
         "max_iterations": getattr(scheduler, "max_t", None) if counts_iterations else None,
-        "can_stop_early": not runs_to_the_end or built.judge is not None or bool(built.plan.stop.keys() - _ITERATIONS),
         "num_repeats": searcher.num_repeats,
         "resume_command": place.resume_command,
         "ending": ending,

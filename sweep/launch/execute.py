@@ -90,7 +90,7 @@ def execute(trainable: Any, arguments: Mapping[str, Any]) -> ExperimentAnalysis:
 
 def _raises(spec: RunSpec) -> bool:
     """Whether failed trials are an error of the run: in a notebook a warning leaves the cell its analysis."""
-    from sweep.display.screens import is_in_notebook
+    from sweep.display.button import is_in_notebook
 
     return not is_in_notebook() if spec.raise_on_failed_trial is None else spec.raise_on_failed_trial
 

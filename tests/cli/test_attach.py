@@ -59,8 +59,8 @@ def test_what_happens_is_shown_as_if_it_were_driven_here_until_it_ends(tmp_path:
 
     attach(reader, Progress(file=out, style="lines"), sleep=sleep)
     said = out.getvalue()
-    assert "sweep far: 4 trials, searcher random, scheduler asha" in said
-    assert "00001 finished loss=0.5 at step 2" in said
+    assert "sweep far   4 trials   searcher random   scheduler asha" in said
+    assert "00001 finished   loss=0.5 at step 2" in said
     assert "00000 finished" not in said  # it had ended before anybody looked
     assert "2/4" in said
 

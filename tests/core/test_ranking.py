@@ -1,4 +1,4 @@
-"""Which trial is best: what counts, who beats whom, and a ranking that changes as trials report."""
+"""Which trial is best: what counts, and who beats whom."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.core.ranking import Ranking, best_of, rankable, replaces
+from sweep.core.ranking import best_of, rankable, replaces
 
 NAN, INF = math.nan, math.inf
 
@@ -73,38 +73,3 @@ def test_numpy_scalars_are_numbers(kind: Callable[[int], float]) -> None:
 @given(values, values, modes)
 def test_of_two_values_at_most_one_is_better(a: object, b: object, mode: str) -> None:
     assert not (replaces(a, b, mode) and replaces(b, a, mode))
-
-
-@given(st.lists(st.tuples(st.integers(0, 6), values)), modes)
-def test_a_ranking_is_that_of_the_values_that_were_put_last(puts: list[tuple[int, object]], mode: str) -> None:
-    ranking, known = Ranking(mode), dict[int, object]()
-    for number, value in puts:
-        ranking.put(number, value)
-        known[number] = value
-        assert ranking.best() == best_of(sorted(known.items(), key=lambda item: item[0]), mode)
-
-
-def test_ten_thousand_trials_that_have_ended_are_not_looked_at_when_another_reports() -> None:
-    ranking = Ranking("min")
-    for number in range(10_000):
-        ranking.put(number, float(number + 1))
-    touched = ranking._values = _Spied(ranking._values)
-    for step in range(1_000):  # worse and better than the best in turn
-        ranking.put(10_000, 0.5 if step % 2 else 20_000.0 + step)
-        assert ranking.best() == ((10_000, 0.5) if step % 2 else (0, 1.0))
-    assert touched.asked < 10 * 1_000
-    assert len(ranking._heap) <= 2 * len(ranking) + 65
-
-
-class _Spied(dict[int, float]):
-    """A dict that counts how often it is asked."""
-
-    asked = 0
-
-    def get(self, key: int, default: object = None) -> object:  # type: ignore[override]
-        self.asked += 1
-        return super().get(key, default)  # type: ignore[call-overload]
-
-    def items(self) -> object:  # type: ignore[override]
-        self.asked += len(self)
-        return super().items()

@@ -18,7 +18,7 @@ from browser import open_page
 from sweep.core.plan import Plan
 from sweep.core.resources import Resources
 from sweep.core.trial import Status, Trial
-from sweep.display.button import StopButton, kernel_id, stop_button
+from sweep.display.button import button_html, kernel_id, stop_button
 from sweep.display.ending import Ending
 from sweep.display.progress import Progress
 from sweep.display.screens import Notebook
@@ -122,9 +122,9 @@ def test_a_sweep_that_is_left_without_a_last_frame_keeps_no_button(monkeypatch: 
 
 def test_trials_of_this_process_cannot_be_killed_and_nothing_offers_it() -> None:
     ending = Ending(can_kill=False)
-    assert "Stop, to be resumed" in StopButton(KERNEL, ending).html()
+    assert "Stop, to be resumed" in button_html(KERNEL, ending, "run")
     ending.hear(1)
-    assert StopButton(KERNEL, ending).html() == ""
+    assert button_html(KERNEL, ending, "run") == ""
 
 
 @contextmanager
@@ -167,12 +167,13 @@ def test_a_click_asks_the_server_to_interrupt_and_says_so_when_that_fails() -> N
     from selenium.webdriver.support.ui import WebDriverWait
 
     ending = Ending()
-    button = StopButton(KERNEL, ending)
     config = '<script id="jupyter-config-data" type="application/json">{"baseUrl": "/base/"}</script>'
     asked: list[tuple[str, str | None]] = []
     address = f"/base/api/kernels/{KERNEL}/interrupt"
     with (
-        server(f"<!doctype html>{config}<body><div>{button.html()}</div>", asked, [403, 204, 204]) as url,
+        server(
+            f"<!doctype html>{config}<body><div>{button_html(KERNEL, ending, 'run')}</div>", asked, [403, 204, 204]
+        ) as url,
         open_page(url) as driver,
     ):
 
@@ -181,7 +182,9 @@ def test_a_click_asks_the_server_to_interrupt_and_says_so_when_that_fails() -> N
             return "".join(driver.execute_script(f"{words}.content]"))
 
         def show() -> None:
-            driver.execute_script("document.querySelector('div').innerHTML = arguments[0]", button.html())
+            driver.execute_script(
+                "document.querySelector('div').innerHTML = arguments[0]", button_html(KERNEL, ending, "run")
+            )
 
         def press() -> ActionChains:
             return ActionChains(driver).click_and_hold(driver.find_element("css selector", "button"))

@@ -7,18 +7,31 @@ from typing import Any
 
 import pytest
 
+from sweep.core.plan import Plan
+from sweep.core.resources import Resources
+from sweep.core.results import TrialResult
+from sweep.core.trial import Status, Trial
 from sweep.display.curves import LiveCurves
+from sweep.display.state import ViewState
 
 
-def reported(*steps: Any, trial: int = 0) -> LiveCurves:
-    curves = LiveCurves()
-    for step in steps:
-        curves.add(trial, step, 10.0 * step)
-    return curves
+def view_of(*trials: int, **status: Any) -> ViewState:
+    view = ViewState(Plan(metric="loss", mode="min"), None)
+    for number in trials:
+        result = TrialResult({"loss": abs(number - 7)})
+        view.update(0.0, Trial(f"a_{number:05d}", {}, Resources(), last_result=result, **status))
+    return view
 
 
 def points(curves: LiveCurves) -> Any:
-    return curves.shown({0: "running"}, None)[0].points
+    return curves.shown(view_of(0))[0].points
+
+
+def reported(*steps: Any) -> LiveCurves:
+    curves = LiveCurves()
+    for step in steps:
+        curves.add(0, step, 10.0 * step)
+    return curves
 
 
 @pytest.mark.parametrize("value", [None, "high", math.nan, math.inf, object()])
@@ -39,11 +52,11 @@ def test_a_long_trial_has_few_points_its_first_and_last_among_them() -> None:
     assert (found[0][0], found[-1][0]) == (1.0, 10_000.0)
 
 
-def test_of_many_trials_the_last_and_the_best_are_shown_and_others_are_forgotten() -> None:
-    curves = LiveCurves()
+def test_of_many_trials_those_that_run_the_last_and_the_best_are_shown_and_others_are_forgotten() -> None:
+    curves, view = LiveCurves(), view_of(*range(500), status=Status.TERMINATED)
     for trial in range(500):
         curves.add(trial, 1, 1.0)
-    states = dict.fromkeys([7, *range(300, 500)], "finished")
-    found = {curve.trial: curve.style for curve in curves.shown(states, best=7)}
-    assert found == {7: "best"} | dict.fromkeys(range(440, 500), "finished")
-    assert [curve.trial for curve in curves.shown({8: "running", 499: "running"}, None)] == [499]
+    view.update(1.0, Trial("a_00002", {}, Resources(), Status.RUNNING))
+    found = {curve.trial: curve.style for curve in curves.shown(view)}
+    assert found == {2: "running", 7: "best"} | dict.fromkeys(range(440, 500), "finished")
+    assert curves.draw(view).count("<circle") == len(found)

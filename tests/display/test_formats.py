@@ -19,7 +19,6 @@ from sweep.display.formats import (
     number,
     pairs,
     rough_duration,
-    sparkline,
     text,
     to_yaml,
     width_of,
@@ -38,6 +37,7 @@ from sweep.display.formats import (
         (1.5e9, "1.5e9"),
         (512, "512"),
         (10**12, "1.000e+12"),
+        (10**400, "huge"),
         (math.nan, "nan"),
         (-math.inf, "-inf"),
     ],
@@ -85,14 +85,6 @@ def test_columns_are_as_wide_as_their_widest_cell_in_columns_of_the_terminal() -
     rows = [["name", "loss", "why"], ["漢字", "1", "a b"], ["e\u0301", "12345", ""], ["short"]]
     lines = aligned(rows, {1})
     assert lines == ["name    loss  why", "漢字       1  a b", "e\u0301      12345", "short"]
-
-
-def test_sparklines_scale_to_their_range_and_skip_nan() -> None:
-    assert sparkline([1.0, 2.0, 3.0]) == "▁▅█"
-    assert sparkline([2.0, 2.0]) == "▄▄"
-    assert sparkline([1.0, math.nan, 3.0]) == "▁ █"
-    assert sparkline([math.inf]) == " "
-    assert sparkline([-1e308, 1e308]) == "▄▄"
 
 
 def test_configs_are_shown_as_pairs() -> None:

@@ -135,7 +135,7 @@ def test_the_header_and_the_record_have_the_names_that_people_type(tmp_path, cap
         name="named",
         engine="inline",
     )
-    assert "searcher tpe (limit 2), scheduler asha" in capfd.readouterr().out
+    assert "searcher tpe (limit 2)   scheduler asha" in capfd.readouterr().out
     meta = ExperimentReader(tmp_path / "named").meta
     assert (meta["searcher"], meta["scheduler"]) == ("tpe (limit 2)", "asha")
 
