@@ -6,6 +6,7 @@ import inspect
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, SupportsFloat
 
@@ -75,6 +76,7 @@ def _report_value(session: Session, value: Any, function: Any, verb: str) -> Non
     )
 
 
+@dataclass
 class ReusedInstance:
     """The object of a class trainable that a reused worker kept, for `reset_config`.
 
@@ -82,9 +84,8 @@ class ReusedInstance:
         is_wanted: there may be a next trial for it; otherwise objects end with their trials.
     """
 
-    def __init__(self) -> None:
-        self.is_wanted = False
-        self.instance: Trainable | None = None
+    is_wanted: bool = False
+    instance: Trainable | None = None
 
 
 def run_class(

@@ -18,8 +18,7 @@ from sweep.record.space import few_inodes, free_bytes, lacks_space
 _LOOK_S = 0.2
 _FIRST_S, _LAST_S = 0.5, 10.0  # between two tries where the room says nothing (a quota): growing from, up to
 _SPARE_BYTES = 1 << 16  # for directories and a manifest
-_SCARCE = 8  # times what was written: others may have freed that much between the error and the look at the disk
-_MAX_DOUBTS = 2
+_FULL_BYTES = 1 << 20  # with less free, an error that says nothing of the disk may come from there
 
 
 class DiskWait:
@@ -36,7 +35,6 @@ class DiskWait:
         self._say = say
         self._wait = wait
         self._num_tries = 0
-        self._num_doubts = 0
         self._said = ""
 
     def wait(self, what: str, needed: int = 0) -> None:
@@ -66,24 +64,18 @@ class DiskWait:
             if has_room or time.monotonic() - began >= patience_s:
                 return
 
-    def is_doubtful(self, written: int) -> bool:
-        """Whether an error that says nothing of the disk may have come from there: libraries that write by themselves
-        (torch among them) do not say why they failed. Twice on a disk that is nearly full; then it is what it says.
-
-        Args:
-            written: bytes, up to the error.
-        """
-        free = free_bytes(self._directory)
-        if free is None or free > _SCARCE * (written + _SPARE_BYTES) or self._num_doubts == _MAX_DOUBTS:
-            return False
-        self._num_doubts += 1
-        return True
-
     def close(self) -> None:
         """It was written, or is given up."""
         if self._said:
             self._said = ""
             self._say("")
+
+
+def is_full(directory: str) -> bool:
+    """Whether an error that says nothing of the disk may have come from there: libraries that write by themselves
+    (torch among them) do not say why they failed."""
+    free = free_bytes(directory)
+    return free is not None and free < _FULL_BYTES
 
 
 class PatientFile(io.FileIO):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import pickle
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Set
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
 
+from sweep.core.results import NODE_IP, add_measured
 from sweep.core.values import is_held, shown_int, sound_text
 from sweep.errors import UserCodeError
 
@@ -77,6 +80,12 @@ def _leave_out(result: dict[str, Any], sizes: dict[str, int], excess: int, why: 
         excess -= sizes.pop(key)
         result[key] = text = f"{_summary(result[key])}: not stored, {why}"
         on_change(key, f"{text}; write large data to a file of the trial's directory, or into a checkpoint")
+
+
+def measure(values: dict[str, Any], seconds: float, node_ip: str = NODE_IP) -> None:
+    """Add to a report when and where it was made, and how long that took."""
+    host = os.uname().nodename
+    add_measured(values, wall=time.time(), seconds=seconds, pid=os.getpid(), hostname=host, node_ip=node_ip)
 
 
 def note_once(directory: str, key: str, what: str) -> None:

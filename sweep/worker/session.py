@@ -16,7 +16,7 @@ from typing import Any, NoReturn, SupportsFloat
 from sweep.checkpoints.manifest import MANIFEST, DamagedError, set_aside, verify
 from sweep.checkpoints.store import Checkpoint, free_target, known_whole, persist
 from sweep.core.resources import Resources
-from sweep.core.results import ANONYMOUS_METRIC, add_measured
+from sweep.core.results import ANONYMOUS_METRIC
 from sweep.errors import CheckpointError, UserCodeError
 from sweep.record.files import sync_directory
 from sweep.record.layout import checkpoint_name
@@ -24,9 +24,9 @@ from sweep.record.space import lacks_space, tree_bytes
 from sweep.worker import wire
 from sweep.worker.channel import Channel, Packets
 from sweep.worker.context import Context
-from sweep.worker.disk_wait import DiskWait
+from sweep.worker.disk_wait import DiskWait, is_full
 from sweep.worker.environment import CALLER_VARIABLE
-from sweep.worker.metrics import MAX_BYTES, note_once, plain_metrics, within_size
+from sweep.worker.metrics import MAX_BYTES, measure, note_once, plain_metrics, within_size
 
 _STOP_PATIENCE_S = 5.0  # a trial that is to save and stop waits no longer than this for room
 
@@ -112,14 +112,7 @@ class Session:
                 self._check(checkpoint)
                 stored = self._keep(checkpoint, self.num_reports + 1)
             now = time.monotonic()
-            add_measured(
-                values,
-                wall=time.time(),
-                seconds=now - self._last,
-                pid=self._pid,
-                hostname=os.uname().nodename,
-                node_ip=self.job.node_ip,
-            )
+            measure(values, now - self._last, self.job.node_ip)
             data = self._framed(values, stored)
             if len(data) > MAX_BYTES:
                 within_size(values, note)
@@ -333,7 +326,7 @@ class Session:
                     return store()
                 except Exception as error:
                     num_bytes = tree_bytes(source)
-                    if not lacks_space(error, self.trial_dir) and not (is_scratch and room.is_doubtful(num_bytes)):
+                    if not lacks_space(error, self.trial_dir) and not (is_scratch and is_full(self.job.directory)):
                         raise
                 if is_scratch:
                     shutil.rmtree(source, ignore_errors=True)

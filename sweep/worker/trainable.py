@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from sweep.checkpoints.manifest import MANIFEST, verify
 from sweep.checkpoints.store import Checkpoint
 from sweep.core.resources import Resources, parse_resources
-from sweep.core.results import NODE_IP, add_measured, date_of, fill
+from sweep.core.results import date_of, fill
 from sweep.errors import TrainableError, refuse_unknown
+from sweep.worker.metrics import measure
 from sweep.worker.parameters import call_problem, name_of, refuse_asynchronous, unwrap
 from sweep.worker.saved import load_from, save_into, totals_after
 from sweep.worker.session import current
@@ -160,14 +161,7 @@ class Trainable:
                 f"{type(self).__name__}.step returned {type(result).__name__}; expected a dict of metrics."
             )
         values = dict(result)
-        add_measured(
-            values,
-            wall=time.time(),
-            seconds=time.monotonic() - began,
-            pid=os.getpid(),
-            hostname=os.uname().nodename,
-            node_ip=NODE_IP,
-        )
+        measure(values, time.monotonic() - began)
         values |= {"date": date_of(values["timestamp"]), "config": self.config}
         self._advance(values)
         iterations, seconds = self._sweep_restored

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import pickle
 import warnings
-from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import sweep
-from searchers.space import choice, grid_search, randint, sample_from, uniform
+from searchers.space import choice, grid_search, randint, uniform
 from sweep.accelerators import inventory
 from sweep.core.packing import Packer
 from sweep.core.resources import STRATEGIES, Bundle, Device, Node, Resources
@@ -103,7 +102,6 @@ def test_every_example_of_rays_pages_gives_its_bundles(given, resources):
         ({"resources_per_worker": {}}, Bundle(cpu=1)),
         ({"use_gpu": True}, Bundle(gpu=1)),
         ({"use_gpu": True, "resources_per_worker": {"CPU": 4}}, Bundle(cpu=4, gpu=1)),
-        ({"use_gpu": True, "resources_per_worker": {"CPU": 0, "GPU": 0.25}}, Bundle(gpu=0.25)),
         ({"use_tpu": True}, Bundle(tpu=1)),
         ({"use_tpu": True, "accelerator_type": "v6e"}, Bundle(tpu=1, accelerator_type="TPU-V6E")),
         ({"use_tpu": True, "resources_per_worker": {"CPU": 4}}, Bundle(cpu=4, tpu=1)),
@@ -129,10 +127,7 @@ def test_every_example_of_rays_pages_gives_its_bundles(given, resources):
             {"resources_per_worker": {"CPU": 1, "memory": "4G", "licence": 2, "disk": 0.5}},
             Bundle(cpu=1, memory=4 * 10**9, custom=(("disk", 0.5), ("licence", 2.0))),
         ),
-        ({"resources_per_worker": {"memory": 1024}}, Bundle(memory=1024)),
-        ({"resources_per_worker": {"CPU": 0.5, "licence": 0, "memory": 0, "GPU": 0, "TPU": 0}}, Bundle(cpu=0.5)),
         ({"resources_per_worker": {"CPU": np.float32(0.5)}}, Bundle(cpu=0.5)),
-        ({"resources_per_worker": {"CPU": Fraction(1, 4)}}, Bundle(cpu=0.25)),
         ({"use_gpu": True, "resources_per_worker": {"GPU": np.int64(2)}}, Bundle(gpu=2)),
     ],
 )
@@ -207,15 +202,6 @@ def test_workers_come_to_lie_on_the_hosts_of_their_plan(given, hosts):
     bundles = placement.bundles[config.head is not None :]
     assert [bundle.node for bundle in bundles] == hosts
     assert {len(bundle.devices) for bundle in bundles} == {config.num_tpus_per_worker}
-
-
-@pytest.mark.parametrize(
-    "given", [{}, {"use_gpu": True}, {"use_tpu": True}, {"use_tpu": True, "accelerator_type": "v4"}]
-)
-def test_without_a_topology_there_are_no_slices(given):
-    config = ScalingConfig(**given)
-    assert config.slice_plan is None
-    assert config.to_resources().bundles_per_slice == 0
 
 
 @pytest.mark.parametrize(
@@ -368,19 +354,6 @@ def test_an_accelerator_type_is_that_of_the_workers_devices(given, words):
 
 
 @pytest.mark.parametrize(
-    ("text", "type_"),
-    [
-        ("TPU-V5E", "TPU-V5LITEPOD"),
-        ("TPU-V5LITEPOD", "TPU-V5LITEPOD"),
-        ("tpu-v6e", "TPU-V6E"),
-        ("TPU7X", "TPU-V7X"),
-    ],
-)
-def test_tpu_types_are_taken_in_every_spelling(text, type_):
-    assert ScalingConfig(use_tpu=True, accelerator_type=text).resources_of_worker.accelerator_type == type_
-
-
-@pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"num_workers": 4, "use_tpu": True}, ["there is no topology; set it", "there is no accelerator_type; set it"]),
@@ -508,18 +481,12 @@ def test_trainer_resources_are_deprecated_and_honoured_as_a_head(head, bundle, w
         {"num_workers": grid_search([2, 4])},
         {"num_workers": choice([2, 4])},
         {"num_workers": randint(1, 4)},
-        {"num_workers": sample_from(lambda config: 2)},
-        {"use_gpu": choice([True, False])},
         {"use_tpu": True, "accelerator_type": "v6e", "topology": choice(["2x2", "2x4"])},
         {"use_gpu": True, "accelerator_type": grid_search(["A100", "H100"])},
         {"resources_per_worker": {"CPU": choice([1, 2])}},
         {"resources_per_worker": {"CPU": 1, "licence": uniform(0, 1)}},
         {"resources_per_worker": grid_search([{"CPU": 1}, {"CPU": 2}])},
         {"resources_per_worker": choice([{"CPU": 1}, {"CPU": 2}])},
-        {"placement_strategy": grid_search(["PACK", "SPREAD"])},
-        {"trainer_resources": {"CPU": choice([0, 1])}},
-        {**V6E, "chips_per_host": choice([4, 8])},
-        {"use_gpu": True, "gpu_visibility": grid_search(["share", "isolate"])},
         {"use_gpu": choice([True, False]), "resources_per_worker": {"GPU": 1}},
         {"use_gpu": True, "resources_per_worker": {"GPU": choice([0.5, 1])}},
         {**V6E, "num_workers": grid_search([4, 8])},

@@ -26,7 +26,7 @@ from sweep.train import (
     get_context,
 )
 from sweep.train.fit import NestedResult
-from sweep.train.jax import JaxConfig, JaxTrainer
+from sweep.train.jax import JaxTrainer
 from sweep.train.tensorflow import DistributedTrainableCreator as TensorflowCreator
 from sweep.train.tensorflow import TensorflowTrainer
 from sweep.train.torch import DistributedTrainableCreator, TorchConfig, TorchTrainer
@@ -609,19 +609,6 @@ def test_a_checkpoint_dir_that_was_bound_stays_what_it_is(run_rank):
 
 
 @pytest.mark.parametrize(
-    ("function", "name"),
-    [
-        (loop, "loop"),
-        (with_directory, "with_directory"),
-        (sweep.with_parameters(with_optional_directory, data=1), "with_optional_directory"),
-    ],
-)
-def test_a_creator_bears_the_name_of_its_function(function, name):
-    assert prepare(DistributedTrainableCreator(function)).name == name
-    assert prepare(TensorflowCreator(function)).name == name
-
-
-@pytest.mark.parametrize(
     ("arguments", "resources"),
     [
         ({}, Resources((one(),))),
@@ -652,18 +639,6 @@ def test_the_creator_for_tensorflow_has_two_workers_unless_told_otherwise():
 def test_a_creator_chooses_backend_and_timeout():
     backend = DistributedTrainableCreator(loop, backend="gloo", timeout_s=60).backend
     assert backend == TorchConfig("gloo", 60)
-
-
-def test_the_default_backends_are_those_of_the_frameworks():
-    kinds = [DataParallelTrainer, TorchTrainer, JaxTrainer, TensorflowTrainer]
-    assert [type(kind(loop).backend).__name__ for kind in kinds] == [
-        "Backend",
-        "TorchConfig",
-        "JaxConfig",
-        "TensorflowConfig",
-    ]
-    assert (TorchConfig().name, TorchConfig("gloo").name) == ("", "gloo")
-    assert JaxTrainer(loop, jax_config=JaxConfig(initialization_timeout_s=5)).backend == JaxConfig(5)
 
 
 def test_what_a_trainer_was_given_cannot_be_changed_from_outside():

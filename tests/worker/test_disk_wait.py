@@ -16,7 +16,7 @@ import pytest
 
 from sweep.record.space import free_bytes, lacks_space, tree_bytes
 from sweep.worker import disk_wait as module
-from sweep.worker.disk_wait import DiskWait, PatientFile, open_streams
+from sweep.worker.disk_wait import DiskWait, PatientFile, is_full, open_streams
 from sweep.worker.session import StopRequested
 
 MIB = 1 << 20
@@ -97,14 +97,12 @@ def test_a_stop_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
         DiskWait("/x", said.append, stopped).wait("a checkpoint", 1)
 
 
-def test_an_error_that_says_nothing_is_doubted_twice_and_only_where_little_is_left(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("free", "expected"), [(4096, True), (2 * MIB, False), (None, False)])
+def test_a_disk_without_room_may_be_why_a_library_failed(
+    monkeypatch: pytest.MonkeyPatch, free: Any, expected: bool
 ) -> None:
-    world = World(monkeypatch, 100 * MIB, {})
-    room = world.room()
-    assert not room.is_doubtful(MIB)
-    world.free = 2 * MIB
-    assert [room.is_doubtful(MIB) for _ in range(3)] == [True, True, False]
+    World(monkeypatch, free, {})
+    assert is_full("/x") is expected
 
 
 def nested(*errors: BaseException) -> BaseException:

@@ -29,11 +29,6 @@ def test_a_mark_names_a_process_as_long_as_it_lives_and_no_other_of_its_number()
     assert not is_living(mark)
 
 
-@pytest.mark.parametrize("mark", ["", "x", "7", ".", "-1.2.3", "4194305.1.1", "7.8.9/1"])
-def test_what_is_no_mark_names_nobody(mark):
-    assert not is_living(mark)
-
-
 def test_the_mark_of_a_trial_counts_only_while_its_driver_lives(monkeypatch):
     driver = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     monkeypatch.setenv("SWEEP_TRIAL", "abcde_00003")
