@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 from searchers.errors import UnknownArgument, closest, nearest
@@ -25,13 +24,9 @@ WORDS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "sampler": ("Optuna", ("search_alg",), "a searcher, or a name such as 'tpe'"),
     "pruner": ("Optuna", ("scheduler",), "a scheduler, or a name such as 'asha'"),
     "load_if_exists": ("Optuna", ("resume",), "resume=True, with the same name"),
-    "catch": ("Optuna", ("raise_on_failed_trial",), "other trials go on in any case"),
-    "show_progress_bar": ("Optuna", ("verbose",), "0 prints nothing"),
     "n_startup_trials": ("Optuna", ("num_startup_trials", "n_initial_points", "random_search_steps"), ""),
     "max_evals": ("Hyperopt", ("num_samples",), ""),
-    "algo": ("Hyperopt", ("search_alg",), "a searcher, or a name such as 'hyperopt'"),
     "n_iter": ("scikit-learn", ("num_samples",), ""),
-    "scoring": ("scikit-learn", ("metric",), "the key that trials report"),
     "param_grid": ("scikit-learn", ("config", "param_space"), "with sweep.grid_search([...]) for each list"),
     "param_distributions": ("scikit-learn", ("config", "param_space"), "with sweep.choice([...]) and the like"),
     "random_state": ("scikit-learn", ("seed",), ""),
@@ -42,7 +37,6 @@ WORDS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "early_terminate": ("W&B", ("scheduler",), "a scheduler, or a name such as 'asha'"),
     "goal": ("W&B", ("mode",), "'min' or 'max'"),
     "project": ("W&B", ("name",), "the project that W&B shows is an argument of WandbLoggerCallback"),
-    "search_space": ("Ax", ("config", "param_space"), "a dict with domains such as sweep.uniform(0, 1)"),
     "params": ("Hydra", ("config", "param_space"), "a dict with domains such as sweep.uniform(0, 1)"),
     "space": ("Hyperopt", ("config", "param_space"), "a dict with domains such as sweep.uniform(0, 1)"),
     "low": ("Optuna", ("lower",), ""),
@@ -73,57 +67,37 @@ def refuse_unknown(
             list the second.
     """
 
-    def refusal(name: str, given: Collection[str], known: Collection[str]) -> Exception:
-        unknown = [word for word in given if word not in known]
-        listed = [word for word in known if word not in unlisted]
-        return error(unknown_argument(who or name, unknown, listed, hints or {}))
-
-    def guarded(function: Any, name_of: Callable[[Any, Any], str]) -> Any:
-        """Return a function or `__init__` with the check in front; `name_of` is given the check and the arguments."""
-        parameters = list(inspect.signature(function).parameters.values())
+    def decorate(thing: F) -> F:
+        kind: Any = thing if isinstance(thing, type) else None
+        function: Any = thing if kind is None else kind.__init__
+        parameters = inspect.signature(function).parameters.values()
         if not (also or unlisted) and any(one.kind is one.VAR_KEYWORD for one in parameters):
-            return function
+            return thing
         named = {one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
         known = frozenset(named.union(also, unlisted) - {"self"})
 
         @functools.wraps(function)
         def checked(*args: Any, **given: Any) -> Any:
             if not known.issuperset(given):
-                raise refusal(name_of(checked, args), given, known)
+                name = function.__qualname__
+                if kind is not None:  # a subclass that has no `__init__` of its own is what the caller knows
+                    called: Any = type(args[0])
+                    name = (called if called.__init__ is checked else kind).__name__
+                raise error(unknown_argument(who or name, set(given) - known, known.difference(unlisted), hints or {}))
             return function(*args, **given)
 
-        return checked
-
-    def no_init(cls: Any) -> Any:
-        """Return an `__init__` that takes nothing, and hands on to that of a class which a user has put beside it."""
-
-        def __init__(instance: Any, *args: Any, **given: Any) -> None:
-            following: Any = super(cls, instance).__init__
-            makes_itself = "__new__" in {name for one in type(instance).__mro__[:-1] for name in vars(one)}
-            if given and getattr(following, "__objclass__", None) is object and not makes_itself:
-                raise refusal(_name(cls, __init__, (instance,)), given, ())
-            following(*args, **given)
-
-        __init__.__qualname__, __init__.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
-        only_self = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-        vars(__init__)["__signature__"] = inspect.Signature(only_self)
-        return __init__
-
-    def decorate(thing: F) -> F:
-        changed: Any = thing
-        if not isinstance(thing, type):
-            checked: F = guarded(thing, lambda *_: changed.__qualname__)
-            return checked
-        own = vars(thing).get("__init__")
-        changed.__init__ = no_init(thing) if own is None else guarded(own, partial(_name, thing))
+        if kind is None:
+            guarded: F = checked  # type: ignore[assignment]
+            return guarded
+        kind.__init__ = checked
         return thing
 
     return decorate
 
 
 def unknown_argument(who: str, given: Collection[str], known: Collection[str], hints: Mapping[str, str]) -> str:
-    """Return the message for the first of `given` that is not known."""
-    name = next(name for name in given if name not in known)
+    """Return the message for one of `given` that is not known."""
+    name = min(name for name in given if name not in known)
     return f"{who} has no parameter {name!r}. {meant(name, known, hints)}"
 
 
@@ -161,9 +135,3 @@ def meant(name: str, known: Collection[str], hints: Mapping[str, str] | None = N
     if close and close not in known:
         return f"Did you mean {close!r}? {hints[close]}"
     return nearest(name, known) if known else "It takes none."
-
-
-def _name(cls: type, checked: object, args: tuple[Any, ...]) -> str:
-    """Return the name by which the caller knows the class: that of a subclass that has no `__init__` of its own."""
-    kind: Any = type(args[0])
-    return kind.__name__ if kind.__init__ is checked else cls.__name__

@@ -89,7 +89,6 @@ class Quantized(Sampler):
 # --- domains ---------------------------------------------------------------------------------------------------------
 
 
-@refuse_unknown()
 class Domain(ABC):
     """A set of values with a distribution over it: a leaf of a search space that is still to be decided.
 

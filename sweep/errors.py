@@ -1,66 +1,19 @@
-"""Every exception this package raises on purpose.
-
-SweepError                     the root; catch this one (its class stands in searchers/errors.py)
-├── UserCodeError              the trainable raised, exited or reported something impossible
-├── TrialsFailed               the sweep ended and some trials did not (raise_on_failed_trial); what a trainer's fit()
-│                              raises, under the name sweep.train.TrainingFailedError
-├── ResourceError              a request that this machine can never hold, or that makes no sense (also a ValueError)
-│   └── NoGpuError             wait_for_gpu: there is no GPU to wait for (sweep.worker.gpu_memory; also a RuntimeError)
-├── GpuMemoryError             wait_for_gpu: memory was not freed in time (sweep.worker.gpu_memory; also a RuntimeError)
-├── GroupStartError            the ranks of a training group did not find each other (sweep.train.trainer)
-├── ConfigError                an argument of the API, the CLI or a spec file is wrong (also a ValueError)
-│   └── UnknownArgument        a keyword that a function or a constructor does not have (also a TypeError)
-├── MetricError                the metric that was asked for is not among those reported (also a RuntimeError)
-├── CheckpointError            a checkpoint is missing, damaged or cannot be written (also a RuntimeError)
-├── ExperimentError            a directory or `sweep.db` cannot be used as asked
-│   ├── NoExperimentError      there is no experiment where one was looked for (also a ValueError)
-│   └── RecordError            the record of a sweep that runs takes nothing more: a full disk, a deleted directory
-├── TrainableError             a trainable cannot be called or shipped to another process (also a TypeError)
-├── SweepStalled               nothing runs and nothing can start; the message says why
-└── SearchError                see searchers/errors.py (SpaceError, UnknownNameError, UnknownArgument)
-
-SweepInterrupted               no error: a person, or a signal, ended the sweep and with it the script
-"""
+"""Every exception this package raises on purpose; `SweepError` is their root, and stands in `searchers.errors`."""
 
 from __future__ import annotations
 
+import functools
 import signal
-from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from searchers import keywords
-from searchers.errors import SearchError, SpaceError, SweepError, UnknownNameError, closest, nearest, readable
-from searchers.keywords import F, meant, taken_by
+from searchers.errors import SearchError as SearchError
+from searchers.errors import SpaceError as SpaceError
+from searchers.errors import SweepError as SweepError
+from searchers.errors import UnknownNameError as UnknownNameError
 
 if TYPE_CHECKING:
     from sweep.results.analysis import ExperimentAnalysis
-
-__all__ = [
-    "CheckpointError",
-    "ConfigError",
-    "ExperimentError",
-    "MetricError",
-    "NoExperimentError",
-    "RecordError",
-    "ResourceError",
-    "SearchError",
-    "SpaceError",
-    "SweepError",
-    "SweepInterrupted",
-    "SweepStalled",
-    "TrainableError",
-    "TrialsFailed",
-    "TuneError",
-    "UnknownArgument",
-    "UnknownNameError",
-    "UserCodeError",
-    "closest",
-    "meant",
-    "nearest",
-    "readable",
-    "refuse_unknown",
-    "taken_by",
-]
 
 TuneError = SweepError  # what Tune calls it
 
@@ -113,15 +66,11 @@ class SweepInterrupted(BaseException):
 
 
 class _CtrlC(SweepInterrupted, KeyboardInterrupt):
-    pass
+    __qualname__ = SweepInterrupted.__name__  # what a traceback calls it
 
 
 class _Ended(SweepInterrupted, SystemExit):
-    pass
-
-
-for _kind in (_CtrlC, _Ended):  # what a traceback calls them
-    _kind.__qualname__ = SweepInterrupted.__name__
+    __qualname__ = SweepInterrupted.__name__
 
 
 class ResourceError(SweepError, ValueError):
@@ -139,15 +88,8 @@ class UnknownArgument(ConfigError, TypeError):
     """
 
 
-def refuse_unknown(
-    hints: Mapping[str, str] | None = None,
-    *,
-    who: str | None = None,
-    also: Collection[str] = (),
-    unlisted: Collection[str] = (),
-) -> Callable[[F], F]:
-    """Return the decorator of `searchers.keywords`, with the error of this package."""
-    return keywords.refuse_unknown(hints, who=who, also=also, unlisted=unlisted, error=UnknownArgument)
+refuse_unknown = functools.partial(keywords.refuse_unknown, error=UnknownArgument)
+"""The decorator of `searchers.keywords`, with the error of this package."""
 
 
 class MetricError(SweepError, RuntimeError):

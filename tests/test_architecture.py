@@ -320,7 +320,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }
 
 # What every part of `sweep` stands on.
-FLOOR = ("sweep.checks", "sweep.errors")
+FLOOR = ("sweep.checks", "sweep.errors", "searchers.errors", "searchers.keywords")
 PURE = (
     "searchers",
     "sweep.core",

@@ -51,7 +51,8 @@ def public() -> Iterator[tuple[str, Any]]:
             is_error = inspect.isclass(thing) and issubclass(thing, BaseException)
             if callable(thing) and id(thing) not in seen and not is_error and not inspect.isabstract(thing):
                 seen.add(id(thing))
-                if word not in TAKES_ALL | BY_PYTHON:
+                takes_nothing = inspect.isclass(thing) and thing.__init__ is object.__init__
+                if word not in TAKES_ALL | BY_PYTHON and not takes_nothing:
                     yield f"{name}.{word}", thing
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from searchers.errors import nearest
 from sweep.core.resources import Device
-from sweep.errors import ResourceError, nearest
+from sweep.errors import ResourceError
 
 _PLAIN_TYPES = """
 B300 GB300 B200 GB200 GH200 H200 H100 H800 H20 A100 A800 A40 A30 A16 A10G A10 A2 L40S L40 L20 L4 L2

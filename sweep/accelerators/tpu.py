@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from searchers.errors import nearest
 from sweep.checks import is_whole
-from sweep.errors import ResourceError, nearest
+from sweep.errors import ResourceError
 
 CHIP_COUNTS = (1, 2, 4, 8)
 """How many chips one process can have: libtpu knows no other shapes inside a host."""

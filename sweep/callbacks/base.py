@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from sweep.checkpoints.store import Checkpoint
 from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
-from sweep.errors import refuse_unknown
 from sweep.record.layout import ExperimentLayout
 
 _K = TypeVar("_K", bound=type)
@@ -36,7 +35,6 @@ def in_either_form(kind: _K) -> _K:
 
 
 @in_either_form
-@refuse_unknown()
 class Callback:
     """Observe a sweep. Override the hooks that you need; all hooks of one sweep run on one thread, in order.
 

@@ -14,11 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from searchers.keywords import taken_by
 from sweep.callbacks.base import Callback, overriding
 from sweep.callbacks.observed import ObservedTrial, plain_result
 from sweep.core.messages import Hook, Notify
 from sweep.core.trial import Trial
-from sweep.errors import SweepError, taken_by
+from sweep.errors import SweepError
 from sweep.record.files import write_atomically
 from sweep.record.importing import unpickle
 from sweep.record.space import lacks_space

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
+from searchers.errors import closest, nearest
 from sweep.callbacks.base import Callback, FilesCallback
 from sweep.core.messages import Exit
 from sweep.core.results import TrialResult, flatten, own_metrics
 from sweep.core.trial import Cause, Status, Trial
-from sweep.errors import closest, nearest
 from sweep.record.facts import last_exit
 from sweep.storage.shared import open_record
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from searchers import create_searcher
+from searchers.errors import nearest
 from sweep.cli.ranges import parse_parameter, put, space_of
 from sweep.core.values import as_float
-from sweep.errors import ConfigError, TrainableError, nearest
+from sweep.errors import ConfigError, TrainableError
 from sweep.record.importing import DriverCalled, ended_at, load_file, why_missing
 from sweep.schedulers import create_scheduler
 

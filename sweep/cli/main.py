@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from searchers.errors import nearest, readable
 from sweep import __version__, errors
 
 COMMANDS: Mapping[str, str] = {
@@ -55,7 +56,7 @@ class CommandGroup(click.Group):
         if place is None and ctx.resilient_parsing:  # on Tab
             return None
         if place is None:
-            ctx.fail(f"there is no command {cmd_name!r}. {errors.nearest(cmd_name, COMMANDS)}")
+            ctx.fail(f"there is no command {cmd_name!r}. {nearest(cmd_name, COMMANDS)}")
         module, _, attribute = place.partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
@@ -109,7 +110,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except errors.SweepError as error:
         click.echo(f"error: {error}", err=True)
         if trace := _trace_of_the_user(error):
-            click.echo(errors.readable(trace), err=True)
+            click.echo(readable(trace), err=True)
         is_usage = isinstance(error, (ValueError, TypeError, errors.ExperimentError, errors.SearchError))
         return 2 if is_usage and not isinstance(error, errors.RecordError) else 1
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 import searchers as space
-from searchers.errors import SpaceError
+from searchers.errors import SpaceError, nearest
 from searchers.space import Float, Integer, LogUniform, Uniform
 from sweep.core.literals import parse_literal
-from sweep.errors import ConfigError, nearest
+from sweep.errors import ConfigError
 
 Mistake = tuple[tuple[Any, ...], str]  # where, as keys, and what
 

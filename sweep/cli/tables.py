@@ -17,10 +17,11 @@ from typing import Any
 
 import click
 
+from searchers.errors import nearest, readable
 from sweep.core.literals import json_text, parse_literal
 from sweep.core.values import sound_text
 from sweep.display.formats import aligned, clean, fit, text, width_of
-from sweep.errors import ConfigError, nearest, readable
+from sweep.errors import ConfigError
 
 Row = Mapping[str, Any]  # a row may lack some columns
 

@@ -11,9 +11,10 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from searchers.errors import nearest
 from sweep.checks import number, one_of, refuse, seconds, whole
 from sweep.core.failures import CLASSES, RETRIED
-from sweep.errors import ConfigError, nearest, refuse_unknown
+from sweep.errors import ConfigError, refuse_unknown
 
 if TYPE_CHECKING:
     import os

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from searchers.errors import closest
 from sweep.core.failures import without_numbers
 from sweep.core.messages import Reported
 from sweep.core.plan import Plan
@@ -13,7 +14,7 @@ from sweep.core.ranking import replaces
 from sweep.core.results import ANONYMOUS_METRIC, TrialResult, fill, flatten, own_metrics, score
 from sweep.core.trial import Cause, CheckpointRef, Status, Trial
 from sweep.core.values import MOST, as_float, shown_int, summed
-from sweep.errors import MetricError, TrialsFailed, closest
+from sweep.errors import MetricError, TrialsFailed
 
 _FEW_REPORTS = 10  # of one trial, after which a metric that no trial reported is taken for misspelt
 _MANY_REPORTS = 100  # after which a trial that may never end lacks its stop key; some results are computed rarely

@@ -37,7 +37,6 @@ def reached(stop: Mapping[str, float], result: Mapping[str, Any]) -> str:
     return ""
 
 
-@refuse_unknown()
 class Stopper(ABC):
     """A rule on results: called with every judged result; True ends that trial.
 

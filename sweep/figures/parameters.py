@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from searchers.errors import nearest
 from searchers.space import Categorical, Float, Integer, LogUniform, from_json
 from sweep import checks
 from sweep.core.literals import evaluated_params
 from sweep.core.ranking import rankable
 from sweep.core.results import flatten
 from sweep.core.values import printed, shown_range
-from sweep.errors import ConfigError, nearest
+from sweep.errors import ConfigError
 from sweep.figures.style import plain
 from sweep.record.encoding import Opaque
 from sweep.record.reader import ExperimentReader

@@ -6,8 +6,9 @@ import importlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from searchers.errors import nearest
 from sweep.core.ranking import rankable
-from sweep.errors import ConfigError, nearest
+from sweep.errors import ConfigError
 from sweep.figures.importance import LEAST
 from sweep.figures.parameters import parameters
 from sweep.figures.population import SCHEDULERS

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from searchers.errors import nearest
 from sweep.checkpoints.store import Checkpoint
 from sweep.checks import refuse, whole
-from sweep.errors import CheckpointError, ConfigError, UserCodeError, nearest, refuse_unknown
+from sweep.errors import CheckpointError, ConfigError, UserCodeError, refuse_unknown
 from sweep.worker.session import get_context, report
 
 Metrics = str | Sequence[str] | Mapping[str, str] | None

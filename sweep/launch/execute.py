@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from searchers.errors import readable
 from sweep.accelerators import inventory
 from sweep.core.config import level_of_caller
 from sweep.engines.local.fork_server_client import end_cached, prepare
-from sweep.errors import SweepInterrupted, TrialsFailed, readable
+from sweep.errors import SweepInterrupted, TrialsFailed
 from sweep.launch.interrupt import end_script_quietly
 from sweep.launch.registry import registered
 from sweep.launch.spec import IS_AS_IN_TUNE, RunSpec

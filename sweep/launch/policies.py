@@ -23,7 +23,7 @@ from searchers import (
     name_of,
 )
 from searchers.adapter import constants_of, mismatch
-from searchers.errors import SpaceError
+from searchers.errors import SpaceError, closest, nearest
 from searchers.keywords import taken_by
 from searchers.variants import check_space, grid_values, has_domains, merge, walk
 from searchers.warm_start import Point
@@ -32,7 +32,7 @@ from sweep.core.failures import without_numbers
 from sweep.core.results import NUMBERS, flatten
 from sweep.core.trial import number_of
 from sweep.core.values import shown
-from sweep.errors import ConfigError, SearchError, closest, nearest
+from sweep.errors import ConfigError, SearchError
 from sweep.launch.spec import RunSpec, metric_and_mode
 from sweep.schedulers import SCHEDULERS, FIFOScheduler, ResourceChangingScheduler, Scheduler, create_scheduler
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from sweep.errors import TrainableError, UnknownNameError, nearest, refuse_unknown
+from searchers.errors import nearest
+from sweep.errors import TrainableError, UnknownNameError, refuse_unknown
 
 _trainables: dict[str, Any] = {}
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from types import NoneType
 from typing import Any
 
+from searchers.errors import nearest
 from sweep import checks
 from sweep.callbacks.base import Callback
 from sweep.core.config import (
@@ -28,7 +29,7 @@ from sweep.core.config import (
 from sweep.core.resources import Node
 from sweep.core.results import ANONYMOUS_METRIC
 from sweep.engines.base import Engine, EngineFactory
-from sweep.errors import ConfigError, nearest
+from sweep.errors import ConfigError
 from sweep.launch.stop_rules import StopRules
 
 # The call that runs the sweep takes no `resume=`: what it began is continued by `Tuner.restore`.

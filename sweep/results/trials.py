@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from searchers.errors import readable
 from sweep.checkpoints.store import Checkpoint
 from sweep.core.literals import evaluated_params, experiment_tag
 from sweep.core.resources import Resources
 from sweep.core.trial import Trial, shown_state
-from sweep.errors import readable
 from sweep.record.layout import ExperimentLayout
 
 if TYPE_CHECKING:

@@ -11,19 +11,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from searchers.errors import readable
 from sweep import checks
 from sweep.checkpoints.store import Checkpoint
 from sweep.core.ranking import Objectives, best_of, shown_objectives
 from sweep.core.results import TrialResult, own_metrics, reported, score
-from sweep.errors import (
-    CheckpointError,
-    ConfigError,
-    MetricError,
-    SweepError,
-    UserCodeError,
-    readable,
-    refuse_unknown,
-)
+from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, UserCodeError, refuse_unknown
 from sweep.record.facts import Report
 from sweep.record.importing import unpickle
 from sweep.record.layout import ERROR_FILE

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from searchers.errors import nearest
 from searchers.pareto import pareto_front
 from sweep import checks
 from sweep.core.ranking import beats, best_of, rankable, shown_objectives
 from sweep.core.results import AUTO_FILLED, TRIAL_INDEX, TrialResult, flatten
 from sweep.core.trial import STATES
-from sweep.errors import ConfigError, MetricError, nearest
+from sweep.errors import ConfigError, MetricError
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sweep.errors import ConfigError, UnknownNameError, nearest
+from searchers.errors import nearest
+from sweep.errors import ConfigError, UnknownNameError
 from sweep.schedulers.asha import ASHAScheduler, AsyncHyperBandScheduler
 from sweep.schedulers.base import Scheduler
 from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob, TrialsView

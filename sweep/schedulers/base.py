@@ -13,7 +13,7 @@ from sweep.core.resources import Node
 from sweep.core.results import TrialResult, score
 from sweep.core.trial import Status, Trial
 from sweep.core.values import as_float
-from sweep.errors import ConfigError, refuse_unknown
+from sweep.errors import ConfigError
 
 Trials = Mapping[str, Trial]
 
@@ -27,7 +27,6 @@ _TUNES_HOOKS = {
 }
 
 
-@refuse_unknown()
 class Scheduler(ABC):
     """Look at intermediate results and decide which trials continue, stop, pause, save or clone another.
 

@@ -15,7 +15,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from sweep.errors import NoExperimentError, nearest
+from searchers.errors import nearest
+from sweep.errors import NoExperimentError
 from sweep.record.db import open_for_reading
 from sweep.record.layout import CHECKPOINT_PATTERN, DATABASE, ExperimentLayout, split_uri
 from sweep.record.lock import DriverLock

@@ -21,7 +21,7 @@ from sweep.core.resources import Device, Node, Placement, Resources
 from sweep.core.results import TrialResult, fill, reported, score
 from sweep.core.retention import Kept, expendable
 from sweep.core.trial import CheckpointRef, Outcome
-from sweep.errors import CheckpointError, MetricError, TrialsFailed, UserCodeError, refuse_unknown
+from sweep.errors import CheckpointError, MetricError, TrialsFailed, UserCodeError
 from sweep.record.importing import unpickle
 from sweep.record.layout import check_name
 from sweep.worker import wire
@@ -47,7 +47,6 @@ _UPPER = ("cpu", "gpu", "tpu")
 _numbers = itertools.count(1)
 
 
-@refuse_unknown()
 class TuneReportCallback:
     """In the `RunConfig(callbacks=[...])` of a `fit()` inside a trial: rank 0's reports are the trial's own.
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
+from searchers.errors import nearest
 from searchers.space import Domain, Float
 from searchers.variants import has_domains
 from sweep.accelerators import inventory
@@ -15,7 +16,7 @@ from sweep.accelerators.gpu_types import check_type
 from sweep.accelerators.tpu import CHIP_COUNTS, SlicePlan, parse_generation, plan_slices
 from sweep.checks import is_number, is_whole, resource
 from sweep.core.resources import STRATEGIES, Bundle, Resources, parse_bytes, parse_resources
-from sweep.errors import ResourceError, nearest, refuse_unknown
+from sweep.errors import ResourceError, refuse_unknown
 
 __all__ = ["ScalingConfig"]
 

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
+from searchers.errors import nearest
 from sweep.checks import one_of
-from sweep.errors import ConfigError, nearest, refuse_unknown
+from sweep.errors import ConfigError, refuse_unknown
 from sweep.train.creator import create
 from sweep.train.trainer import NOT_OF_TRAINERS, Backend, DataParallelTrainer, TrainerOptions
 from sweep.worker.wire import Rank

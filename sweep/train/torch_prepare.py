@@ -20,7 +20,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
 
-from sweep.errors import ConfigError, UserCodeError, nearest, refuse_unknown
+from searchers.errors import nearest
+from sweep.errors import ConfigError, UserCodeError, refuse_unknown
 from sweep.worker.session import current
 
 __all__ = [

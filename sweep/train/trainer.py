@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
+from searchers.errors import nearest
 from searchers.space import Categorical, Domain
 from searchers.variants import fresh, grid_values, has_domains, merge
 from sweep import train
@@ -19,7 +20,7 @@ from sweep.checks import number
 from sweep.core.config import RunConfig
 from sweep.core.group import START_ERROR
 from sweep.core.resources import Resources
-from sweep.errors import ConfigError, ResourceError, SweepError, TrainableError, UserCodeError, nearest, refuse_unknown
+from sweep.errors import ConfigError, ResourceError, SweepError, TrainableError, UserCodeError, refuse_unknown
 from sweep.train.scaling import ScalingConfig
 from sweep.worker.adapters import former_values
 from sweep.worker.group_environment import GroupSpec

@@ -10,7 +10,8 @@ from typing import Any
 
 from sweep.core.results import flatten, unflatten
 from sweep.display.formats import to_yaml
-from sweep.errors import ConfigError, nearest, refuse_unknown
+from searchers.errors import nearest
+from sweep.errors import ConfigError, refuse_unknown
 
 __all__ = ["deep_update", "flatten_dict", "merge_dicts", "pretty_print"]
 __all__ += ["unflatten_dict", "unflatten_list_dict", "unflattened_lookup"]

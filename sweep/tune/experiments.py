@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from sweep.api import run
 from sweep.callbacks.base import Callback
 from sweep.core.config import CheckpointConfig, ResumeConfig, SyncConfig, fields_of, storage_path_of
-from sweep.errors import ConfigError, meant, refuse_unknown
+from searchers.keywords import meant
+from sweep.errors import ConfigError, refuse_unknown
 from sweep.launch.build import check
 from sweep.launch.execute import raise_failed
 from sweep.launch.place import start_from

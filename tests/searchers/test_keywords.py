@@ -30,11 +30,6 @@ class Value:
     colour: str = "red"
 
 
-@refuse_unknown()
-class Bare:
-    """A class without an `__init__`."""
-
-
 class Inherits(Plain):
     """A subclass that adds nothing."""
 
@@ -45,31 +40,6 @@ class Own(Plain):
     def __init__(self, size: int, mine: int = 0, **others: str) -> None:
         super().__init__(size, **others)
         self.mine = mine
-
-
-class Beside:
-    """A class that knows nothing of ours."""
-
-    def __init__(self, depth: int) -> None:
-        self.depth = depth
-
-
-class Both(Bare, Beside):
-    """One of ours beside one that takes arguments."""
-
-
-class MakesItself(Bare):
-    """A class whose `__new__` takes what its `__init__` ignores."""
-
-    def __new__(cls, **given: int) -> MakesItself:
-        made = super().__new__(cls)
-        made.given = given
-        return made
-
-    def __init__(self, **given: int) -> None:
-        super().__init__()
-
-    given: dict[str, int]
 
 
 @refuse_unknown()
@@ -96,7 +66,6 @@ def test_a_class_a_value_and_a_function_name_themselves_the_word_and_the_nearest
     assert refusal(Plain, sise=1) == "Plain has no parameter 'sise'. Did you mean 'size'? Known: colour, size."
     assert refusal(Value, color=1) == "Value has no parameter 'color'. Did you mean 'colour'? Known: colour, size."
     assert refusal(plainly, 1, xyz=1) == "plainly has no parameter 'xyz'. Known: colour, size."
-    assert refusal(Bare, xyz=1) == "Bare has no parameter 'xyz'. It takes none."
 
 
 def test_a_hint_wins_over_the_nearest_and_is_found_when_it_is_misspelt():
@@ -115,11 +84,9 @@ def test_the_words_of_other_libraries_count_where_our_name_for_them_is_a_paramet
 def test_signatures_names_pickles_copies_and_replace_are_what_they_were():
     assert str(inspect.signature(Plain)) == "(size: 'int', *, colour: 'str' = 'red') -> 'None'"
     assert str(inspect.signature(Value)) == "(size: 'int' = 1, colour: 'str' = 'red') -> None"
-    assert str(inspect.signature(Bare)) == "()"
     assert str(inspect.signature(plainly)) == "(size: 'int', *, colour: 'str' = 'red') -> 'tuple[int, str]'"
     assert plainly.__doc__ == "Return both."
     assert Plain.__init__.__qualname__ == "Plain.__init__"
-    assert Bare.__init__.__qualname__ == "Bare.__init__"
     for function in (plainly, anything):
         assert pickle.loads(pickle.dumps(function)) is function
     for value in (Value(3), dataclasses.replace(Value(), size=3), Value(size=3)):
@@ -135,8 +102,3 @@ def test_a_subclass_may_take_keywords_of_its_own_and_what_it_hands_on_is_refused
     assert (own.size, own.mine, own.colour) == (1, 2, "blue")
     assert refusal(Own, 1, colur="blue").startswith("Plain has no parameter 'colur'. Did you mean 'colour'?")
     assert refusal(Inherits, 1, colur="blue").startswith("Inherits has no parameter 'colur'.")
-
-
-def test_a_class_beside_ours_gets_its_arguments_and_one_that_makes_itself_too():
-    assert Both(depth=3).depth == 3
-    assert MakesItself(x=1).given == {"x": 1}
