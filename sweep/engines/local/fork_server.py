@@ -231,8 +231,8 @@ def watched(driver: int, control: int) -> Iterator[None]:
         yield
     finally:
         os.eventfd_write(over, 1)
-        if thread.ident is not None:
-            thread.join()
+        while os.path.exists(f"/proc/self/task/{thread.native_id}"):  # that it was joined is too early for a fork
+            time.sleep(0.0002)
         os.close(over)
 
 
