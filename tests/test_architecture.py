@@ -47,7 +47,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.engines.local": (
         "sweep.core",
         "sweep.engines.base",
-        "sweep.engines.clocks",
         "sweep.engines.exits",
         "sweep.engines.jobs",
         "sweep.engines.link",

@@ -53,11 +53,6 @@ class SocketChannel:
         """Return the descriptor."""
         return self._descriptor
 
-    @property
-    def has_message(self) -> bool:
-        """Whether `receive` would return without reading."""
-        return bool(self._ready)
-
     def wait(self, seconds: float) -> bool:
         """Wait for something to read, at most so long; whether there is."""
         if self._ready:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from sweep.engines.clocks import ClockGap
+from sweep.engines.local.group import ClockGap
 
 
 @pytest.mark.parametrize("ahead", [-5000.0, 0.0, 12.5])

@@ -15,15 +15,8 @@ from pathlib import Path
 
 from sweep.engines.local.processes import end_marked, end_tree
 from sweep.record.proc import read
-from sweep.worker import limits, wire
+from sweep.worker import environment, limits, wire
 from sweep.worker.channel import Packets
-from sweep.worker.environment import (
-    DRIVER_VARIABLE,
-    EXPERIMENT_VARIABLE,
-    IMPORTER_VARIABLE,
-    THREAD_VARIABLES,
-    TRIAL_VARIABLE,
-)
 from sweep.worker.nested import process_mark
 
 _CLOSE_S = 10.0
@@ -56,9 +49,9 @@ class ForkServerClient:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.packets = Packets(ours)
         # Libraries start their pools when they are imported: one thread leaves nothing to tear down in each worker.
-        variables = {**environ, **dict.fromkeys(THREAD_VARIABLES, "1")}
-        variables |= {DRIVER_VARIABLE: driver, IMPORTER_VARIABLE: self._mark}
-        for name in (EXPERIMENT_VARIABLE, TRIAL_VARIABLE):
+        variables = {**environ, **dict.fromkeys(environment.THREAD_VARIABLES, "1")}
+        variables |= {environment.DRIVER_VARIABLE: driver, environment.IMPORTER_VARIABLE: self._mark}
+        for name in (environment.EXPERIMENT_VARIABLE, environment.TRIAL_VARIABLE):
             variables.pop(name, None)
         arguments = (theirs.fileno(), os.getpid(), limits.users_limit(), _REST_S)
         code = _BOOT.format(path=own_path(), arguments=arguments)
@@ -130,7 +123,7 @@ class ForkServerClient:
             end_tree(self.pid)
         code = self._process.wait()
         if self.importing is not None:  # what a module has started may have outlived it; there is no supervisor yet
-            end_marked([], [f"{IMPORTER_VARIABLE}={self._mark}".encode()])
+            end_marked([], [f"{environment.IMPORTER_VARIABLE}={self._mark}".encode()])
         os.close(self.pidfd)
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 

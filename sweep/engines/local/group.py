@@ -17,24 +17,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sweep.core.group import (
-    START_ERROR,
-    Action,
-    Dismiss,
-    Dump,
-    Explain,
-    Forward,
-    GroupRules,
-    Joined,
-    KillAll,
-    Late,
-    Limits,
-    Merge,
-    Note,
-    Tell,
-)
+from sweep.core import group as core
 from sweep.core.trial import Outcome
-from sweep.engines.clocks import ClockGap
 from sweep.engines.local.ranks import LocalRanks, MakeRank
 from sweep.worker import wire
 from sweep.worker.limits import describe_shortage
@@ -42,6 +26,36 @@ from sweep.worker.limits import describe_shortage
 _RETRY_S = 0.1
 _MOST_RETRY_S = 2.0
 _FAR_STOP_S = 5.0  # for ranks to end, where what they are told goes through the driver
+
+
+class ClockGap:
+    """How far another machine's monotonic clock is ahead of this one's: the two have nothing in common.
+
+    Found as NTP does it, from messages both ways that bear the time at which they were sent: of each way the fastest
+    counts, and both are taken to last equally long. So it is wrong by half the difference of the two at most.
+    """
+
+    def __init__(self) -> None:
+        self._from_there = math.inf  # least of: arrival here less sending there, each by its own clock
+        self._to_there = math.inf
+
+    def heard(self, sent_at: float, now: float, lag: float | None) -> None:
+        """Take a message of the other machine's.
+
+        Args:
+            sent_at: by its clock.
+            lag: what it has found itself, of messages that went there: arrival there less sending here.
+        """
+        self._from_there = min(self._from_there, now - sent_at)
+        if lag is not None:
+            self._to_there = min(self._to_there, lag)
+
+    def here(self, at: float, now: float) -> float:
+        """Return a time of the other machine's in this one's clock; nothing that was told lies after `now`."""
+        if math.isinf(self._from_there):
+            return now
+        gap = -self._from_there if math.isinf(self._to_there) else (self._to_there - self._from_there) / 2
+        return min(now, at - gap)
 
 
 class Group(LocalRanks):
@@ -61,7 +75,7 @@ class Group(LocalRanks):
         """
         super().__init__(upstream, ports, make)
         self.problem = ""
-        self._rules: GroupRules | None = None
+        self._rules: core.GroupRules | None = None
         self._elsewhere: dict[int, str] = {}  # ranks on other nodes
         self._gaps: dict[str, ClockGap] = {}  # to the clocks of those
         self._reports: dict[int, Any] = {}  # metrics of rank 0's reports that were not passed on yet
@@ -137,11 +151,11 @@ class Group(LocalRanks):
             self._up.send(wire.Waits(self._token, ""))
         self._elsewhere = dict(group.elsewhere)
         self._gaps = {node: ClockGap() for node in self._elsewhere.values()}
-        limits = Limits(hang_s=group.hang_s)
+        limits = core.Limits(hang_s=group.hang_s)
         if self._elsewhere:
             limits = replace(limits, stop_s=_FAR_STOP_S)
         size = len(group.ranks) + len(self._elsewhere)
-        self._rules = GroupRules(size, limits, time.monotonic(), far=self._elsewhere)
+        self._rules = core.GroupRules(size, limits, time.monotonic(), far=self._elsewhere)
 
     # --- from the ranks ----------------------------------------------------------------------------------------------
 
@@ -156,7 +170,7 @@ class Group(LocalRanks):
     def _hear_one(self, rank: int, message: wire.FromWorker, now: float, far: ClockGap | None = None) -> None:
         """Take in a message of a rank; `far`: it is on another node, to whose clock this is the gap."""
         assert self._rules is not None
-        actions: list[Action] = []
+        actions: list[core.Action] = []
         match message:
             case wire.Report(_, seq, metrics, shard):
                 if rank == 0:
@@ -206,40 +220,40 @@ class Group(LocalRanks):
 
     # --- what was decided --------------------------------------------------------------------------------------------
 
-    def _act(self, actions: list[Action], now: float) -> None:
+    def _act(self, actions: list[core.Action], now: float) -> None:
         assert self._rules is not None
         token = self._token
         waiting = list(actions)
         while waiting:
             action = waiting.pop(0)
-            if self._elsewhere and isinstance(action, (Dismiss, Dump, KillAll)):
+            if self._elsewhere and isinstance(action, (core.Dismiss, core.Dump, core.KillAll)):
                 self._pass_on("", -1, action)
             match action:
-                case Tell(rank, is_stop, seq, path):
+                case core.Tell(rank, is_stop, seq, path):
                     answer = wire.Stop(token, seq, checkpoint=path) if is_stop else wire.Continue(token, seq, path)
                     self._send(rank, answer)
-                case Merge(rank, seq, shards):
+                case core.Merge(rank, seq, shards):
                     self._send(rank, wire.Merge(token, seq, tuple(shards)))
-                case Forward(seq, path):
+                case core.Forward(seq, path):
                     self._up.send(wire.Report(token, seq, self._reports.pop(seq), path))
-                case Late(seq, path):
+                case core.Late(seq, path):
                     self._up.send(wire.Saved(token, seq, path))
-                case Joined():
+                case core.Joined():
                     self._say_started()
-                case Explain(text):
+                case core.Explain(text):
                     self._up.send(wire.Waits(token, text))
-                case Note(text):
+                case core.Note(text):
                     with contextlib.suppress(OSError), open(self.logs[0], "a", encoding="utf-8") as file:
                         file.write(f"--- {text}\n")
-                case Dismiss():
+                case core.Dismiss():
                     self._dismiss()
-                case Dump():
+                case core.Dump():
                     waiting += self._rules.seen(self._dump(), now)
-                case KillAll():
+                case core.KillAll():
                     for rank, outcome in self._end_ranks():
                         waiting += self._rules.gone(rank, outcome, now)
         ending = self._rules.ending
-        if ending is not None and not self._has_started and ending.class_name != START_ERROR:
+        if ending is not None and not self._has_started and ending.class_name != core.START_ERROR:
             self._say_started()  # what ended it before all had joined was its own code, and counts as such
 
     def _say_started(self) -> None:
@@ -311,11 +325,11 @@ class RemoteRanks(LocalRanks):
         match word:
             case None:
                 self._look_at_clock()
-            case Dismiss():
+            case core.Dismiss():
                 self._dismiss()
-            case Dump():
+            case core.Dump():
                 self._say(-1, wire.Seen(self._dump()))
-            case KillAll():
+            case core.KillAll():
                 for ended, outcome in self._end_ranks():
                     self._say(ended, wire.RankGone(outcome, was_told=True))
             case _:
