@@ -92,13 +92,7 @@ def stop_button(ending: Ending | None) -> Callable[[], str] | None:
 
 
 def button_html(kernel: str, ending: Ending, run: str) -> str:
-    """Return the button as it is now; empty where there is nothing to offer.
-
-    Args:
-        kernel: the id of the kernel that runs the sweep.
-        ending: what has been requested so far, and what is offered next.
-        run: tells the button of one sweep from those of others.
-    """
+    """Return the button as it is now, empty where there is nothing to offer; `run` tells those of sweeps apart."""
     offer = ending.offer()
     if not offer:
         return ""

@@ -24,19 +24,14 @@ class Ending:
     Args:
         grace_s: how long trials may take to end after the first Ctrl-C before they are killed.
         can_kill: trials are processes; False: they run in this one, and end at their next report.
-
-    Attributes:
-        times: how often the user has pressed Ctrl-C, or sent a signal that means the same.
-        signal: the first of them.
-        error: what the sweep failed with.
     """
 
     def __init__(
         self, grace_s: float = 30.0, *, can_kill: bool = True, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.times = 0
-        self.signal: int = signal.SIGINT
-        self.error: BaseException | None = None
+        self.times = 0  # that the user pressed Ctrl-C, or sent a signal that means the same
+        self.signal: int = signal.SIGINT  # the first of them
+        self.error: BaseException | None = None  # what the sweep failed with
         self._can_kill = can_kill
         self._grace_s = grace_s
         self._clock = clock

@@ -74,12 +74,7 @@ def draw_block(
     ending: Ending | None = None,
     stop_hint: str = STOP_HINT,
 ) -> list[Text]:
-    """Return the block as it is while the sweep runs; lines that are not `no_wrap` may take several rows.
-
-    Args:
-        own_table: lines in place of the usual table.
-        ending: what the user requested meanwhile.
-    """
+    """Return the block as it is while the sweep runs; lines that are not `no_wrap` may take several rows."""
     stopping = stopping_lines(view, ending)
     top = [
         _header(about, f"{'stopping' if stopping else 'running'} {duration(now)}"),

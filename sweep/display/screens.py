@@ -20,15 +20,10 @@ _PRE = "margin:0 0 .5em;padding:0;line-height:1.3;background:none;max-height:40e
 
 
 class Lines:
-    """A pipe or a file: plain lines.
+    """A pipe or a file: plain lines."""
 
-    Attributes:
-        is_block: what is shown is redrawn in place.
-        frame_s: seconds between two frames, at least.
-    """
-
-    is_block = False
-    frame_s = 0.25
+    is_block = False  # what is shown is redrawn in place
+    frame_s = 0.25  # between two frames, at least
 
     def __init__(self, file: TextIO) -> None:
         self.file = file
@@ -90,18 +85,14 @@ class _Terminal(Lines):
 
 
 class Notebook(Lines):
-    """A notebook cell: one output, replaced at most once per second; the last one stays.
-
-    Attributes:
-        above, below: html around the lines; what is above goes with the last frame.
-    """
+    """A notebook cell: one output, replaced at most once per second; the last one stays."""
 
     is_block = True
     frame_s = 1.0  # each replacement goes to the browser whole
 
     def __init__(self, file: TextIO) -> None:
         super().__init__(file)
-        self.above = self.below = ""
+        self.above = self.below = ""  # html around the lines; what is above goes with the last frame
         self._page = ""  # what is shown, without what stands above it
         self._handle: Any = None
         self._lines: deque[str] = deque(maxlen=20)

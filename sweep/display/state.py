@@ -36,8 +36,6 @@ class ViewState:
     """Keep what a display shows, from the trials that changed.
 
     Args:
-        num_trials: how many there will be; None when unlimited.
-        nodes: the inventory.
         objectives: where there are several; then no single trial is best, and `front` has the Pareto set.
         max_iterations: where the scheduler ends a trial; None: nowhere.
         num_repeats: how many trials in a row are of one suggestion and count by their mean.

@@ -70,10 +70,7 @@ def _finite(points: Sequence[_Point]) -> list[_Point]:
 def _picture(
     series: Sequence[tuple[str, str, Sequence[_Point]]], metric: str, below: str, legend: Sequence[str]
 ) -> str:
-    """Return lines, and dots where there is one point, as an SVG element: (style, name, points) of each.
-
-    A few values far outside, as of trials that diverged, do not squeeze the others.
-    """
+    """Return lines, and dots where there is one point, as an SVG element: (style, name, points) of each."""
     series = sorted((one for one in series if one[2]), key=lambda one: _ORDER.index(one[0]))
     if not series:
         return ""
