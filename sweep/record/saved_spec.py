@@ -20,7 +20,6 @@ from sweep.record.importing import unpickle
 
 TUNER_PKL = "tuner.pkl"
 _ENV_NAMES = "env_names"  # in place of `env`: values of variables are often secrets, and are not stored
-_VERSION = 1
 
 
 def pack_saved_spec(arguments: Mapping[str, Any]) -> bytes:
@@ -39,7 +38,7 @@ def pack_saved_spec(arguments: Mapping[str, Any]) -> bytes:
             parts[name] = cloudpickle.dumps(value)
         except Exception:  # whatever the user's objects raise: its name is kept, and a restore reports it
             parts[name] = None
-    return pickle.dumps({"version": _VERSION, "arguments": parts})
+    return pickle.dumps({"arguments": parts})
 
 
 def recorded_points(meta: Mapping[str, Any]) -> list[Any] | None:
