@@ -145,8 +145,8 @@ class ExperimentReader:
             meta = {key: decode(value) for key, value in connection.execute("SELECT key, value FROM meta")}
             rows = connection.execute("SELECT trial_id, number, status, config, state FROM trial ORDER BY number")
             found = [(*row, json.loads(text)) for *row, text in rows]
-            seqs = {trial_id: seq for trial_id, *_, state in found if (seq := state.get("last_result"))}
-            reports = reports_of(checked_events(connection, database, seqs.values()))
+            last = filter(None, (state.get("last_result") for *_, state in found))
+            reports = reports_of(checked_events(connection, database, last))
             shown = {status.value: shown_status(status) for status in Status}
             trials = tuple(
                 TrialRow.of(

@@ -177,6 +177,15 @@ def test_rows_are_pickled_without_what_was_decoded_from_them(tmp_path: Path) -> 
     assert pickle.loads(pickle.dumps(reader)).trust is True
 
 
+def test_a_snapshot_is_that_of_the_last_event_and_made_once(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    made.report(made.trial({}), {"loss": 1.0})
+    made.trial({})
+    reader = ExperimentReader(made.close())
+    assert reader.snapshot().seq == made.seq
+    assert reader.snapshot() is reader.snapshot()
+
+
 def test_values_of_one_trial_are_read_alone(tmp_path: Path) -> None:
     made = MadeExperiment(tmp_path)
     for number in range(2):
