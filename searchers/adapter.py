@@ -40,11 +40,8 @@ def as_searcher(given: Any) -> Searcher:
         return OptunaSearch(sampler=given)
     elif not _missing(given):
         return ForeignSearcher(given)
-    has_any = len(_missing(given)) == 1
-    raise SearchError(
-        f"{given!r:.100} is no searcher: it has no method {' and no method '.join(_missing(given))}."
-        + ("" if has_any else " Pass a searcher such as OptunaSearch(), a sampler of Optuna, or a name such as 'tpe'.")
-    )
+    advice = "Pass a searcher such as OptunaSearch(), a sampler of Optuna, or a name such as 'tpe'."
+    raise SearchError(f"{given!r:.100} is no searcher: it has no method {_missing(given)}. {advice}")
 
 
 @refuse_unknown()
@@ -67,7 +64,7 @@ class ForeignSearcher(Searcher):
 
     def __init__(self, searcher: Any) -> None:
         if missing := _missing(searcher):
-            raise SearchError(f"{searcher!r:.100} has no method {' and no method '.join(missing)}.")
+            raise SearchError(f"{searcher!r:.100} has no method {missing}.")
         super().__init__(getattr(searcher, "metric", None), getattr(searcher, "mode", None))
         self.searcher = searcher
         self.is_adaptive = bool(getattr(searcher, "is_adaptive", True))
@@ -160,10 +157,7 @@ class ForeignSearcher(Searcher):
 
     def _for_files(self, name: str) -> Any:
         if not self._has(name):
-            raise SearchError(
-                f"{self._who} has no method {name}. A run that is continued with resume=True needs none, it tells the "
-                "searcher everything again."
-            )
+            raise SearchError(f"{self._who} has no method {name}; a run that is continued with resume=True needs none.")
         return getattr(self.searcher, name)
 
     def _answer(self, trial_id: str) -> Mapping[str, Any] | Signal:
@@ -175,15 +169,15 @@ class ForeignSearcher(Searcher):
         finished = getattr(self.searcher, "FINISHED", _FINISHED)
         if (isinstance(answer, str) and answer in (_FINISHED, finished)) or answer is finished:
             return EXHAUSTED
-        raise SearchError(
-            f"{self._who}.suggest({trial_id!r}) returned {answer!r:.100}; expected a dict, None (not now) or "
-            f"{_FINISHED!r} (nothing more)."
-        )
+        expected = f"a dict, None (not now) or {_FINISHED!r} (nothing more)"
+        raise SearchError(f"{self._who}.suggest({trial_id!r}) returned {answer!r:.100}; expected {expected}.")
 
 
-def _missing(given: Any) -> list[str]:
+def _missing(given: Any) -> str:
+    """Return the methods that something lacks to be a searcher, in words."""
     needed = ("suggest(trial_id)", "on_trial_complete(trial_id, result, error)")
-    return [name for name in needed if not callable(getattr(given, name.partition("(")[0], None))]
+    missing = [name for name in needed if not callable(getattr(given, name.partition("(")[0], None))]
+    return " and no method ".join(missing)
 
 
 def _is_sampler(kind: type) -> bool:
@@ -217,9 +211,6 @@ def mismatch(space: Mapping[str, Any], config: Mapping[str, Any], path: Path = (
 
     Constants may have any value, keys that the space does not have may be there, and a number may lie between the steps
     of its domain. None: it fits.
-
-    Raises:
-        SearchError: the config holds a domain that was never decided.
     """
     if not path:
         _check_decided(config)
@@ -244,10 +235,8 @@ def _is_group(node: Any) -> bool:
 
 def _check_decided(config: Any, path: Path = ()) -> None:
     if isinstance(config, Domain) or (isinstance(config, Mapping) and grid_values(config) is not None):
-        raise SearchError(
-            f"{'/'.join(map(str, path))} was suggested as {config!r:.100}; expected a value of it: draw one, for "
-            "instance by its method sample()."
-        )
+        name = "/".join(map(str, path))
+        raise SearchError(f"{name} was suggested as {config!r:.100}; expected a value of it, as sample() draws one.")
     if isinstance(config, (list, tuple)):
         config = dict(enumerate(config))
     for key, value in config.items() if isinstance(config, Mapping) else ():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
@@ -14,18 +13,6 @@ from searchers.keywords import refuse_unknown
 
 if TYPE_CHECKING:
     import numpy as np
-
-__all__ = [
-    "EXHAUSTED",
-    "NOT_NOW",
-    "Config",
-    "Mode",
-    "Searcher",
-    "Signal",
-    "answer_of",
-    "derived_seed",
-    "keyed_rng",
-]
 
 Mode = Literal["min", "max"]
 
@@ -66,14 +53,6 @@ def derived_seed(seed: int, draw: int) -> int:
     return int(np.random.SeedSequence([seed, draw]).generate_state(1)[0])
 
 
-@dataclass
-class _Asked:
-    """A trial that `ask` returned and that has not ended."""
-
-    num_results: int = 0
-    last: dict[str, Any] | None = None
-
-
 @refuse_unknown()
 class Searcher(ABC):
     """Propose configs (`suggest`) and learn from their results (`on_trial_complete`).
@@ -99,7 +78,7 @@ class Searcher(ABC):
     num_repeats: int = 1
     # In the class too, for a subclass that calls no `__init__` of ours.
     _num_asked: int = 0
-    _asked: dict[str, _Asked] | None = None
+    _asked: dict[str, tuple[int, dict[str, Any] | None]] | None = None  # number of results and the last, while open
     _metric: Names = None
     _mode: Names = None
 
@@ -241,10 +220,8 @@ class Searcher(ABC):
         Raises:
             SearchError: this searcher has no such state; one of your own needs `get_state` and `set_state`.
         """
-        raise SearchError(
-            f"{type(self).__name__} cannot be saved: it has no get_state and set_state. A run that is continued with "
-            "resume=True needs neither, it tells the searcher everything again."
-        )
+        advice = "A run that is continued with resume=True needs neither"
+        raise SearchError(f"{type(self).__name__} cannot be saved: it has no get_state and set_state. {advice}.")
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on from what `get_state` of another object returned: behind its last suggestion, with its seed.
@@ -290,7 +267,7 @@ class Searcher(ABC):
         if not isinstance(answer, dict):
             raise SearchError(f"{who}.suggest({trial_id!r}) returned {answer!r:.100}; expected a dict.")
         self._num_asked += 1
-        asked[trial_id] = _Asked()
+        asked[trial_id] = (0, None)
         return trial_id, answer
 
     def tell(
@@ -313,21 +290,21 @@ class Searcher(ABC):
             SearchError: no such trial is open.
         """
         open_trials = self._open_trials()
-        trial = open_trials.get(trial_id)
-        if trial is None:
+        if trial_id not in open_trials:
             known = ", ".join(sorted(open_trials)[:10]) or "none"
             raise SearchError(f"no trial {trial_id!r} is open; those that were asked for and not ended: {known}.")
+        number, last = open_trials[trial_id]
         if result is not None:
             if not isinstance(result, Mapping):
                 raise SearchError(f"result is {result!r:.100}; expected a dict of metrics such as {{'loss': 0.5}}.")
-            trial.num_results += 1
-            trial.last = {"training_iteration": trial.num_results} | warm_start.flat(result)
-            self.on_trial_result(trial_id, dict(trial.last))
+            last = {"training_iteration": number + 1} | warm_start.flat(result)
+            open_trials[trial_id] = (number + 1, last)
+            self.on_trial_result(trial_id, dict(last))
         if is_done or error:
             del open_trials[trial_id]
-            self.on_trial_complete(trial_id, None if error else trial.last, error)
+            self.on_trial_complete(trial_id, None if error else last, error)
 
-    def _open_trials(self) -> dict[str, _Asked]:
+    def _open_trials(self) -> dict[str, tuple[int, dict[str, Any] | None]]:
         if self._asked is None:
             self._asked = {}
         return self._asked

@@ -11,7 +11,7 @@ from typing import Any
 from searchers import checks
 from searchers.base import EXHAUSTED, NOT_NOW, Config, Signal, derived_seed
 from searchers.errors import SpaceError
-from searchers.history import HistorySearch, NamedSpace, Tried, load, quietly
+from searchers.history import HistorySearch, NamedSpace, Tried, load
 from searchers.keywords import refuse_unknown
 from searchers.named_space import DomainSpace, Range, Values
 from searchers.space import Categorical, Domain, Float, Normal, uniform
@@ -154,7 +154,7 @@ class BayesOptSearch(HistorySearch):
     def _best(self, number: int, attempt: int, history: Sequence[Tried]) -> Values:
         bayes_opt = load("bayes_opt", "bayesian-optimization", "BayesOptSearch")
         domains = self._domains()
-        with quietly():
+        with warnings.catch_warnings(action="ignore"):
             optimizer = bayes_opt.BayesianOptimization(
                 f=None,
                 pbounds=dict.fromkeys(domains, (0.0, 1.0)),

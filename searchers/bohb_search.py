@@ -65,11 +65,7 @@ class _Tuning:
 
 
 class _Axis:
-    """One parameter as a number: a range as its part from 0 to 1, a choice as the index of its option.
-
-    Attributes:
-        num_options: of a choice; 0 for a range.
-    """
+    """One parameter as a number: a range as its part from 0 to 1, a choice as the index of its option."""
 
     def __init__(self, name: str, domain: Domain) -> None:
         self._domain = domain
@@ -111,9 +107,8 @@ class _Axis:
 def _bandwidths(points: Array, num_options: Sequence[int], least: float) -> Array:
     """Return for each column its bandwidth by the normal reference rule, `1.06 * sd * n ** (-1 / (4 + d))`.
 
-    The standard deviation of a choice is that of options which are all one apart; so it does not depend on their order,
-    and for two options it is that of the codes 0 and 1. Its bandwidth is the probability of another option, so at most
-    that of a uniform draw.
+    The options of a choice count as all one apart; its bandwidth is the probability of another option, so at most that
+    of a uniform draw.
     """
     number, dimensions = points.shape
     spread = points.std(axis=0)
@@ -128,12 +123,7 @@ def _bandwidths(points: Array, num_options: Sequence[int], least: float) -> Arra
 
 
 class _Density:
-    """A mean of product kernels around points: Gaussian cut to [0, 1] for ranges, Aitchison-Aitken for choices.
-
-    Attributes:
-        points: one in each row, without gaps.
-        bandwidths: one for each column.
-    """
+    """A mean of product kernels around points: Gaussian cut to [0, 1] for ranges, Aitchison-Aitken for choices."""
 
     def __init__(self, points: Array, num_options: Sequence[int], min_bandwidth: float) -> None:
         self.points = points
@@ -207,13 +197,6 @@ class _Model(NamedTuple):
 
     good: _Density
     bad: _Density
-
-    def propose(self, tuning: _Tuning, rng: np.random.Generator) -> Array:
-        """Return the one among random candidates whose density among the good is the largest relative to the bad."""
-        candidates = self.good.draw(tuning.num_samples, tuning.bandwidth_factor, rng)
-        good, bad = (np.maximum(density.log_at(candidates), _FLOOR) for density in self)
-        best: Array = candidates[np.argmax(good - bad)]
-        return best
 
 
 _Point = tuple[int, float, list[float]]
@@ -410,7 +393,9 @@ class BOHBSearch(HistorySearch):
         model = None if rng.random() < self._tuning.random_fraction else self._model()
         if model is None:
             return {}
-        best = model.propose(self._tuning, rng)
+        candidates = model.good.draw(self._tuning.num_samples, self._tuning.bandwidth_factor, rng)
+        good, bad = (np.maximum(density.log_at(candidates), _FLOOR) for density in model)
+        best = candidates[np.argmax(good - bad)]
         return {name: axis.value(float(at)) for (name, axis), at in zip(self._axes.items(), best, strict=True)}
 
     def _model(self) -> _Model | None:
@@ -446,24 +431,23 @@ class BOHBSearch(HistorySearch):
         """Refuse restored points of another space."""
         for _, _, position in (points[0] for points in self._points_at.values()):
             if len(position) != len(self._axes):
-                raise SearchError(
-                    f"the restored points have {len(position)} parameters, the space has {len(self._axes)}; a "
-                    "search is restored with the space that it was saved with."
-                )
+                found = f"the restored points have {len(position)} parameters, the space has {len(self._axes)}"
+                raise SearchError(f"{found}; a search is restored with the space that it was saved with.")
 
 
 TuneBOHB = BOHBSearch
 
 
 def _powers(max_t: float, reduction_factor: float) -> tuple[float, ...]:
-    """Return the milestones of HyperBand's largest bracket."""
     checks.number("max_t", max_t, least=1)
     checks.number("reduction_factor", reduction_factor, above=1)
-    eta, power = Fraction(reduction_factor), 0
-    while max_t >= eta ** (power + 1):
-        power += 1
-    least = int(max_t / eta**power)
-    return tuple(sorted({float(min(int(least * eta**k), int(max_t))) for k in range(power + 1)}))
+    most, eta = Fraction(max_t), Fraction(reduction_factor)
+    powers = range(round(math.log(max_t) / math.log(reduction_factor)), -1, -1)
+    largest = next(power for power in powers if most >= eta**power)
+    budgets = [int(most / eta**largest)]
+    for _ in range(largest):
+        budgets.append(min(max(int(budgets[-1] * eta), budgets[-1] + 1), int(most)))
+    return tuple(map(float, sorted(set(budgets))))
 
 
 def _checked_budgets(budgets: Any) -> tuple[float, ...]:

@@ -10,9 +10,9 @@ import numpy as np
 from searchers import checks
 from searchers.base import EXHAUSTED, NOT_NOW, Config, Signal
 from searchers.keywords import refuse_unknown
-from searchers.space import RandomState
+from searchers.space import RandomState, as_generator
 from searchers.space_searcher import SpaceSearcher
-from searchers.variants import Variants, fresh, refuse_grids
+from searchers.variants import Variants, refuse_grids
 
 
 @refuse_unknown()
@@ -62,8 +62,7 @@ class GridSearch(SpaceSearcher):
         self._are_draws_constant = bool(constant_grid_search)
         self._num_samples: int | None = None
         self._num_before = 0  # configs that were suggested by the search that this one goes on from
-        # Until a trial completes: its number, and the config if a function, which may answer otherwise, computed it.
-        self._open: dict[str, tuple[int, Config | None]] = {}
+        self._open: dict[str, Config] = {}
         self._variants: Variants | None = None
         if space is not None:
             self._take_space(space)
@@ -90,20 +89,18 @@ class GridSearch(SpaceSearcher):
         if self._variants is None:
             raise self._no_space()
         if trial_id in self._open:
-            number, kept = self._open[trial_id]
-            return self._config(self._variants, number) if kept is None else fresh(kept)
+            return self._with_constants(self._open[trial_id])
         if self._max_concurrent and len(self._open) >= self._max_concurrent:
             return NOT_NOW
         limit = self.num_trials(self._num_samples)
         if limit is not None and self._count - self._num_before >= limit:
             return EXHAUSTED
-        config = self._config(self._variants, self._count)
-        self._open[trial_id] = (self._count, fresh(config) if self._variants.has_functions else None)
+        config = self._open[trial_id] = self._variants.config(self._count, self._seed)
         self._count += 1
-        return config
+        return self._with_constants(config)
 
     def retell(self, trial_id: str, config: Config, state: Mapping[str, Any] | None) -> None:
-        self._open[trial_id] = (self._count, fresh(config))
+        self._open[trial_id] = self._without_constants(config)
         self._count += 1
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
@@ -114,10 +111,6 @@ class GridSearch(SpaceSearcher):
         super().set_state(state)
         self._num_before = self._count
         self._open.clear()
-
-    def _config(self, variants: Variants, number: int) -> Config:
-        config = variants.config(number, self._seed)
-        return self._with_constants(config) if self._fixed else config
 
 
 @refuse_unknown()
@@ -180,8 +173,6 @@ class RandomSearch(GridSearch):
 
 
 def _seed_from(random_state: Any) -> int | None:
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**32))
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(0, 2**32, dtype=np.uint64))
+    if isinstance(random_state, (np.random.Generator, np.random.RandomState)):
+        return int(as_generator(random_state).integers(2**32))
     return checks.seed("random_state", random_state)

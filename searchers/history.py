@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Literal, Protocol
@@ -21,18 +20,10 @@ from searchers.space_searcher import SpaceSearcher
 from searchers.variants import fresh
 
 
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Hide a library's warnings about which the user can do nothing."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
 def load(module: str, package: str, who: str) -> Any:
     """Return a module of an optional package, or raise a SearchError that says how to install it."""
     try:
-        with quietly():
+        with warnings.catch_warnings(action="ignore"):
             return import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module.partition(".")[0]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from searchers import checks
 from searchers.base import Config, Signal, derived_seed
 from searchers.errors import SpaceError, nearest
-from searchers.history import HistorySearch, NamedSpace, Tried, load, quietly
+from searchers.history import HistorySearch, NamedSpace, Tried, load
 from searchers.keywords import refuse_unknown
 from searchers.named_space import DomainSpace, Range, Values
 from searchers.space import Categorical, Domain, Float, Function, Integer, Normal
@@ -97,7 +98,7 @@ class HyperOptSearch(HistorySearch):
             return {}
         hyperopt = load("hyperopt", "hyperopt", "HyperOptSearch")
         history = [tried for tried in self._history() if tried.end != "error"]
-        with quietly():
+        with warnings.catch_warnings(action="ignore"):
             suggested = hyperopt.tpe.suggest(
                 [len(history)],
                 self._domain,
@@ -138,7 +139,7 @@ class _ExpressionSpace:
     def config(self, values: Values, fixed: Any, rng: np.random.Generator) -> tuple[Config, Values]:
         if fixed is not None:
             values = self._completed(values, rng)
-        with quietly():
+        with warnings.catch_warnings(action="ignore"):
             config = self._hyperopt.space_eval(self._space, values)
         return _plain(config), values
 
@@ -207,13 +208,9 @@ def _converted(hyperopt: Any, node: Any, path: Path) -> Any:
 
 
 def _number(hp: Any, name: str, domain: Float | Integer) -> Any:
-    """Return a range as an `hp` expression.
-
-    Integers are rounded numbers, not categories, so that the model knows that 3 lies between 2 and 4; the range
-    reaches half a step beyond both ends, so that they are as likely as the others.
-    """
+    """Return a range as an `hp` expression; integers are rounded numbers, so that 3 lies between 2 and 4."""
     base, q = domain.base_and_q()
-    step = int(q or 1) if isinstance(domain, Integer) else q
+    step = domain.step if isinstance(domain, Integer) else q
     if isinstance(base, Normal):
         kind, first, second = "normal", base.mean, base.sd
     else:

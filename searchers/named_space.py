@@ -34,15 +34,9 @@ class DomainSpace:
     A domain is named by its path, `net/width`. Those within option 1 of the choice `model` are `model/1/lr`, and exist
     only when that option is chosen.
 
-    Args:
-        who: the searcher, for messages.
-
     Attributes:
         space: as it was given.
         parameters: the domains by name, in the order of their sorted paths.
-
-    Raises:
-        SpaceError: the space holds a grid, two parameters of one name, or a range that is infinite.
     """
 
     def __init__(self, space: Mapping[str, Any], who: str) -> None:
@@ -67,11 +61,7 @@ class DomainSpace:
         return domain.is_valid(value)
 
     def config(self, values: Values, filled: Any, rng: np.random.Generator) -> tuple[Config, Values]:
-        """Return the config of `values`, and the values of all its parameters; `rng` draws those not given.
-
-        Args:
-            filled: what `fix` returned beside the values; None for values that are of no point.
-        """
+        """Return the config of `values`, and the values of all its parameters; `rng` draws those not given."""
         draw = draw_with(rng)
         used: Values = {} if filled is None else dict(values)
 
@@ -85,11 +75,7 @@ class DomainSpace:
         return resolve(self.space if filled is None else filled, decide), used
 
     def fix(self, point: Mapping[str, Any]) -> tuple[Values, Any]:
-        """Return the values that a point gives, and the space with everything else that it gives in it.
-
-        Raises:
-            SpaceError: it is no point of the space.
-        """
+        """Return the values that a point gives, and the space with everything else that it gives in it."""
         values: Values = {}
 
         def put(path: Path, node: Any, value: Any) -> Any:
@@ -123,12 +109,10 @@ class Range:
     """
 
     def __init__(self, domain: Float | Integer) -> None:
-        base, q = domain.base_and_q()
         low, high = float(domain.lower), float(domain.upper)
         if isinstance(domain, Integer):
-            step = 1 if q is None else int(q)
-            low, high = domain.first - step / 2, domain.last + step / 2
-        self.is_log = isinstance(base, LogUniform)
+            low, high = domain.first - domain.step / 2, domain.last + domain.step / 2
+        self.is_log = isinstance(domain.base_and_q()[0], LogUniform)
         self.low, self.high = (math.log(low), math.log(high)) if self.is_log else (low, high)
 
     def position(self, value: float) -> float:

@@ -41,20 +41,11 @@ _STARTUP_TRIALS, _FEWEST_STARTUP_TRIALS = 10, 5
 
 
 class Sampling:
-    """Make the sampler of each suggestion.
-
-    Args:
-        given: a name, a sampler class, a function of a seed that returns a sampler, or a sampler object.
-        seed: of the searcher; refused with a sampler object, which has its own.
-        window: how many ended trials "tpe" sees at most; None: all of them.
+    """Make the sampler of each suggestion, from a name, a sampler class, a function of a seed or a sampler object.
 
     Attributes:
         kind: a name of `SAMPLERS`; "" for samplers of the user.
         title: its usual name.
-
-    Raises:
-        SearchError: it is no sampler, or a package is missing.
-        UnknownNameError: no sampler of that name.
     """
 
     def __init__(self, given: Any, seed: int | None, *, window: int | None, is_constrained: bool) -> None:
@@ -142,20 +133,14 @@ def _checked_sampler(given: Any, seed: Any) -> Any:
 
 
 def _made(make: Callable[..., Any], *arguments: int, **seed: int) -> BaseSampler:
-    """Return what the user's class or function returns.
-
-    Raises:
-        SearchError: it cannot be called like this, or it is no sampler.
-    """
+    """Return what the user's class or function returns."""
     from optuna.samplers import BaseSampler
 
     try:
         sampler = make(*arguments, **seed)
     except TypeError as error:
-        raise SearchError(
-            f"sampler is {make!r}, which could not be called: {error}. Pass a sampler object, or a function such as "
-            "lambda seed: TPESampler(seed=seed)."
-        ) from error
+        advice = "Pass a sampler object, or a function such as lambda seed: TPESampler(seed=seed)."
+        raise SearchError(f"sampler is {make!r}, which could not be called: {error}. {advice}") from error
     if not isinstance(sampler, BaseSampler):
         raise SearchError(f"sampler is {make!r}, which returned {sampler!r:.100}; expected a sampler of Optuna.")
     return sampler
@@ -175,10 +160,6 @@ def is_generation_full(study: Study, open_numbers: Collection[int]) -> bool:
     """Whether the study's CMA-ES can make no use of another point before an open one is told.
 
     Optuna throws away what exceeds a generation, and all but one of the points that were asked before the first result.
-    With this rule the points are the same however many trials run at a time.
-
-    Args:
-        open_numbers: of the trials that were asked and not told.
     """
     trials = [(trial, trial.number in open_numbers) for trial in study.get_trials(deepcopy=False)]
     complete = [trial for trial, is_open in trials if not is_open and trial.state.name == "COMPLETE"]
@@ -194,11 +175,7 @@ def is_generation_full(study: Study, open_numbers: Collection[int]) -> bool:
 
 
 def with_open_trials(study: Study) -> None:
-    """Let the CMA-ES sampler of a study find its state in trials that are open, too.
-
-    Optuna looks for it in complete ones, and while the first point of a generation is open the others would be drawn
-    from a state that is computed anew, with other random numbers.
-    """
+    """Let the CMA-ES sampler of a study find its state in open trials too; else it would draw others from a new one."""
     sampler: Any = study.sampler
     restore = sampler._restore_optimizer
 
@@ -219,8 +196,6 @@ def best_and_newest(study: Study, size: int) -> list[FrozenTrial] | None:
     These are the newest `size - size // 2` by number, and the best `size // 2` of the others: complete ones by
     their value, then pruned ones by how far they came, then infeasible ones by their violation; ties by number. With
     several objectives the second half are the trials of the others' Pareto front, the newest of them.
-
-    The choice depends on which trials ended, not on the order in which they did, so it survives a restart.
     """
     trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
     ended = [trial for trial in trials if trial.state.name in ("COMPLETE", "PRUNED")]

@@ -48,16 +48,7 @@ Limits = str | Sequence[str] | Mapping[str, float] | Callable[[Mapping[str, Any]
 
 
 class Constraints:
-    """Say by how much a result violates each constraint.
-
-    Args:
-        limits: a metric's name or several (feasible: at most 0), a dict of names and the largest feasible values, or a
-            function that is given a result and returns a number or a sequence of numbers (feasible: at most 0), always
-            of the same length.
-
-    Raises:
-        SearchError: `limits` is none of these.
-    """
+    """Say by how much a result violates each constraint; `limits` are what `OptunaSearch` takes as constraints."""
 
     def __init__(self, limits: Any) -> None:
         self._function: Callable[[Mapping[str, Any]], Any] | None = limits if callable(limits) else None
@@ -69,16 +60,13 @@ class Constraints:
         elif isinstance(limits, (str, list, tuple)):
             self.limits = dict.fromkeys(listed(limits), 0.0)
         if self._function is None and not (self.limits and all(isinstance(name, str) for name in self.limits)):
-            raise SearchError(
-                f"constraints is {limits!r:.200}; expected names of metrics that must be at most 0, a dict such as "
-                "{'latency_ms': 50}, or a function of the result that returns numbers."
-            )
+            expected = "names of metrics that must be at most 0, a dict such as {'latency_ms': 50}, or a function"
+            checks.refuse("constraints", limits, f"{expected} of the result")
 
     def violations(self, result: Mapping[str, Any]) -> list[float] | None:
         """Return one finite number for each constraint, above 0 where it is violated; None if they cannot be computed.
 
-        That is so where a metric is missing, NaN or infinite, where the function raises, and where it returns another
-        number of values than before. What the function did wrong is said in a warning, once.
+        What the function did wrong is said in a warning, once.
         """
         if self._function is None:
             return _finite([as_number(result.get(name)) - most for name, most in self.limits.items()])
@@ -220,11 +208,7 @@ class OptunaSearch(SpaceSearcher):
 
     @property
     def study(self) -> Study:
-        """The Optuna study: `optuna.visualization.plot_optimization_history(search.study)`.
-
-        Raises:
-            SearchError: metric, mode or the space are not known yet.
-        """
+        """The Optuna study, for its plots; a SearchError while metric, mode or the space are not known."""
         if self._study is None:
             self._study = self._new_study()
         return self._study
@@ -285,11 +269,7 @@ class OptunaSearch(SpaceSearcher):
 
     @quiet()
     def retell(self, trial_id: str, config: Config, state: Mapping[str, Any] | None) -> None:
-        """Put a suggestion of before the restart into the study, as it was; nothing is sampled.
-
-        Raises:
-            SearchError: the space has changed and no longer holds the suggestion.
-        """
+        """Put a suggestion of before the restart into the study, as it was; nothing is sampled."""
         from optuna.trial import TrialState
 
         study, space = self.study, self._known_space()
@@ -403,9 +383,10 @@ class OptunaSearch(SpaceSearcher):
         if self._restored is not None:
             self._put_back(study, self._restored)
         self._study_attrs = dict(study._storage.get_study_system_attrs(study._study_id))
+        restored = {old["trial_id"] for old in (self._restored or {"trials": ()})["trials"]}
         for index, reward in enumerate(self._rewards or ()):
             name = f"evaluated_{index}"
-            if self._recorded.pop(name, None) is None and not self._was_restored(name):
+            if self._recorded.pop(name, None) is None and name not in restored:
                 state, values, _ = self._outcome(dict(zip(metrics, listed(reward), strict=True)), error=False)
                 self._add(study, self._points[index], state=state, values=values, user_attrs={TRIAL_ID: name})
         return study
@@ -478,9 +459,6 @@ class OptunaSearch(SpaceSearcher):
             )
             study.add_trial(trial)
         self._set_study_attrs(study, state["study_attrs"])
-
-    def _was_restored(self, trial_id: str) -> bool:
-        return self._restored is not None and any(old["trial_id"] == trial_id for old in self._restored["trials"])
 
     def _add(self, study: Study, config: Mapping[str, Any], **fields: Any) -> None:
         space = self._known_space()

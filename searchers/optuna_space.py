@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import BaseTrial, FrozenTrial
 
-    AnySpace = Mapping[str, Any] | Mapping[str, BaseDistribution] | Callable[[BaseTrial], Mapping[str, Any] | None]
-
 
 @contextmanager
 def quiet() -> Iterator[None]:
@@ -104,10 +102,8 @@ class _FunctionSpace:
         if constants is None:
             constants = {}
         if not isinstance(constants, Mapping) or not all(isinstance(key, str) for key in constants):
-            raise SearchError(
-                f"the define-by-run function returned {constants!r}; expected None or a dict of constants with string "
-                "keys. Parameters come from trial.suggest_float and its like."
-            )
+            expected = "expected None or a dict of constants with string keys"
+            raise SearchError(f"the define-by-run function returned {constants!r}; {expected}.")
         return merge(constants, unflatten(trial.params))
 
     def fix(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
@@ -153,20 +149,14 @@ def space_of(space: Any) -> Space:
     if isinstance(space, Mapping) and any(isinstance(value, BaseDistribution) for value in space.values()):
         for name, value in space.items():
             if not isinstance(value, BaseDistribution) or not isinstance(name, str):
-                raise SpaceError(
-                    f"{name!r} is {value!r} while other values of the space are Optuna distributions; "
-                    "make all of them distributions, or use uniform, choice ... for all."
-                )
+                others = "while other values of the space are Optuna distributions; make all of them distributions"
+                raise SpaceError(f"{name!r} is {value!r} {others}, or use uniform, choice ... for all.")
         return _DistributionSpace(space)
     return OptunaDomains(space)
 
 
 def distribution_of(name: str, domain: Domain) -> BaseDistribution:
-    """Return a domain as an Optuna distribution; a quantized log range is rounded after the suggestion.
-
-    Raises:
-        SpaceError: a range without two finite bounds, which Optuna does not have.
-    """
+    """Return a domain as an Optuna distribution; a quantized log range is rounded after the suggestion."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if isinstance(domain, Categorical):
@@ -175,15 +165,12 @@ def distribution_of(name: str, domain: Domain) -> BaseDistribution:
     base, q = domain.base_and_q()
     is_log = isinstance(base, LogUniform)
     if isinstance(domain, Integer):
-        step = 1 if q is None or is_log else int(q)
-        return IntDistribution(domain.first, domain.last, log=is_log, step=step)
+        return IntDistribution(domain.first, domain.last, log=is_log, step=1 if is_log else domain.step)
     if not isinstance(base, Normal) and math.isfinite(domain.upper - domain.lower):
         step_size = None if q is None or is_log else float(q)
         return FloatDistribution(float(domain.lower), float(domain.upper), log=is_log, step=step_size)
-    raise SpaceError(
-        f"{name} is {domain!r}; Optuna has only ranges with two finite bounds. Use uniform(mean - 2 * sd, "
-        "mean + 2 * sd) in place of randn, or the searcher 'random'."
-    )
+    advice = "Use uniform(mean - 2 * sd, mean + 2 * sd) in place of randn, or the searcher 'random'."
+    raise SpaceError(f"{name} is {domain!r}; Optuna has only ranges with two finite bounds. {advice}")
 
 
 def _is_finite(distribution: BaseDistribution) -> bool:
@@ -258,9 +245,6 @@ def study_trial(
 ) -> FrozenTrial:
     """Return a trial of the study with these parameters; their distributions are those recorded in `texts`, else those
     that `suggest` of the space asks for when it is given the values.
-
-    Raises:
-        SpaceError: the parameters are not the space's; `what` says whose they are.
     """
     from optuna.distributions import json_to_distribution
     from optuna.trial import FixedTrial, create_trial
@@ -285,11 +269,7 @@ def study_trial(
 
 def encoded(space: Space, trial: FrozenTrial, *, is_own: bool) -> dict[str, Any]:
     """Return a trial's parameters as JSON values, options that are none by their number; and their distributions where
-    these depend on the trial.
-
-    Args:
-        is_own: the distributions are wanted in any case, unless they have options that JSON lacks: the space is that of
-            the searcher, of which the record of the run says nothing else.
+    these depend on the trial, or the space is the searcher's own and the record says nothing else of it.
     """
     from optuna.distributions import distribution_to_json
 

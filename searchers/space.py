@@ -27,9 +27,6 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
     """Return a generator for a seed, a numpy Generator (itself), a numpy RandomState (advanced by one draw) or None.
 
     None gives fresh entropy: searchers never pass it.
-
-    Raises:
-        SpaceError: anything else, or a negative seed.
     """
     if isinstance(random_state, np.random.Generator):
         return random_state
@@ -119,10 +116,8 @@ class Domain(ABC):
         rng = as_generator(random_state)
         if size == 1:
             return self.draw(rng)
-        return self._pack([self.draw(rng) for _ in range(size)])
-
-    def _pack(self, values: list[Any]) -> Any:
-        return values
+        values = [self.draw(rng) for _ in range(size)]
+        return np.asarray(values) if isinstance(self, _Number) else values
 
     def is_valid(self, value: Any) -> bool:
         """Whether `value` is one of this domain's."""
@@ -147,10 +142,7 @@ class Domain(ABC):
             SpaceError: one was chosen before, unless `allow_override`.
         """
         if self.sampler is not None and not allow_override:
-            raise SpaceError(
-                f"{self} already has the sampler {self.sampler}; {sampler} would replace it. "
-                "Choose one distribution for each parameter."
-            )
+            raise SpaceError(f"{self} already has the sampler {self.sampler}; {sampler} would replace it.")
         self.sampler = sampler
 
     def _with(self, sampler: Sampler) -> Self:
@@ -186,10 +178,7 @@ class _Number(Domain):
             SpaceError: a bound is infinite, or not above 0.
         """
         if not self.lower > 0:
-            raise SpaceError(
-                f"a log range begins at {self.lower!r}; its lower bound must be above 0. "
-                "Use a linear range, or start at a small positive number."
-            )
+            raise SpaceError(f"a log range begins at {self.lower!r}; its lower bound must be above 0.")
         self._check_finite("loguniform")
         return self._with(LogUniform())
 
@@ -209,9 +198,6 @@ class _Number(Domain):
     @property
     def domain_str(self) -> str:
         return f"({self.lower}, {self.upper})"
-
-    def _pack(self, values: list[Any]) -> Any:
-        return np.asarray(values)
 
     def _check_quantized(self, q: float) -> None:
         raise NotImplementedError
@@ -307,20 +293,22 @@ class Integer(_Number):
         return int(value)
 
     @property
+    def step(self) -> int:
+        """How far apart the integers are."""
+        return int(self.base_and_q()[1] or 1)
+
+    @property
     def last(self) -> int:
         """The largest integer that can be drawn."""
-        _, q = self.base_and_q()
-        return self.upper - 1 if q is None else self.upper // int(q) * int(q)
+        return self.upper - 1 if self.base_and_q()[1] is None else self.upper // self.step * self.step
 
     @property
     def first(self) -> int:
         """The smallest integer that can be drawn."""
-        _, q = self.base_and_q()
-        return self.lower if q is None else -(-self.lower // int(q)) * int(q)
+        return -(-self.lower // self.step) * self.step
 
     def draw(self, rng: np.random.Generator) -> int:
-        sampler, q = self.base_and_q()
-        step = 1 if q is None else int(q)
+        (sampler, q), step = self.base_and_q(), self.step
         if self.first > self.last:
             raise SpaceError(f"no integer in [{self.lower}, {self.upper}): the upper bound is exclusive.")
         if not isinstance(sampler, LogUniform):
@@ -335,9 +323,7 @@ class Integer(_Number):
 
     def quantize(self, value: float) -> int:
         """Return the multiple of q nearest to `value` (half up) that can be drawn; without q, `value`."""
-        _, q = self.base_and_q()
-        step = 1 if q is None else int(q)
-        return min(max(math.floor(value / step + 0.5) * step, self.first), self.last)
+        return min(max(math.floor(value / self.step + 0.5) * self.step, self.first), self.last)
 
     def is_valid(self, value: Any) -> bool:
         """Whether `value` is a whole number from lower to upper, both included."""
@@ -532,22 +518,19 @@ def grid_search(values: Iterable[Any], *more: Any) -> dict[str, list[Any]]:
 
 # --- as JSON ---------------------------------------------------------------------------------------------------------
 
-_SAMPLERS: dict[str, type[Sampler]] = {kind.__name__: kind for kind in (Uniform, LogUniform, Normal, Grid, Quantized)}
+_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Uniform, LogUniform, Normal, Grid, Quantized)}
 
 
 def to_json(node: Any, text_of: Callable[[Any], str] = repr) -> Any:
-    """Return a space as JSON values, infinities and all; what is more than a plain value is a list, its kind first.
-
-    Args:
-        text_of: how an object that JSON does not know prints.
-    """
+    """Return a space as JSON values, infinities and all; what is more than a plain value is a list, its kind first."""
     kind = type(node)
     if node is None or kind in (bool, int, float, str):
         return node
     if kind in (Float, Integer, Categorical, Function):
-        sampler = None if node.sampler is None else _sampler_to_json(node.sampler)
         parts = () if kind is Function else node.categories if kind is Categorical else (node.lower, node.upper)
-        return [kind.__name__, sampler, *(to_json(part, text_of) for part in parts)]
+        return [kind.__name__, *(to_json(part, text_of) for part in (node.sampler, *parts))]
+    if isinstance(node, Sampler):
+        return [kind.__name__, *map(to_json, vars(node).values())]
     if kind in (list, tuple):
         return [kind.__name__, *(to_json(one, text_of) for one in node)]
     if isinstance(node, Mapping):
@@ -556,12 +539,8 @@ def to_json(node: Any, text_of: Callable[[Any], str] = repr) -> Any:
 
 
 def from_json(data: Any, object_of: Callable[[str], Any], computed: Any) -> Any:
-    """Return the space that `to_json` was given.
-
-    Args:
-        object_of: makes something of the text of an object.
-        computed: what stands for a value that a function computes.
-    """
+    """Return the space that `to_json` was given, with something made of the text of each object, and `computed` for a
+    value that a function computes."""
     if not isinstance(data, list):
         return data
     kind, *parts = data
@@ -569,29 +548,23 @@ def from_json(data: Any, object_of: Callable[[str], Any], computed: Any) -> Any:
         return object_of(parts[0])
     if kind == "Function":
         return computed
+    if kind == "dict":
+        parts = [["tuple", *part] for part in parts]
+    items = [from_json(part, object_of, computed) for part in parts]
     if kind in ("list", "tuple", "dict"):
-        items = [from_json(part if kind != "dict" else ["tuple", *part], object_of, computed) for part in parts]
         return items if kind == "list" else tuple(items) if kind == "tuple" else dict(items)
-    sampler, *parts = parts
+    if kind in _KINDS:
+        return _KINDS[kind](*items)
+    sampler, *items = items
     domain: Float | Integer | Categorical
     if kind == "Categorical":
-        domain = Categorical([from_json(option, object_of, computed) for option in parts])
+        domain = Categorical(items)
     else:
         domain = (
-            Integer(*parts) if kind == "Integer" else Float(*(one if math.isfinite(one) else None for one in parts))
+            Integer(*items) if kind == "Integer" else Float(*(one if math.isfinite(one) else None for one in items))
         )
-    domain.sampler = None if sampler is None else _sampler_from_json(sampler)
+    domain.sampler = sampler
     return domain
-
-
-def _sampler_to_json(sampler: Sampler) -> list[Any]:
-    parts = [_sampler_to_json(one) if isinstance(one, Sampler) else one for one in vars(sampler).values()]
-    return [type(sampler).__name__, *parts]
-
-
-def _sampler_from_json(data: list[Any]) -> Sampler:
-    kind, *parts = data
-    return _SAMPLERS[kind](*(_sampler_from_json(one) if isinstance(one, list) else one for one in parts))
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------
@@ -612,11 +585,8 @@ def is_same(a: Any, b: Any) -> bool:
 def _ignore_base(base: Any) -> None:
     """Warn of an argument that Tune has too, where it changes nothing either."""
     if base is not None:
-        warnings.warn(
-            "base= changes nothing: a log-uniform distribution is the same in every base. Leave it out.",
-            DeprecationWarning,
-            stacklevel=4,
-        )
+        message = "base= changes nothing: a log-uniform distribution is the same in every base. Leave it out."
+        warnings.warn(message, DeprecationWarning, stacklevel=4)
 
 
 def _number(name: str, value: Any) -> float:

@@ -76,16 +76,12 @@ class SpaceSearcher(Searcher):
 
     def _check_goal(self) -> None:
         if self.metric is None or self.mode is None:
-            raise SearchError(
-                f"{type(self).__name__} has metric={self.metric!r} and mode={self.mode!r}; it needs both, for instance "
-                "metric='loss', mode='min'."
-            )
+            given = f"{type(self).__name__} has metric={self.metric!r} and mode={self.mode!r}"
+            raise SearchError(f"{given}; it needs both, for instance metric='loss', mode='min'.")
 
     def _no_space(self) -> SearchError:
-        return SearchError(
-            f"{type(self).__name__} has no space to search; pass space= or call "
-            "set_search_properties(metric, mode, config)."
-        )
+        advice = "pass space= or call set_search_properties(metric, mode, config)"
+        return SearchError(f"{type(self).__name__} has no space to search; {advice}.")
 
     def _with_constants(self, config: Mapping[str, Any]) -> Config:
         """Return a config of the space as a new one with the constants of the run."""

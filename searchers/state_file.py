@@ -32,16 +32,11 @@ def save(searcher: Searcher, checkpoint_path: Any) -> None:
         raise SearchError(f"the state of {who} cannot be written as JSON: {error}.") from error
     target = os.fspath(checkpoint_path)
     partial = f"{target}.{os.getpid()}.partial"
-    try:
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, target)
-    except OSError:
-        if os.path.exists(partial):
-            os.unlink(partial)
-        raise
+    with open(partial, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, target)
 
 
 def restore(searcher: Searcher, checkpoint_path: Any) -> None:
@@ -81,8 +76,5 @@ def restore_from_dir(searcher: Searcher, checkpoint_dir: Any) -> None:
     names = os.listdir(shown) if os.path.isdir(shown) else []
     states = sorted(name for name in names if name.startswith(_PREFIX) and name.endswith(_SUFFIX))
     if not states:
-        raise SearchError(
-            f"{shown!r} holds no {_PREFIX}*{_SUFFIX}; write one with searcher.save_to_dir(directory), or continue the "
-            "experiment with resume=True, which needs none."
-        )
+        raise SearchError(f"{shown!r} holds no {_PREFIX}*{_SUFFIX}; write one with searcher.save_to_dir(directory).")
     searcher.restore(os.path.join(shown, states[-1]))

@@ -26,11 +26,7 @@ Decide = Callable[[Path, Domain], Any]
 
 
 def path_name(path: Path) -> str:
-    """Return a path as one name, `model/layers/0`.
-
-    Raises:
-        SpaceError: a key is no string or holds a `/`, so that the name could not be taken apart again.
-    """
+    """Return a path as one name, `model/layers/0`."""
     for key in path:
         if isinstance(key, str) and "/" in key:
             raise SpaceError(f"the key {key!r} of the space holds a '/', which separates nested keys; rename it.")
@@ -45,11 +41,7 @@ def flatten(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unflatten(config: Mapping[str, Any]) -> Config:
-    """Return the nested config whose `flatten` is `config`.
-
-    Raises:
-        SpaceError: a key is both a value and a group of others, such as `a` and `a/b`.
-    """
+    """Return the nested config whose `flatten` is `config`."""
     nested: Config = {}
     for name, value in config.items():
         *groups, last = name.split("/")
@@ -85,11 +77,7 @@ _PLAIN = frozenset({bool, float, int, str, type(None)})  # most leaves: told at 
 
 
 def grid_values(node: Any) -> list[Any] | None:
-    """Return the values of a grid variable, in any of its forms; None when `node` is no grid.
-
-    Raises:
-        SpaceError: `{"grid_search": ...}` without a list of values.
-    """
+    """Return the values of a grid variable, in any of its forms; None when `node` is no grid."""
     if type(node) in _PLAIN:
         return None
     if isinstance(node, Categorical) and node.is_grid():
@@ -125,30 +113,16 @@ def has_domains(space: Any) -> bool:
 
 
 def check_space(space: Any) -> Mapping[str, Any]:
-    """Return `space` if it is a dict whose grids can be crossed.
-
-    Raises:
-        SpaceError: it is no dict, or a grid lies inside a choice, where the number of its configs is not known.
-    """
+    """Return `space` if it is a dict whose grids can be crossed."""
     if not isinstance(space, Mapping):
         raise SpaceError(f"the search space is a {type(space).__name__}; expected a dict of names and domains.")
-    for path, leaf in walk(space):
-        _check_options(leaf, path)
+    for path, leaf in _everywhere(space, ()):
+        if isinstance(leaf, Categorical) and not leaf.is_grid():
+            for inner, one in walk(list(leaf.categories), path):
+                if grid_values(one) is not None:
+                    where = f"{_shown(inner)} is a grid_search inside a choice ({_shown(path)})"
+                    raise SpaceError(f"{where}, which cannot be crossed. Use choice there, or grid_search outside.")
     return space
-
-
-def _check_options(leaf: Any, path: Path) -> None:
-    """Refuse a grid inside a choice; a grid inside a value of another grid is crossed where that value is tried."""
-    is_grid = grid_values(leaf) is not None
-    for index, option in enumerate(_options_of(leaf)):
-        for inner, one in walk(option, (*path, index)):
-            if not is_grid and grid_values(one) is not None:
-                raise SpaceError(
-                    f"{_shown(inner)} is a grid_search inside a choice ({_shown(path)}), which cannot be crossed. "
-                    "Use choice there, grid_search in place of the outer choice, "
-                    "or write the combinations out as one list."
-                )
-            _check_options(one, inner)
 
 
 def _everywhere(space: Any, path: Path) -> Iterator[tuple[Path, Any]]:
@@ -199,18 +173,13 @@ def _num_values(leaf: Any) -> int:
 
 
 def refuse_grids(space: Mapping[str, Any], who: str) -> None:
-    """Refuse a grid where values are drawn one at a time.
-
-    Raises:
-        SpaceError: `space` holds a grid.
-    """
+    """Refuse a grid where values are drawn one at a time."""
     for path, leaf in walk(space):
         values = grid_values(leaf)
         if values is not None:
-            raise SpaceError(
-                f"{_shown(path)} is a grid_search over {len(values)} values; {who} draws values one at a time and "
-                "cannot cross a grid. Use choice instead, or the searcher 'grid'."
-            )
+            problem = f"{who} draws values one at a time and cannot cross a grid"
+            what = f"{_shown(path)} is a grid_search over {len(values)} values"
+            raise SpaceError(f"{what}; {problem}. Use choice instead, or the searcher 'grid'.")
 
 
 def fresh(value: Any) -> Any:
@@ -255,15 +224,10 @@ def resolve(space: Mapping[str, Any], decide: Decide) -> Config:
     """Return a config: `space` with every domain decided and every computed value computed.
 
     `decide` is called for the domains in the order of their sorted paths, and only of those that exist: domains within
-    an option of a choice when that option was chosen. Their path goes through the index of the option, so that options
-    may use a key twice. It is never called for functions or constants: other libraries need not know such values.
-    Containers of the config are new, other constants keep their identity.
+    an option of a choice when that option was chosen. Their path goes through the index of the option.
 
-    Functions are called once each, when all domains are decided, in the order of their paths; a value that one of them
-    reads is computed before it goes on. A domain that a function returns is decided too.
-
-    Raises:
-        SpaceError: functions wait for each other, or one raised (its error is the cause).
+    Functions are called once each, when all domains are decided; a value that one of them reads is computed before it
+    goes on. A domain that a function returns is decided too.
     """
     config: Config = _Resolution(space, decide).config()
     return config
@@ -279,10 +243,6 @@ class _Computed:
     is_known: bool = False
 
 
-class _Circle(SpaceError):
-    """A value is read while it is computed."""
-
-
 class _Resolution:
     """One config on its way: a tree in which `_Computed` stands for what functions compute."""
 
@@ -290,6 +250,7 @@ class _Resolution:
         self._decide = decide
         self._computed: list[_Computed] = []
         self._running: list[Path] = []
+        self._circle: SpaceError | None = None  # a value is read while it is computed
         self.root = self._build(space, ())
 
     def _build(self, node: Any, path: Path) -> Any:
@@ -334,20 +295,17 @@ class _Resolution:
         path = computed.path
         if path in self._running:
             circle = ", ".join(map(_shown, self._running[self._running.index(path) :]))
-            raise _Circle(
-                f"computed values wait for each other or for themselves: {circle}. "
-                "Let each sample_from read only what can be known before it."
-            )
+            advice = "Let each sample_from read only what can be known before it."
+            self._circle = SpaceError(f"computed values wait for each other or for themselves: {circle}. {advice}")
+            raise self._circle
         self._running.append(path)
         try:
             value = self._unwrapped(computed.function.call(_View(self, self.root)))
-        except _Circle:
-            raise
         except Exception as error:  # the user's function may raise anything
-            raise SpaceError(
-                f"sample_from at {_shown(path)} raised {type(error).__name__}: {str(error).rstrip('.')}. "
-                "It is called with the config."
-            ) from error
+            if error is self._circle:
+                raise
+            raised = f"raised {type(error).__name__}: {str(error).rstrip('.')}"
+            raise SpaceError(f"sample_from at {_shown(path)} {raised}. It is called with the config.") from error
         finally:
             self._running.pop()
         if any(grid_values(leaf) is not None for _, leaf in _everywhere(value, path)):
@@ -389,11 +347,6 @@ class _View(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self.node)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mapping) and dict(self) == dict(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         return repr(self._resolution.finished(self.node))
 
@@ -402,11 +355,7 @@ class _View(Mapping[str, Any]):
 
 
 def check_points(points: Any) -> list[Mapping[str, Any]]:
-    """Return `points_to_evaluate` as a list; None is an empty one.
-
-    Raises:
-        SpaceError: it is no list of dicts.
-    """
+    """Return `points_to_evaluate` as a list; None is an empty one."""
     if points is None:
         return []
     if isinstance(points, (str, bytes, Mapping)) or not isinstance(points, Sequence):
@@ -426,9 +375,6 @@ def fill(node: Any, value: Any, put: Put, path: Path = ()) -> Any:
 
     Nested values may be given nested or by name, `{"model/lr": 0.1}`. Constants and functions are replaced; for what
     is to be decided `put` is asked, also where a value can be none of a group, such as a number for a dict of domains.
-
-    Raises:
-        SpaceError: the point names a key that the space does not have, or has a list of another length.
     """
     if isinstance(node, Domain) or grid_values(node) is not None:
         return fresh(value) if isinstance(node, Function) else put(path, node, value)
@@ -436,10 +382,8 @@ def fill(node: Any, value: Any, put: Put, path: Path = ()) -> Any:
         filled = dict(node)
         for key, one in _taken_apart(value, node).items():
             if key not in node:
-                raise SpaceError(
-                    f"the point names {_shown((*path, key))!r}, which the space does not have. "
-                    f"{nearest(str(key), map(str, node))}"
-                )
+                names = nearest(str(key), map(str, node))
+                raise SpaceError(f"the point names {_shown((*path, key))!r}, which the space does not have. {names}")
             filled[key] = fill(node[key], one, put, (*path, key))
         return filled
     if isinstance(node, (list, tuple)) and isinstance(value, Mapping) and _are_indexes(value, node):
@@ -487,11 +431,7 @@ def option_of(options: Sequence[Any], value: Any) -> int | None:
 
 
 def matches(space: Any, value: Any, *, is_partial: bool = False) -> bool:
-    """Whether `value` could be a config of `space`: equal constants, values within the domains.
-
-    Args:
-        is_partial: dicts may leave keys out.
-    """
+    """Whether `value` could be a config of `space`: equal constants, values within the domains."""
     options = _options_of(space)
     if options:
         return any(matches(one, value, is_partial=is_partial) for one in options)
@@ -513,17 +453,12 @@ def matches(space: Any, value: Any, *, is_partial: bool = False) -> bool:
 class Variants:
     """The configs of a space by number: grids crossed, the rest drawn, given points first.
 
-    Config `n` depends on (space, points, seed, n) alone and is computed without those before it, so nothing is ever
-    stored, however large the grid. The order: sample 0 over the whole grid, then sample 1, and so on; among grid
-    variables, sorted by path, the first varies fastest. A grid within a value of another grid exists where that value
-    is tried, and is crossed there before the outer one moves on. Each point takes the place of one sample and fixes
-    what it names: a grid variable it names is not crossed.
+    Config `n` depends on (space, points, seed, n) alone and is computed without those before it. The order: sample 0
+    over the whole grid, then sample 1, and so on; among grid variables, sorted by path, the first varies fastest. A
+    grid within a value of another grid is crossed where that value is tried. Each point takes the place of one sample.
 
     Args:
         is_constant: draw random values once per sample rather than once per config.
-
-    Raises:
-        SpaceError: the space makes no sense, or a point does not belong to it.
     """
 
     def __init__(
@@ -532,7 +467,6 @@ class Variants:
         self._space = check_space(space)
         self._is_constant = is_constant
         self.num_points = num_points(space)
-        self.has_functions = any(isinstance(leaf, Function) for _, leaf in _everywhere(space, ()))
         self._filled = [fill(space, point, _decide_with_warning) for point in points]
         self._ends: list[int] = []  # the number of the first config behind each point
         for filled in self._filled:
@@ -572,10 +506,8 @@ def _decide_with_warning(path: Path, node: Any, value: Any) -> Any:
         return fill(options[index], value, _decide_with_warning, path)
     domain = Categorical(options) if options else node
     if isinstance(domain, Domain) and not domain.is_valid(value):
-        warnings.warn(
-            f"the point sets {_shown(path)} to {value!r}, which is outside {domain.domain_str}; it is used.",
-            stacklevel=2,
-        )
+        outside = f"which is outside {domain.domain_str}; it is used"
+        warnings.warn(f"the point sets {_shown(path)} to {value!r}, {outside}.", stacklevel=2)
     return fresh(value)
 
 

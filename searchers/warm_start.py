@@ -116,11 +116,8 @@ def observe_all(searcher: Searcher, points: Iterable[Point]) -> Learned:
     if outside and not learned:
         raise SpaceError(f"none of the {outside} evaluated points lies in the space of this search. The first: {first}")
     if outside:
-        warnings.warn(
-            f"{outside} of {outside + learned} evaluated points lie outside the space of this search and were left "
-            f"out. The first: {first}",
-            stacklevel=2,
-        )
+        lie = "evaluated points lie outside the space of this search and were left out"
+        warnings.warn(f"{outside} of {outside + learned} {lie}. The first: {first}", stacklevel=2)
     return Learned(learned, outside, without, first)
 
 
@@ -137,9 +134,6 @@ def points_of(trials: Any, renamed: Mapping[str, str] = MappingProxyType({})) ->
     Args:
         trials: as for `add_evaluated_trials`; or pairs of a config and its result, which are yielded as they are.
         renamed: the searcher's metrics that are called otherwise there, with the names that they have.
-
-    Raises:
-        SearchError: something without a config is among them.
     """
     found = getattr(trials, "trials", trials)
     many: Iterable[Any] = found if isinstance(found, Iterable) and not hasattr(found, "config") else [found]

@@ -23,11 +23,7 @@ TRIAL_INDEX = "__trial_index__"
 
 @refuse_unknown()
 class Wrapper(Searcher):
-    """Forward to `searcher` what the run asks and tells; a subclass overrides what it changes.
-
-    Raises:
-        SearchError: no searcher.
-    """
+    """Forward to `searcher` what the run asks and tells; a subclass overrides what it changes."""
 
     def __init__(self, searcher: Searcher) -> None:
         if not isinstance(searcher, Searcher):
@@ -53,7 +49,6 @@ class Wrapper(Searcher):
         return is_taken
 
     def _num_suggestions(self, num_samples: int | None) -> int | None:
-        """Return how many samples the searcher is told of."""
         return num_samples
 
     @property

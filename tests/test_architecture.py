@@ -168,7 +168,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Reads the record and writes text.
     "sweep.logs": ("sweep.core", "sweep.record", "sweep.logs"),
     "sweep.logs.writer": ("sweep.logs.follower", "sweep.worker.limits"),
-    "sweep.logs.policies": ("sweep.logs.files", "sweep.core", "sweep.schedulers.pbt_policy"),
+    "sweep.logs.policies": ("sweep.core", "sweep.schedulers.pbt_policy"),
     "sweep.logs.tensorboard": ("sweep.callbacks.loggers", "sweep.core"),
     "sweep.display": ("sweep.core", "sweep.callbacks.base", "sweep.callbacks.observed"),
     "sweep.display.state": ("sweep.core", "sweep.display", "searchers.pareto"),

@@ -14,6 +14,13 @@ from sweep.core.values import as_float
 from sweep.errors import ConfigError, refuse_unknown
 
 
+def _forwarding(method: str, **more: Any) -> Any:
+    def hook(self: Any, trial: Trial) -> None:
+        getattr(self, method)(trial, **more)
+
+    return hook
+
+
 @in_either_form
 class LoggerCallback(FilesCallback):
     """Write down what happens to trials: override the `log_trial_...` methods that are wanted."""
@@ -36,29 +43,18 @@ class LoggerCallback(FilesCallback):
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
         """The trial has ended: what is kept for it must be dropped."""
 
-    def on_trial_start(self, trial: Trial) -> None:
-        self.log_trial_start(trial)
-
-    def on_trial_restore(self, trial: Trial) -> None:
-        self.log_trial_restore(trial)
-
-    def on_trial_save(self, trial: Trial) -> None:
-        self.log_trial_save(trial)
+    on_trial_start = _forwarding("log_trial_start")
+    on_trial_restore = _forwarding("log_trial_restore")
+    on_trial_save = _forwarding("log_trial_save")
+    on_trial_pause = _forwarding("log_trial_pause")
+    on_trial_complete = _forwarding("log_trial_end", failed=False)
+    on_trial_error = _forwarding("log_trial_end", failed=True)
 
     def on_trial_result(self, trial: Trial, result: TrialResult) -> None:
         if not isinstance(result, TrialResult):  # an override in Tune's form handed on what it was given: a dict
             result = TrialResult({name: value for name, value in result.items() if name != "config"})
         iteration = result.get("training_iteration")
         self.log_trial_result(iteration if isinstance(iteration, int) else trial.count, trial, result)
-
-    def on_trial_pause(self, trial: Trial) -> None:
-        self.log_trial_pause(trial)
-
-    def on_trial_complete(self, trial: Trial) -> None:
-        self.log_trial_end(trial, failed=False)
-
-    def on_trial_error(self, trial: Trial) -> None:
-        self.log_trial_end(trial, failed=True)
 
 
 class _FileLogger(LoggerCallback):
@@ -69,10 +65,8 @@ class _FileLogger(LoggerCallback):
         super().__init_subclass__(**more)
         own = [name for name in vars(cls) if name.startswith(("on_trial_", "log_trial_"))]
         if own:
-            raise ConfigError(
-                f"{cls.__name__} overrides {own[0]} of {cls.__mro__[1].__name__}, which writes nothing itself: its "
-                "files are made from the record. Derive it from LoggerCallback, and let it write a file of its own."
-            )
+            what = f"{cls.__name__} overrides {own[0]} of {cls.__mro__[1].__name__}, which writes nothing itself"
+            raise ConfigError(f"{what}: its files are made from the record. Derive it from LoggerCallback.")
 
 
 @refuse_unknown()
@@ -116,14 +110,7 @@ class TBXLoggerCallback(_FileLogger):
 
 
 def required(module: str, what: str, package: str = "") -> Any:
-    """Return a module that `what` needs.
-
-    Args:
-        package: what to install for it; empty: of the same name.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
+    """Return a module that `what` needs, or raise a ConfigError that says what to install."""
     if importlib.util.find_spec(module) is None:
         raise ConfigError(f"{what} needs {module}, which is not installed. Run: pip install {package or module}")
     return importlib.import_module(module)
@@ -139,8 +126,8 @@ def number_of(value: Any) -> float | None:
 def step_of(result: Mapping[str, Any], count: int) -> int:
     """Return what charts put a report at: the first of its `timesteps_total`, its iteration and its number that can be
     a step, which is at most 64 bits long."""
-    for value in (result.get("timesteps_total"), result.get("training_iteration")):
-        number = as_float(value)
+    for name in ("timesteps_total", "training_iteration"):
+        number = as_float(result.get(name))
         if number and abs(number) < 2**63:  # neither 0 nor NaN
             return int(number)
     return count

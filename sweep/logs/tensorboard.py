@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import importlib
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from sweep.callbacks.loggers import number_of, required, step_of
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.values import as_float, printed
 
-_MAX_WRITERS = 64  # each has a file open, and a thread
 _FLUSH_S = 1.0
+_PICTURES = {3: "add_image", 4: "add_images", 5: "add_video"}  # by the number of dimensions
 
 
 class Board:
-    """Writes one run per trial directory.
-
-    Raises:
-        ConfigError: tensorboardX is not installed.
-    """
+    """Writes one run per trial directory."""
 
     def __init__(self, root: str) -> None:
         self._root = root
         self._make = required("tensorboardX", "TBXLoggerCallback").SummaryWriter
-        self._writers: OrderedDict[str, Any] = OrderedDict()
+        self._writers: dict[str, Any] = {}
 
     def report(self, trial_id: str, metrics: Mapping[str, Any], count: int) -> None:
         """Add what a trial reported, as its `count`-th report."""
@@ -36,11 +31,8 @@ class Board:
 
     def end(self, trial_id: str, config: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
         """Add the hyperparameters of a trial that has ended, beside its last report, and close its file."""
-        numbers = {
-            name: value
-            for name, value in flatten(metrics).items()
-            if as_float(value) is not None and name not in AUTO_FILLED
-        }
+        reported = {name: value for name, value in flatten(metrics).items() if name not in AUTO_FILLED}
+        numbers = {name: value for name, value in reported.items() if as_float(value) is not None}
         values = {
             name: value if isinstance(value, str) or as_float(value) is not None else printed(value)
             for name, value in flatten(config).items()
@@ -63,13 +55,9 @@ class Board:
             self.close(trial_id)
 
     def _writer(self, trial_id: str) -> Any:
-        writer = self._writers.get(trial_id)
-        if writer is None:
-            writer = self._writers[trial_id] = self._make(f"{self._root}/{trial_id}", flush_secs=_FLUSH_S)
-            if len(self._writers) > _MAX_WRITERS:
-                self._writers.popitem(last=False)[1].close()
-        self._writers.move_to_end(trial_id)
-        return writer
+        if trial_id not in self._writers:
+            self._writers[trial_id] = self._make(f"{self._root}/{trial_id}", flush_secs=_FLUSH_S)
+        return self._writers[trial_id]
 
 
 def _add(writer: Any, name: str, value: Any, step: int) -> None:
@@ -77,19 +65,10 @@ def _add(writer: Any, name: str, value: Any, step: int) -> None:
 
     if (number := number_of(value)) is not None:
         writer.add_scalar(name, number, global_step=step)
-        return
-    if not isinstance(value, (list, tuple, np.ndarray)) or not len(value):
-        return
-    try:
-        array = np.asarray(value)
-    except ValueError:  # lists of different lengths
-        return
-    if array.dtype.kind not in "biuf":
-        return
-    add: Callable[..., Any] = {3: writer.add_image, 4: writer.add_images, 5: writer.add_video}.get(
-        array.ndim, writer.add_histogram
-    )
-    try:
-        add(name, array, global_step=step)
-    except Exception:  # pictures need Pillow, videos moviepy, histograms something finite: else they are left out
-        return
+    elif isinstance(value, (list, tuple, np.ndarray)) and len(value):
+        try:
+            array = np.asarray(value)
+            if array.dtype.kind in "biuf":
+                getattr(writer, _PICTURES.get(array.ndim, "add_histogram"))(name, array, global_step=step)
+        except Exception:  # pictures need Pillow, videos moviepy, histograms something finite: else they are left out
+            return

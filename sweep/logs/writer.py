@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -20,19 +21,12 @@ class LogWriter:
     """Writes log files about once a second, at once for whoever waits for them, and at the end.
 
     Where few processes are allowed, of which a thread counts as one, they are written only for those who wait, and at
-    the end.
-
-    Args:
-        job: what to write, and from where on.
-        seq: returns the number of the last event that is committed.
-        notice: called with one line for the user.
+    the end. `seq` returns the number of the last event that is committed.
     """
 
     def __init__(self, job: LogJob, seq: Callable[[], int], notice: Callable[[str], None]) -> None:
         self._follower = Follower(job, notice)
-        self._root = job.root
-        self._seq = seq
-        self._notice = notice
+        self._root, self._seq, self._notice = job.root, seq, notice
         self._lock = threading.Lock()  # of the follower
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -45,11 +39,9 @@ class LogWriter:
         if limits.are_processes_few():
             return
         thread = threading.Thread(target=self._run, name="sweep-logs", daemon=True)
-        try:
+        with contextlib.suppress(RuntimeError):  # no thread is free
             thread.start()
-        except RuntimeError:  # no thread is free
-            return
-        self._thread = thread
+            self._thread = thread
 
     def catch_up(self) -> None:
         """Return when files say all that is committed now; or the disk is full; or after ten seconds."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sweep.core.literals import evaluated_params, format_vars
-from sweep.core.trial import Trial
 
 GLOBAL_FILE = "pbt_global.txt"
 
@@ -25,49 +23,6 @@ def policy_file(trial_id: str) -> str:
 def perturbed_tag(tag: str, config: Mapping[str, Any], changed: Iterable[str]) -> str:
     """Return `<tag>@perturbed[lr=0.1000]`: the name of a trial that continues with a changed config."""
     return f"{tag}{_PERTURBED}{format_vars(evaluated_params(config, tuple(changed)))}]"
-
-
-@dataclass(frozen=True, slots=True)
-class Exploit:
-    """One trial took another's checkpoint and a changed copy of its config.
-
-    Attributes:
-        target_iteration: how far the trial was that gave up its own state. source_iteration: that of the checkpoint.
-    """
-
-    target_id: str
-    source_id: str
-    target_iteration: int
-    source_iteration: int
-    source_config: Mapping[str, Any]
-    new_config: Mapping[str, Any]
-
-    def line(self, target_tag: str, source_tag: str) -> str:
-        """Return the line of the policy files: a JSON list of six, without the line's end."""
-        values = [target_tag, source_tag, self.target_iteration, self.source_iteration]
-        return json.dumps([*values, dict(self.source_config), dict(self.new_config)], default=plain)
-
-
-class PolicyLog:
-    """Recognise exploits: a trial starts from a checkpoint that another one saved."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, Any] = {}  # the checkpoint and the config that each trial's last exploit gave it
-
-    def restored(self, trial: Trial, trials: Mapping[str, Trial]) -> Exploit | None:
-        """Hear that an attempt of `trial` began from a checkpoint; returns the exploit that caused it, if one did."""
-        ref = trial.started_from
-        if ref is None:
-            return None
-        source = trials.get(ref.owner)
-        if source is None or source.id == trial.id:
-            return None
-        given = ref.path, json.dumps(dict(trial.config), default=plain, sort_keys=True)
-        if self._known.get(trial.id) == given:
-            return None  # the same one again, after a failure or a restart
-        self._known[trial.id] = given
-        last = trial.last_result.get("training_iteration", 0) if trial.last_result is not None else 0
-        return Exploit(trial.id, source.id, last, ref.training_iteration, source.config, trial.config)
 
 
 def read_policy(text: str) -> list[PolicyLine]:

@@ -205,17 +205,6 @@ def test_callbacks_of_this_package_do_not_wait_for_log_files() -> None:
     assert dispatcher.close([]) is True
 
 
-def test_parameters_may_have_other_names_in_our_form() -> None:
-    class Named(Callback):
-        seen: list[Any] = []
-
-        def on_trial_result(self, t: Any, r: Any) -> None:  # type: ignore[override]
-            self.seen.append((t.trial_id, r["loss"]))
-
-    run_through([Named()], [[told(Hook.RESULT, trial(), {"loss": 2})]])
-    assert Named.seen == [("abcde_00000", 2)]
-
-
 def test_setup_passes_only_what_it_takes() -> None:
     class Bare(Callback):
         got: Any = None

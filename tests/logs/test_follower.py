@@ -26,7 +26,7 @@ from sweep.core.messages import Event, Exit, Exited, ExitKind, Hook, Reported, S
 from sweep.core.results import flatten
 from sweep.logs import follower
 from sweep.logs.follower import Follower, LogJob
-from sweep.logs.text import params_text, to_json
+from sweep.logs.text import to_json
 
 NAMES = ("params.json", "result.json", "progress.csv", "error.txt")
 
@@ -292,7 +292,7 @@ def test_nothing_is_kept_of_trials_that_ended_and_no_file_stays_open(facts: Fact
     one = Follower(LogJob(str(facts.root), facts.root, ("json", "csv", "errors")), pytest.fail)
     assert one.follow(facts.seq)
     assert not one._trials
-    assert not one._files.num_waiting
+    assert [*one._lines, *one._rows, *one._whole] == []
     opened = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
     assert not [path for path in opened if str(facts.root) in path]
 
@@ -358,28 +358,28 @@ def test_files_are_completed_from_the_record(facts: Facts, whole: dict[str, byte
 def test_what_a_full_disk_does_not_take_is_written_when_there_is_room_and_said_once(
     facts: Facts, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room, real = [0], os.write
+    room, real = [0], Follower._write
 
-    def write(descriptor: int, data: bytes) -> int:
+    def write(self: Follower, path: str, text: str, **more: Any) -> None:
         if not room[0]:
+            real(self, path, text[:5], **more)
             raise OSError(errno.ENOSPC, "No space left on device")
-        number = real(descriptor, data[: room[0]])
-        room[0] -= number
-        return number
+        room[0] -= 1
+        real(self, path, text, **more)
 
-    monkeypatch.setattr(os, "write", write)
+    monkeypatch.setattr(Follower, "_write", write)
     monkeypatch.setattr(follower, "_ROUND", 3)
-    monkeypatch.setattr(follower, "_MOST_WAITING", 0)
     said: list[str] = []
     one = Follower(LogJob(str(facts.root), facts.root, ("json", "csv", "errors")), said.append)
     tries = 0
     while not one.follow(facts.seq):
-        room[0], tries = 200, tries + 1
+        tries += 1
+        room[0] = 9 * tries
     assert facts.contents() == whole
     assert tries > 2
     assert len(said) == 1
     assert "No space left on device" in said[0]
-    assert "written when there is room" in said[0]
+    assert "written anew when there is room" in said[0]
 
 
 def test_a_file_that_cannot_be_written_is_given_up_and_the_others_go_on(facts: Facts) -> None:
@@ -405,14 +405,9 @@ def test_the_directory_of_an_experiment_that_was_deleted_is_not_made_anew(facts:
     assert not facts.root.exists()
 
 
-def test_what_a_very_large_config_says_in_log_files_is_short_or_on_one_line() -> None:
+def test_a_very_large_array_is_short_in_log_files() -> None:
     array = np.arange(100_000.0)
-    assert json.loads(params_text({"x": array}))["x"] == str(array)
     assert json.loads(to_json({"x": array}))["x"] == str(array)
-    assert params_text({"x": array[:3]}).count("\n") == 7
-    keys = {f"key{number}": number for number in range(10_000)}
-    assert params_text(keys).count("\n") == 1
-    assert json.loads(params_text(keys)) == keys
 
 
 # --- TensorBoard -----------------------------------------------------------------------------------------------------
@@ -477,13 +472,3 @@ def test_tensorboard_is_not_told_again_by_the_next_run(facts: Facts, writers: li
     facts.follow("tensorboard", "json", seq=at, is_complete=is_complete)
     (writer,) = writers
     assert writer.told == [("hparams", {"lr": 0.1}, {"loss": 0.5})]
-
-
-def test_tensorboard_keeps_few_writers_open(facts: Facts, writers: list[_Writer]) -> None:
-    for _ in range(80):
-        facts.report(facts.trial(), loss=1.0)
-    one = Follower(LogJob(str(facts.root), facts.root, ("tensorboard",)), pytest.fail)
-    one.follow(facts.seq)
-    assert sum(not writer.closed for writer in writers) == 64
-    one.close()
-    assert all(writer.closed for writer in writers)

@@ -76,19 +76,6 @@ def test_the_sequence_of_decisions_is_that_of_tune():
     assert [milestone for milestone, ids in seen.items() if tid(4) in ids] == [4]
 
 
-def test_who_comes_first_to_a_rung_always_continues():
-    told = asha(max_t=81, reduction_factor=3, num_trials=1)
-    for step, m in [(1, -5.0), (3, -50.0), (9, -500.0)]:
-        assert not told.report(0, training_iteration=step, m=m)
-
-
-def test_an_equal_value_is_no_worse():
-    told = asha(max_t=9, reduction_factor=3)
-    for number in range(5):
-        told.add(number)
-        assert not told.report(number, m=1.0)
-
-
 def test_a_trial_is_judged_once_per_rung():
     told = asha(max_t=100, reduction_factor=4, num_trials=2)
     told.report(0, training_iteration=1, m=10.0)
@@ -132,12 +119,6 @@ def test_infinities_do_not_spoil_a_rung(mode):
         told.add(number)
         told.report(number, m=m)
     assert not any(isinstance(rung[2], float) and math.isnan(rung[2]) for rung in told.scheduler.state()[0])
-
-
-def test_a_time_that_is_nan_reaches_no_rung():
-    told = asha(max_t=9, reduction_factor=3, num_trials=1)
-    assert not told.report(0, training_iteration=math.nan, m=1.0)
-    assert all(not rung[1] for rung in told.scheduler.state()[0])
 
 
 def test_a_last_result_counts_at_the_rung_it_reached():

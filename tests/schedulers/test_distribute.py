@@ -7,7 +7,7 @@ from conformance.schedulers import tid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweep.core.messages import PauseTrial, ResizeTrial, SaveTrial
+from sweep.core.messages import PauseTrial, ResizeTrial
 from sweep.core.packing import Packer
 from sweep.core.resources import (
     Bundle,
@@ -256,32 +256,11 @@ def test_devices_of_another_type_make_no_room():
     assert site.ask(0) == parse_resources({"gpu": 2, "accelerator_type": "A100"})
 
 
-def test_what_an_ended_trial_has_not_given_back_is_not_free():
-    site = Site([Node("n", 8)], cpus(4), 2)
-    ended = evolve(site.trials[tid(0)], status=Status.TERMINATED)
-    site.view.remove(ended)
-    site.put(ended)
-    assert site.ask(1) is None
-    site.put(ended, placement=None)
-    assert site.ask(1) == cpus(8)
-
-
 def test_reserved_amounts_are_free_now_before_anybody_grows():
     site = Site([Node("n", 8)], cpus(1), 1, DistributeResources(reserve_resources={"CPU": 2}))
     site.put(Trial(tid(5), {}, cpus(4), Status.TERMINATED, placement=Placement((BundlePlacement("n"),))))
     site.view.remove(site.trials[tid(5)])
     assert site.ask(0) == cpus(2)
-
-
-def test_a_trial_that_is_promised_a_part_is_not_asked_twice_and_one_that_waits_to_save_may_be_told_otherwise():
-    site = Site([Node("n", 8)], cpus(1), 2)
-    site.put(site.trials[tid(1)], pending=ResizeTrial(tid(1), cpus(4)))
-    assert site.ask(1) == cpus(4)  # the same as promised
-    for number in range(2, 8):
-        site.add(number, cpus(1))
-    assert site.ask(1) == cpus(1)
-    site.put(site.trials[tid(1)], pending=SaveTrial(tid(1)))
-    assert site.ask(1) == cpus(1)
 
 
 def test_a_request_that_is_no_step_is_brought_to_one():
@@ -409,20 +388,6 @@ def test_requests_that_cannot_grow_are_refused(options, base, message):
         DistributeResources(**options).check(base)
     with pytest.raises(ConfigError, match=message):
         DistributeResourcesToTopJob(**options).check(base)
-
-
-@pytest.mark.parametrize(
-    ("options", "base"),
-    [
-        ({}, cpus(1)),
-        ({"add_bundles": True}, cpus(1)),
-        ({"add_bundles": True}, cpus(1, 1)),
-        ({"increase_by": {"gpu": 0.5}}, parse_resources({"gpu": 0.5})),
-        ({}, parse_resources({"tpu": 4})),
-    ],
-)
-def test_requests_that_can_grow_are_not(options, base):
-    DistributeResources(**options).check(base)
 
 
 # --- what a function may see -----------------------------------------------------------------------------------------

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from conformance.schedulers import Told, tid
+from conformance.schedulers import Told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sweep_run import given_configs, in_virtual_time, new_sweep
 
 from searchers.bohb_search import BOHBSearch
 from searchers.space import uniform
-from sweep.core.messages import PauseTrial, ResumeTrial, StopTrial
 from sweep.engines.simulator import Point
-from sweep.schedulers.hyperband import HyperBandForBOHB, HyperBandScheduler, bracket_milestones
+from sweep.schedulers.hyperband import HyperBandForBOHB, HyperBandScheduler
 
 
 def told_of(num_trials, **arguments):
@@ -30,19 +29,6 @@ def test_the_largest_bracket_is_filled_first():
     for trial in told.trials.values():
         small_first.on_trial_add(trial)
     assert [num_taken for _, _, num_taken, _ in small_first.state()] == [3, 5, 9, 1]
-
-
-def test_the_first_bracket_is_halved_when_the_last_of_it_is_there():
-    told = told_of(9)
-    for number in range(8):
-        assert [type(d) for d in told.reach(number, 1, number)] == [PauseTrial]
-    short = "is not among the best 3"
-    assert told.reach(8, 1, 4.5) == [
-        *[StopTrial(tid(n), f"stopped early: m={m} at 1 {short}") for n, m in [(8, 4.5), (4, 4)]],
-        *[StopTrial(tid(n), f"stopped early: m={n} at 1 {short}") for n in (3, 2, 1, 0)],
-        *[ResumeTrial(tid(n)) for n in (7, 6, 5)],
-    ]
-    assert [type(d) for d in told.reach(5, 3, 1.0)] == [PauseTrial]
 
 
 @pytest.mark.parametrize(
@@ -68,15 +54,6 @@ def test_a_searcher_with_the_same_numbers_has_the_same_budgets(max_t, factor):
     search = BOHBSearch()
     search.set_budgets(scheduler.milestones)
     assert search.budgets == scheduler.milestones
-
-
-@given(st.integers(1, 3000), st.integers(2, 10))
-@settings(max_examples=60, deadline=None)
-def test_of_every_bracket_no_two_milestones_fall_into_one_budget(max_t, factor):
-    budgets = HyperBandForBOHB(max_t=max_t, reduction_factor=factor).milestones
-    for levels in bracket_milestones(max_t, factor):
-        classes = [max(budget for budget in budgets if budget <= milestone) for _, milestone in levels]
-        assert classes == list(budgets[-len(levels) :])
 
 
 # --- sweeps in virtual time ------------------------------------------------------------------------------------------

@@ -110,14 +110,6 @@ def test_nan_is_the_worst():
     assert "m=nan at 3" in decisions[0].reason
 
 
-def test_a_bracket_waits_until_it_is_full():
-    told = hyperband(max_t=9, num_trials=7)  # 3 to 6 are in a bracket of five
-    for number in (3, 4, 5, 6):
-        assert [type(d) for d in told.reach(number, 3, number)] == [PauseTrial]
-    told.add(7)
-    assert [type(d) for d in told.reach(7, 3, 9)] == [StopTrial] * 3 + [ResumeTrial]
-
-
 def test_the_end_of_the_last_one_on_its_way_halves_the_bracket():
     told = second_bracket(arrived=(3, 4, 5, 6))
     assert told.end(7, Status.ERROR) == [
@@ -162,11 +154,6 @@ def test_a_trial_that_ran_ahead_and_is_among_the_best_only_loses_its_pause():
         told.reach(number, 3, 0.5)
     assert ResumeTrial(tid(3)) in told.reach(7, 3, 0.1)
     assert told.reach(3, 5) == []
-
-
-def test_a_trial_that_runs_ahead_to_the_end_is_stopped_there_and_halves_its_bracket():
-    told = second_bracket(arrived=(3, 4, 5, 6))
-    assert [type(d) for d in told.reach(7, 9, 9.0)] == [StopTrial, StopTrial, StopTrial, ResumeTrial, ResumeTrial]
 
 
 def test_one_result_may_pass_several_milestones():

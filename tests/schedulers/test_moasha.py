@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sweep.core.messages import StopTrial
 from sweep.core.results import TrialResult
-from sweep.core.trial import Cause, evolve
+from sweep.core.trial import evolve
 from sweep.errors import ConfigError
 from sweep.schedulers.moasha import MOASHAScheduler, ParetoOrder, is_early_in_net
 
@@ -43,15 +43,6 @@ def test_trials_that_others_dominate_are_stopped():
     assert told.scheduler.num_stopped == 2
 
 
-def test_the_first_to_come_goes_on():
-    told = moasha(rungs=[1, 3])
-    assert stopped(told, [(-5, -5)]) == []
-    assert not told.report(0, a=-9, b=-9, training_iteration=2)
-    assert told.report(0, a=-9, b=-9, training_iteration=3) == [
-        StopTrial(tid(0), "reached max_t: training_iteration=3", Cause.REACHED)
-    ]
-
-
 def test_on_one_front_those_far_from_the_others_go_on():
     told = moasha(reduction_factor=3)
     ends = [(0.0, 1.0), (1.0, 0.0)]
@@ -76,13 +67,6 @@ def test_a_result_without_one_of_the_objectives_decides_nothing():
     for values in ({"a": 1}, {"b": 1}, {}, {"a": 1, "b": 2, "training_iteration": math.nan}):
         assert not told.report(0, **values)
     assert told.scheduler.state()[0][-1][1] == []
-
-
-def test_a_trial_is_judged_once_per_rung_and_at_the_highest_it_reached():
-    told = moasha(time_attr="epoch", rungs=[1, 4, 16], num_trials=1)
-    told.report(0, a=1, b=1, epoch=5)
-    told.report(0, a=1, b=1, epoch=6)
-    assert [(m, seen) for m, seen, _ in told.scheduler.state()[0]] == [(16, []), (4, [tid(0)]), (1, [])]
 
 
 def test_a_last_result_counts_at_the_rung_it_reached():
@@ -216,16 +200,6 @@ def test_a_net_takes_the_ends_of_a_front_before_its_middle():
     assert is_early_in_net(front[:-1], front[-1], 1)  # the best by the first objective
     assert not is_early_in_net(front[1:], front[0], 1)
     assert is_early_in_net(front[1:], front[0], 2)
-
-
-def test_units_do_not_matter_to_a_net():
-    rng = np.random.default_rng(1)
-    front = sorted((float(x), float(1 - x**2)) for x in rng.random(20))
-    scaled = [(x, 1000 * y) for x, y in front]
-    for most in range(1, 20):
-        for place in range(20):
-            others, far = front[:place] + front[place + 1 :], scaled[:place] + scaled[place + 1 :]
-            assert is_early_in_net(others, front[place], most) == is_early_in_net(far, scaled[place], most)
 
 
 def test_of_a_large_front_about_that_share_goes_on():

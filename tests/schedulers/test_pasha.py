@@ -134,16 +134,6 @@ def test_reports_that_lie_far_apart_are_tolerated():
     assert opened(told) == 4
 
 
-def test_a_trial_that_never_saved_is_told_of_and_stopped_at_the_next_rung():
-    told = pasha(rungs=[1, 2, 4])
-    trial = told.add(0)
-    told.report(0, training_iteration=1, m=1.0)
-    told.scheduler.on_refused(trial, PauseTrial(trial.id))
-    assert "never saved" in told.scheduler.notices[0]
-    assert [type(d) for d in told.report(0, training_iteration=2, m=1.0)] == [StopTrial]
-    assert told.scheduler.num_stopped == 1
-
-
 def test_when_nothing_runs_all_that_wait_are_stopped_in_the_end():
     told = pasha(rungs=[1, 2, 4])
     for number in range(4):

@@ -66,14 +66,6 @@ def test_every_interval_is_a_gain_per_unit_of_time_at_its_start_and_its_place_in
     assert gains(told) == [Gain(0.5, 1.0, (0.0,), 3.0), Gain(1.0, 4.0, (0.0,), 2.5), Gain(2.0, 9.0, (0.0,), -1.0)]
 
 
-def test_the_first_report_begins_the_first_interval_and_teaches_nothing_itself():
-    told = population(1, perturbation_interval=1)
-    report(told, 0, 3.0)
-    assert gains(told) == []
-    report(told, 0, 5.0)
-    assert gains(told) == [Gain(1.0, 3.0, (0.0,), 2.0)]
-
-
 @pytest.mark.parametrize(
     ("values", "expected"),
     [

@@ -331,8 +331,3 @@ def test_a_population_shares_a_small_machine(synch):
     beyond = next(i for i, (_, step) in enumerate(reports) if step > 6)
     assert len({trial_id for trial_id, _ in reports[:beyond]}) == 8  # all had a turn before any had its third
     assert best_of(sweep) > 20
-
-
-def test_with_one_checkpoint_kept_a_clones_source_is_still_there():
-    sweep, _ = walk(follower(), 4, num_to_keep=1)
-    assert sum(trial.attempt for trial in sweep.trials.values()) > 8

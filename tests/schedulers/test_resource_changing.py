@@ -99,19 +99,6 @@ def always(request):
 # --- what is asked for -----------------------------------------------------------------------------------------------
 
 
-def test_a_trial_asks_for_its_part_and_once_it_has_it_for_nothing():
-    site = Site()
-    assert site.report(0, m=1) == [ResizeTrial(tid(0), cpus(4))]
-    site.put(0, attempt=2, resources=cpus(4))
-    assert site.report(0, m=1) == []
-    assert site.report(1, m=1) == [ResizeTrial(tid(1), cpus(4))]
-    site.end(0)
-    assert site.report(1, m=1) == [ResizeTrial(tid(1), cpus(4))]  # the room of the other is not free yet
-    site.put(0, placement=None)
-    site.put(1, attempt=2, resources=cpus(4))
-    assert site.report(1, m=1) == [ResizeTrial(tid(1), cpus(8))]
-
-
 @pytest.mark.parametrize(
     ("answer", "wanted"),
     [
@@ -264,12 +251,6 @@ def test_trials_that_begin_with_different_requests_are_refused_with_both():
         site.scheduler.on_trial_add(Trial(tid(7), {}, cpus(2)))
 
 
-def test_requests_that_cannot_grow_are_refused_with_the_first_trial():
-    scheduler = ResourceChangingScheduler()
-    with pytest.raises(ConfigError, match="trials ask for 2 bundles"):
-        scheduler.on_trial_add(Trial(tid(0), {}, Resources((Bundle(cpu=1), Bundle(cpu=1)))))
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -362,16 +343,6 @@ def test_what_the_base_is_shows_through():
         ResourceChangingScheduler(ASHAScheduler(metric="a")).set_search_properties("m", "max")
 
 
-def test_notices_are_those_of_both():
-    base = Answering()
-    site = Site(base=base)
-    base.notices.append("of the base")
-    site.put(0, checkpoint=None)
-    site.report(0, m=1)
-    site.report(0, m=1)
-    assert [notice.split()[0] for notice in site.scheduler.notices] == ["of", "ResourceChangingScheduler"]
-
-
 def test_it_can_be_copied_for_another_experiment():
     scheduler = ResourceChangingScheduler(ASHAScheduler(), DistributeResources(increase_by_times=2))
     other = copy.deepcopy(scheduler)
@@ -421,29 +392,6 @@ def test_as_trials_end_the_rest_grow_until_the_last_has_the_whole_machine():
     ]
     assert [trial.count for trial in decided.trials.values()] == [3, 6, 9, 12]
     assert scheduler.state() == (None, [], {})
-
-
-def test_the_best_trial_has_all_that_is_free():
-    found, _ = starts([3, 6, 9, 12], ResourceChangingScheduler(None, DistributeResourcesToTopJob(mode="min")))
-    assert found == [
-        *[(0.0, n, 1.0) for n in range(4)],
-        (1.0, 0, 5.0),
-        (4.0, 1, 6.0),
-        (7.0, 2, 7.0),
-        (10.0, 3, 8.0),
-    ]
-
-
-def test_trials_without_checkpoints_run_to_their_end_untouched():
-    def unsaved(config, done):
-        for _ in range(config["n"]):
-            yield Point(1.0, {"m": 1})
-
-    scheduler = ResourceChangingScheduler()
-    found, decided = starts([3, 6], scheduler, curve=unsaved)
-    assert found == [(0.0, 0, 1.0), (0.0, 1, 1.0)]
-    assert [trial.attempt for trial in decided.trials.values()] == [1, 1]
-    assert len(scheduler.notices) == 1
 
 
 class Shrinking(Simulator):

@@ -82,14 +82,6 @@ def test_what_is_told_reaches_the_searcher_as_from_a_sweep():
     ]
 
 
-def test_the_last_result_counts_when_a_trial_ends_without_one():
-    search = Recorder()
-    trial_id, _ = search.ask()
-    search.tell(trial_id, {"loss": 2}, is_done=False)
-    search.tell(trial_id)
-    assert search.heard[-1] == ("end", trial_id, {"training_iteration": 1, "loss": 2}, False)
-
-
 def test_the_end_of_a_search_is_said():
     search = GridSearch({"a": grid_search([1, 2])}, "loss", "min")
     search.set_search_properties(None, None, {}, num_samples=1)

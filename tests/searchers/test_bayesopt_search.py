@@ -24,7 +24,6 @@ from searchers import (
     quniform,
     randint,
     randn,
-    sample_from,
     uniform,
 )
 
@@ -114,17 +113,6 @@ def test_what_the_library_cannot_search_is_refused_before_anything_starts(librar
         BayesOptSearch().set_search_properties("loss", "min", space)
 
 
-def test_constants_and_computed_values_are_kept_from_the_library(library):
-    marker = object()
-    search = ready({"x": uniform(0, 1), "o": marker, "d": sample_from(lambda c: c["x"] * 2)}, random_search_steps=1)
-    for trial in "ab":
-        config = search.suggest(trial)
-        search.on_trial_complete(trial, {"loss": 1.0})
-        assert config["o"] is marker
-        assert config["d"] == config["x"] * 2
-    assert library.made[0].names == ["x"]
-
-
 def test_bounds_by_name_are_a_space(library):
     search = BayesOptSearch({"width": (0, 20), "net/height": [-100, 100.0]}, "loss", "min")
     assert search.set_search_properties(None, None, {"steps": 3})
@@ -195,14 +183,6 @@ def test_a_point_that_was_tried_twice_is_one_with_the_mean(library):
             search.on_trial_complete(trial, {"loss": loss})
     search.suggest("d")
     assert library.made[0].registered == [((0.5,), -2.0)]
-
-
-def test_without_any_result_points_are_drawn(library):
-    search = ready({"x": uniform(0, 1)}, random_search_steps=1)
-    values = {search.suggest(trial)["x"] for trial in "abcd"}
-    search.on_trial_complete("a", error=True)
-    values.add(search.suggest("e")["x"])
-    assert (len(values), library.made) == (5, [])
 
 
 def test_the_model_begins_after_the_random_steps_and_does_not_wait_for_their_results(library):

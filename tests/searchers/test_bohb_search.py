@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import statistics
@@ -19,9 +18,7 @@ from searchers import (
     Repeater,
     SearchError,
     SpaceError,
-    TuneBOHB,
     choice,
-    create_searcher,
     grid_search,
     lograndint,
     loguniform,
@@ -35,7 +32,7 @@ from searchers import (
     uniform,
 )
 from searchers.base import derived_seed, keyed_rng
-from searchers.bohb_search import _Axis, _cut_normal, _Density, _without_gaps
+from searchers.bohb_search import _Axis, _Density, _without_gaps
 from searchers.space import Categorical, Domain, Float
 
 LINE = {"x": uniform(0, 1)}
@@ -97,16 +94,6 @@ def test_a_density_is_the_mean_of_products_of_kernels(seed):
     for place in points:
         expected = reference_density(points[:5], num_options, density.bandwidths, place)
         assert density.log_at(place[None])[0] == pytest.approx(math.log(expected))
-
-
-def test_a_cut_normal_stays_within_and_has_its_quantiles():
-    for mean, scale in itertools.product([0.0, 1e-9, 0.4, 1.0], [1e-4, 0.3, 50.0]):
-        drawn = [_cut_normal(mean, scale, part) for part in (0.0, 1e-9, 0.25, 0.5, 1 - 1e-9, 1.0)]
-        assert drawn == sorted(drawn)
-        assert all(0 <= one <= 1 for one in drawn)
-    assert _cut_normal(0.5, 0.2, 0.5) == pytest.approx(0.5)
-    inner = statistics.NormalDist(0, 0.2)
-    assert inner.cdf(_cut_normal(0.0, 0.2, 0.3)) == pytest.approx(0.5 + 0.3 * (inner.cdf(1) - 0.5))
 
 
 def test_a_gap_gets_the_value_of_another_point_and_the_rest_of_its_row_from_the_same_one():
@@ -532,12 +519,3 @@ def test_the_budgets_are_given_or_the_schedulers_or_powers():
     for search in (given, told_so):
         search.set_budgets([2, 6])
     assert (given.budgets, told_so.budgets) == ((1, 3, 9), (2, 6))
-
-
-def test_it_has_the_names_that_users_type():
-    assert TuneBOHB is BOHBSearch
-    assert isinstance(create_searcher("bohb", seed=3), BOHBSearch)
-    search = TuneBOHB(LINE, {"num_samples": 8}, "loss", "max", None, 3, 4)
-    assert (search.metric, search.mode, search._max_concurrent) == ("loss", "max", 4)
-    assert search.hears_results
-    assert search.is_adaptive

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conformance.searchers import SPACE, SearcherContract, Session, loss_of
+from conformance.searchers import SearcherContract
 
 from searchers import (
     ConcurrencyLimiter,
@@ -29,7 +29,6 @@ from searchers import (
     sample_from,
     uniform,
 )
-from searchers.space import Float
 
 # --- a stand-in for the library: the same calls, random answers, and a memory of what it was asked ---
 
@@ -156,29 +155,6 @@ def test_a_choice_among_dicts_is_a_conditional_space(library):
         assert search.suggestion_state(f"t{number}")["values"].keys() == {"model", *names}
 
 
-def test_options_come_back_as_they_are(library):
-    marker = object()
-    search = ready({"o": choice([marker, [64, 64], (1, 2), True, 1])})
-    values = [search.suggest(f"t{n}")["o"] for n in range(40)]
-    assert any(value is marker for value in values)
-    assert {type(value) for value in values} == {object, list, tuple, bool, int}
-
-
-@pytest.mark.parametrize(
-    ("space", "message"),
-    [
-        ({"x": grid_search([1, 2])}, "x is a grid_search over 2 values; HyperOptSearch draws values one at a time"),
-        ({"x": choice([grid_search([1, 2])])}, "grid_search inside a choice"),
-        ({"x": Float(0, None)}, "expected a range with two finite bounds"),
-        ({"a/b": uniform(0, 1)}, "holds a '/'"),
-        ([1], "expected a dict of names and domains"),
-    ],
-)
-def test_what_hyperopt_cannot_search_is_refused_before_anything_starts(library, space, message):
-    with pytest.raises(SpaceError, match=message):
-        HyperOptSearch(space).set_search_properties("loss", "min", {})
-
-
 # --- points ----------------------------------------------------------------------------------------------------------
 
 
@@ -198,28 +174,6 @@ def test_points_come_first_and_what_they_leave_open_is_drawn(library):
     assert library.asked == []
     search.suggest("d")
     assert len(library.asked) == 1
-
-
-@pytest.mark.parametrize(
-    ("point", "message"),
-    [
-        ({"lrr": 1}, "names 'lrr', which the space does not have. Did you mean 'lr'"),
-        ({"lr": 2}, "sets lr to 2; expected a value of"),
-        ({"lr": math.nan}, "sets lr to nan"),
-        ({"kind": "c"}, "sets kind to 'c', which is not among"),
-        ({"pair": [1]}, "sets pair to \\[1\\]; expected 2 values"),
-        ({"in": 3}, "sets in to 3; expected a dict"),
-    ],
-)
-def test_points_that_do_not_fit_are_refused_before_anything_starts(library, point, message):
-    space = {
-        "lr": uniform(0, 1),
-        "kind": choice(["a", "b"]),
-        "pair": [uniform(0, 1), 2],
-        "in": {"x": randn()},
-    }
-    with pytest.raises(SpaceError, match=message):
-        ready(space, points_to_evaluate=[point])
 
 
 def test_a_point_keeps_its_value_where_draws_are_rounded(library):
@@ -296,15 +250,6 @@ class TestTheContractWithHyperopt(SearcherContract):
 
     def make(self):
         return ConcurrencyLimiter(HyperOptSearch(n_initial_points=5), max_concurrent=3)
-
-
-@pytest.mark.slow
-def test_hyperopt_learns():
-    pytest.importorskip("hyperopt")
-    session = Session(ready(dict(SPACE), n_initial_points=10))
-    session.run(60)
-    losses = [loss_of(config) for config in session.configs]
-    assert sorted(losses[30:])[15] < sorted(losses[:10])[5]
 
 
 @pytest.mark.slow

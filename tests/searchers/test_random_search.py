@@ -12,13 +12,6 @@ def suggestions(searcher, number):
     return [searcher.suggest(f"t{n}") for n in range(number)]
 
 
-def test_its_own_seed_comes_before_that_of_the_run():
-    one, two = RandomSearch(seed=5), RandomSearch(seed=5)
-    one.set_search_properties("loss", "min", {"x": uniform(0, 1)}, seed=1)
-    two.set_search_properties("loss", "min", {"x": uniform(0, 1)}, seed=2)
-    assert suggestions(one, 3) == suggestions(two, 3)
-
-
 def test_more_samples_leave_the_earlier_ones_as_they_were():
     short, long = RandomSearch(), RandomSearch()
     short.set_search_properties("loss", "min", {"x": uniform(0, 1)}, num_samples=3)
@@ -28,14 +21,6 @@ def test_more_samples_leave_the_earlier_ones_as_they_were():
     assert short.suggest("t3") is EXHAUSTED
     short.set_search_properties("loss", "min", {"x": uniform(0, 1)}, num_samples=4)
     assert short.suggest("t3") == long.suggest("t3")
-
-
-def test_points_come_first_and_are_completed_at_random():
-    search = RandomSearch({"x": uniform(0, 1), "y": uniform(0, 1)}, points_to_evaluate=[{"x": 0.5}])
-    first, second = suggestions(search, 2)
-    assert first["x"] == 0.5
-    assert 0 <= first["y"] < 1
-    assert second["x"] != 0.5
 
 
 def test_constants_of_the_run_join_the_space_of_the_searcher():

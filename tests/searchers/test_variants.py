@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, namedtuple
+from collections import namedtuple
 
 import numpy as np
 import pytest
@@ -18,10 +18,8 @@ from searchers.variants import (
     fill,
     fixed_domains,
     flatten,
-    fresh,
     has_domains,
     matches,
-    merge,
     path_name,
     refuse_grids,
     resolve,
@@ -394,11 +392,6 @@ def test_paths_become_names():
         path_name((2.5,))
 
 
-def test_flattening_and_its_reverse():
-    assert flatten({"a": {"b": 1, "c": {}}, "d": [1]}) == {"a/b": 1, "d": [1]}
-    assert unflatten({"a/b": 1, "a/c": 2, "d": [1]}) == {"a": {"b": 1, "c": 2}, "d": [1]}
-
-
 @pytest.mark.parametrize("names", [["a", "a/b"], ["a/b", "a"], ["a/b", "a/b/c"]])
 def test_names_that_clash_are_refused(names):
     with pytest.raises(SpaceError, match="rename one"):
@@ -418,25 +411,9 @@ def test_unflatten_undoes_flatten(config):
     assert unflatten(flatten(config)) == config
 
 
-def test_merging_prefers_the_upper_and_copies_both():
-    below = {"a": {"x": 1}, "b": [1]}
-    merged = merge(below, {"a": {"y": 2}, "c": {"d": 3}})
-    assert merged == {"a": {"x": 1, "y": 2}, "b": [1], "c": {"d": 3}}
-    merged["b"].append(2)
-    assert below["b"] == [1]
-
-
 def test_all_domains_are_found_those_of_options_too():
     space = {"m": choice([1, {"lr": uniform(0, 1)}]), "f": sample_from(lambda: 1), "x": [uniform(0, 1)]}
     assert [path for path, _ in fixed_domains(space)] == [("m",), ("m", 1, "lr"), ("x", 0)]
-
-
-def test_fresh_copies_containers_of_any_kind():
-    value = OrderedDict(a=[1, (2, [3])], p=Pair(1, [2]))
-    again = fresh(value)
-    assert again == {"a": [1, (2, [3])], "p": Pair(1, [2])}
-    again["a"][1][1].append(4)
-    assert value["a"][1][1] == [3]
 
 
 leaves = st.sampled_from([1, "x", None, uniform(0, 1), choice([1, 2]), randint(0, 5), sample_from(lambda: 3)])
