@@ -60,7 +60,6 @@ def DistributedTrainableCreator(
         use_gpu=use_gpu,
         num_workers=num_slots * (num_hosts or 1),
         num_cpus_per_worker=num_cpus_per_slot,
-        num_gpus_per_worker=None,
         num_workers_per_host=None if num_hosts is None else num_slots,
         horovod_config=HorovodConfig(timeout_s),
     )

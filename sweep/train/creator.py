@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from sweep.errors import ConfigError
 from sweep.train.scaling import ScalingConfig
 from sweep.train.trainer import Backend, DataParallelTrainer
 
-__all__ = ["create"]
+__all__ = ["CreatorOptions", "create"]
 
 T = TypeVar("T", bound=DataParallelTrainer)
+
+
+class CreatorOptions(TypedDict, total=False):
+    """What all of them take."""
+
+    use_gpu: bool
+    num_workers: int
+    num_cpus_per_worker: float
+    num_gpus_per_worker: float | None
+    num_workers_per_host: int | None
 
 
 def create(
     trainer: Callable[..., T],
     func: Callable[..., Any],
     *,
-    use_gpu: bool,
-    num_workers: int,
-    num_cpus_per_worker: float,
-    num_gpus_per_worker: float | None,
-    num_workers_per_host: int | None,
+    use_gpu: bool = False,
+    num_workers: int = 1,
+    num_cpus_per_worker: float = 1,
+    num_gpus_per_worker: float | None = None,
+    num_workers_per_host: int | None = None,
     **config: Backend,
 ) -> T:
     """Return a trainer for which the whole config of a trial is the loop's.

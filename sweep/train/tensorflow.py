@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from sweep.errors import refuse_unknown
-from sweep.train.creator import create
+from sweep.train.creator import CreatorOptions, create
 from sweep.train.trainer import Backend, DataParallelTrainer
 
 __all__ = ["DistributedTrainableCreator", "TensorflowConfig", "TensorflowTrainer"]
@@ -32,27 +32,15 @@ class TensorflowTrainer(DataParallelTrainer):
     _default_backend = TensorflowConfig()
 
 
-@refuse_unknown()
-def DistributedTrainableCreator(
-    func: Callable[..., Any],
-    *,
-    use_gpu: bool = False,
-    num_workers: int = 2,
-    num_cpus_per_worker: float = 1,
-    num_gpus_per_worker: float | None = None,
-    num_workers_per_host: int | None = None,
-) -> DataParallelTrainer:
-    """Return a trainable that runs `func(config)` in several TensorFlow workers; arguments as in the one for torch.
+@refuse_unknown(also=CreatorOptions.__annotations__)
+def DistributedTrainableCreator(func: Callable[..., Any], **options: Unpack[CreatorOptions]) -> DataParallelTrainer:
+    """Return a trainable that runs `func(config)` in several TensorFlow workers, 2 unless `num_workers` says otherwise.
+
+    Args:
+        options: as in the one for torch.
 
     Raises:
         ConfigError, ResourceError, TrainableError: an argument is wrong.
     """
-    return create(
-        TensorflowTrainer,
-        func,
-        use_gpu=use_gpu,
-        num_workers=num_workers,
-        num_cpus_per_worker=num_cpus_per_worker,
-        num_gpus_per_worker=num_gpus_per_worker,
-        num_workers_per_host=num_workers_per_host,
-    )
+    options.setdefault("num_workers", 2)
+    return create(TensorflowTrainer, func, **options)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from searchers.errors import nearest
 from sweep.checks import one_of
 from sweep.errors import ConfigError, refuse_unknown
-from sweep.train.creator import create
+from sweep.train.creator import CreatorOptions, create
 from sweep.train.trainer import NOT_OF_TRAINERS, Backend, DataParallelTrainer, TrainerOptions
 from sweep.worker.wire import Rank
 
@@ -191,17 +191,13 @@ class TorchTrainer(DataParallelTrainer):
         super().__init__(train_loop_per_worker, backend_config=torch_config, **options)
 
 
-@refuse_unknown()
+@refuse_unknown(also=CreatorOptions.__annotations__)
 def DistributedTrainableCreator(
     func: Callable[..., Any],
     *,
-    use_gpu: bool = False,
-    num_workers: int = 1,
-    num_cpus_per_worker: float = 1,
-    num_gpus_per_worker: float | None = None,
-    num_workers_per_host: int | None = None,
     backend: str | None = None,
     timeout_s: float = 1800.0,
+    **options: Unpack[CreatorOptions],
 ) -> DataParallelTrainer:
     """Return a trainable that runs `func(config)` in several torch workers, under the name of Tune's first releases.
 
@@ -209,20 +205,11 @@ def DistributedTrainableCreator(
     continue from, or None.
 
     Args:
-        use_gpu: one GPU for each worker, unless `num_gpus_per_worker` says otherwise.
-        num_workers_per_host: equal to `num_workers`: all on one machine; 1: each on a machine of its own.
         backend, timeout_s: as in `TorchConfig`.
+        options: `num_workers` (1), `num_cpus_per_worker` (1), `use_gpu`, `num_gpus_per_worker`, and
+            `num_workers_per_host`: all of them for one machine, 1 for a machine each.
 
     Raises:
         ConfigError, ResourceError, TrainableError: an argument is wrong.
     """
-    return create(
-        TorchTrainer,
-        func,
-        use_gpu=use_gpu,
-        num_workers=num_workers,
-        num_cpus_per_worker=num_cpus_per_worker,
-        num_gpus_per_worker=num_gpus_per_worker,
-        num_workers_per_host=num_workers_per_host,
-        torch_config=TorchConfig(backend, timeout_s),
-    )
+    return create(TorchTrainer, func, torch_config=TorchConfig(backend, timeout_s), **options)

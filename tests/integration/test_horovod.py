@@ -64,7 +64,7 @@ def test_the_creator_bears_the_name_of_its_function_and_passes_its_timeout_on():
         ({"num_hosts": 2, "num_slots": 2}, ConfigError, "num_hosts is 2 and num_slots is 2; expected .*num_slots=4"),
         ({"replicate_pem": True}, ConfigError, "replicate_pem is True; .* no key is copied. Leave it out"),
         ({"timeout_s": 0}, ConfigError, "timeout_s is 0; expected seconds above 0"),
-        ({"num_cpus_per_slot": -1}, ResourceError, "CPU=-1"),
+        ({"num_cpus_per_slot": -1}, ResourceError, "cpu=-1"),
         ({"num_workers": 2}, ConfigError, "no parameter 'num_workers'. Horovod's word for it is num_slots"),
         ({"num_gpus_per_worker": 1}, ConfigError, "no parameter 'num_gpus_per_worker'. Write use_gpu=True"),
     ],
