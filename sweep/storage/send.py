@@ -126,10 +126,12 @@ class Sender(Callback):
     # --- on the thread ---
 
     def _work(self) -> None:
-        while not self._is_over:
+        while True:
             with self._condition:
                 while (delay := self._delay()) > 0:
                     self._condition.wait(delay)
+                if self._is_over:
+                    return
                 new, self._new = self._new, {}
                 is_last, began = self._is_finishing, time.monotonic()
             try:
@@ -151,7 +153,7 @@ class Sender(Callback):
 
     def _delay(self) -> float:
         """Return the seconds until something is to be done."""
-        if self._is_over:
+        if self._is_over or (self._is_finishing and not self._num_failures):
             return 0.0
         now = time.monotonic()
         return max(self._not_before, now if self._new or self._is_finishing else self._next_full) - now

@@ -158,6 +158,15 @@ def test_the_end_tries_at_once_whatever_it_was_waiting_for(begin, monkeypatch):
     assert end_of(sender, uploads, None)
 
 
+def test_the_end_does_not_keep_the_pause_after_a_pass_that_was_under_way(begin, monkeypatch):
+    monkeypatch.setattr(send, "_GAP_S", 600.0)
+    sender, uploads, _ = begin()
+    uploads.passes.get(timeout=LIMIT_S)
+    ended = threading.Timer(0.1, lambda: (uploads.outcomes.put(None), uploads.outcomes.put(None)))
+    ended.start()
+    assert sender.finish()
+
+
 def test_the_end_says_what_could_not_be_copied_and_where_it_is(begin, monkeypatch):
     sender, uploads, notices = begin(sync_timeout=0.2)
     uploads.next_pass()
