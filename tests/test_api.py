@@ -16,10 +16,10 @@ import traceback
 from pathlib import Path
 
 import pytest
-from recorded import most_at_once, overlapping_runs
+from recorded import most_at_once
 
 import sweep
-from sweep.errors import ExperimentError, SearchError, TrialsFailed
+from sweep.errors import ExperimentError, TrialsFailed
 from sweep.record.facts import read_facts
 from sweep.record.reader import ExperimentReader
 
@@ -128,15 +128,6 @@ def test_a_script_without_a_main_guard_runs_its_body_once(tmp_path):
 def test_verbose_0_prints_nothing_at_all(capfd):
     run(quadratic, **SEARCH, num_samples=3)
     assert capfd.readouterr() == ("", "")
-
-
-def test_trials_are_packed_side_by_side(tmp_path):
-    def slow(config):
-        time.sleep(0.2)
-        sweep.report(loss=1)
-
-    run(slow, num_samples=4, name="packed")
-    assert overlapping_runs(tmp_path / "packed") == 2
 
 
 def test_the_tuner_gives_a_result_grid():
@@ -417,15 +408,6 @@ def test_fail_fast_ends_the_sweep(tmp_path):
     assert sum(trial.status == "ERROR" for trial in trials) <= 2
 
 
-def test_a_searcher_that_fails_three_times_ends_the_sweep_by_name():
-    class Broken(sweep.Searcher):
-        def suggest(self, trial_id):
-            raise KeyError("oops")
-
-    with pytest.raises(SearchError, match=r"3 times.*Broken: KeyError: 'oops'"):
-        run(quadratic, search_alg=Broken(), metric="loss", mode="min")
-
-
 def test_a_broken_callback_harms_nobody(capfd):
     class Broken(sweep.Callback):
         def on_trial_result(self, trial, result):
@@ -595,17 +577,6 @@ def test_ctrl_c_leaves_a_resumable_sweep_and_says_how_to_go_on(tmp_path):
     assert again.returncode == 0, output
     trials = sweep.ExperimentAnalysis(tmp_path / "slow").trials
     assert [trial.status for trial in trials] == ["TERMINATED"] * 4
-
-
-def test_a_second_driver_is_refused_with_pid_and_start_of_the_first(tmp_path):
-    driver = slow_driver(tmp_path, 0, 150)
-    try:
-        wait_for_reports(tmp_path / "slow")
-        with pytest.raises(ExperimentError, match=rf"in use by another driver \(pid {driver.pid}, started 20\d\d-"):
-            run(quadratic, config={"x": 1}, name="slow", storage_path=tmp_path, resume=True)
-    finally:
-        driver.kill()
-        driver.communicate(timeout=10)
 
 
 # --- other ways to run ---------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ REFUSED = [
     ({"stop": {"eval": {"loss": 1}}}, "as a path"),
     ({"stop": 3}, "stop is 3"),
     *(({"resume": value}, "resume is") for value in ("MAYBE", "REMOTE", "PROMPT")),
-    ({"resume": "AUTO+EROR"}, "unknown suffix"),
+    ({"resume": "AUTO+EROR"}, "expected True, False"),
     ({"max_failures": -2}, "max_failures is -2"),
     ({"fail_fast": True, "max_failures": 2}, "choose one"),
     ({"fail_fast": "loudly"}, "fail_fast is"),

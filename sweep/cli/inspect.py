@@ -62,7 +62,7 @@ def ls(where: str | None, storage: str | None, **chosen: Any) -> None:
             _list_trials(find_experiment(where, storage), chosen)
             return
         except NoExperimentError:
-            if not list_experiments(where):
+            if "://" not in where and not list_experiments(where):
                 raise
         storage = where
     rows, problems = _experiment_rows(storage)

@@ -41,14 +41,7 @@ class _ShowsChanges:
 
 
 def env_vars_of(runtime_env: Any, who: str) -> dict[str, str]:
-    """Return the variables of a runtime environment, `{"env_vars": {name: value}}`; none for None.
-
-    Args:
-        who: was given it, for the errors.
-
-    Raises:
-        ConfigError: another shape.
-    """
+    """Return the variables of a runtime environment, `{"env_vars": {name: value}}`; none for None."""
     if runtime_env is None:
         return {}
     if not isinstance(runtime_env, Mapping):
@@ -68,11 +61,7 @@ def env_vars_of(runtime_env: Any, who: str) -> dict[str, str]:
 
 
 def refuse_endless(config: Any) -> None:
-    """Refuse a config, or a space, with a dict or list in it that lies in itself.
-
-    Raises:
-        ConfigError: there is one; the message names the key.
-    """
+    """Refuse a config, or a space, with a dict or list in it that lies in itself."""
     if _is_endless(config):
         key = next((key for key, value in config.items() if _is_endless({key: value})), "...")
         raise ConfigError(
@@ -98,11 +87,7 @@ def level_of_caller() -> int:
 
 
 def storage_path_of(storage_path: Any, local_dir: Any) -> Any:
-    """Return the storage path that was given, perhaps under its former name, of which a warning says so.
-
-    Raises:
-        ConfigError: both were given, and differ.
-    """
+    """Return the storage path that was given, perhaps under its former name, of which a warning says so."""
     if local_dir is None:
         return storage_path
     if storage_path is not None and str(storage_path) != str(local_dir):
@@ -214,13 +199,9 @@ def _seconds(name: str, value: float | timedelta | None) -> float | None:
 
 def _classes(given: Any) -> tuple[str, ...]:
     """Return classes of failures in their usual order."""
-    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Collection) else given
-    for name in names if isinstance(names, tuple) else (names,):
-        if not isinstance(name, str) or name not in CLASSES:
-            raise ConfigError(
-                f"retry_on has {name!r}; expected classes of failures: {', '.join(CLASSES)}. "
-                + (nearest(name, list(CLASSES)) if isinstance(name, str) else "")
-            )
+    names = [given] if isinstance(given, str) or not isinstance(given, Collection) else list(given)
+    for name in names:
+        one_of("retry_on", name, CLASSES)
     return tuple(name for name in CLASSES if name in names)
 
 
@@ -315,19 +296,11 @@ class ResumeConfig(_ShowsChanges):
     errored: _ResumeType | str = _ResumeType.SKIP
 
     def __post_init__(self) -> None:
-        allowed = {
-            "finished": ("skip",),
-            "unfinished": ("resume", "skip"),
-            "errored": ("resume", "restart", "skip"),
-        }
+        allowed = {"finished": ("skip",), "unfinished": ("resume", "skip"), "errored": ("resume", "restart", "skip")}
         for name, known in allowed.items():
             value = getattr(self, name)
-            text = value.value if isinstance(value, _ResumeType) else str(value).lower()
-            if text not in known:
-                raise ConfigError(
-                    f"ResumeConfig({name}={value!r}): expected {' or '.join(item.upper() for item in known)}."
-                )
-            object.__setattr__(self, name, _ResumeType(text))
+            text = str(value.value if isinstance(value, _ResumeType) else value).lower()
+            object.__setattr__(self, name, _ResumeType(one_of(f"ResumeConfig: {name}", text, known)))
 
 
 @dataclass(frozen=True, repr=False)

@@ -28,31 +28,21 @@ _AHEAD_PER_NODE = 4
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What a sweep decides with.
-
-    Attributes:
-        seed: of searcher, scheduler and trials.
-        wanted: what every trial asks for; None: that depends on its config.
-        variables: flattened config paths that vary among trials; None: only the searcher knows.
-    """
+    """What a sweep decides with."""
 
     spec: RunSpec
-    seed: int
+    seed: int  # of searcher, scheduler and trials
     policies: Policies
     plan: Plan
     packer: Packer
-    wanted: Resources | None
+    wanted: Resources | None  # by every trial; None: that depends on its config
     request_of: Callable[[Mapping[str, Any]], Resources]
     judge: Callable[[str, TrialResult], Verdict] | None
-    variables: tuple[str, ...] | None
+    variables: tuple[str, ...] | None  # config paths that vary among trials; None: only the searcher knows
 
 
 def prepared(spec: RunSpec) -> tuple[RunSpec, PreparedTrainable]:
-    """Return what was asked with the space that the trainable makes of it, and the trainable as engines take it.
-
-    Raises:
-        TrainableError: it cannot be called with one config, or cannot be pickled.
-    """
+    """Return what was asked with the space that the trainable makes of it, and the trainable as engines take it."""
     trainable = prepare(spec.trainable)
     if spec.trainable_name:
         trainable = replace(trainable, name=spec.trainable_name)
@@ -62,11 +52,7 @@ def prepared(spec: RunSpec) -> tuple[RunSpec, PreparedTrainable]:
 
 
 def check(spec: RunSpec) -> None:
-    """Refuse what no run of this spec could begin with, whatever its searcher, its metric and its machine.
-
-    Raises:
-        ConfigError, ResourceError, TrainableError: something makes no sense.
-    """
+    """Refuse what no run of this spec could begin with, whatever its searcher, its metric and its machine."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself says it
         spec, trainable = prepared(spec)
@@ -88,14 +74,8 @@ def build(
 ) -> Built:
     """Return what a sweep of that trainable on those nodes decides with.
 
-    Args:
-        away: nodes that are not there now and may come.
-        open_requests: of trials that go on.
-        facts: fields of the plan that follow from the experiment, not from what was asked: `prefix`, `lost`, graces.
-
-    Raises:
-        ConfigError, SpaceError, ResourceError: something makes no sense, or can never be granted.
-    """
+    `away` are nodes that may come, `open_requests` those of trials that go on, `facts` the fields of the plan that
+    follow from the experiment and not from what was asked: `prefix`, `lost`, graces."""
     refuse_foreign_domains(spec.config)
     wanted, request_of = _requests(spec, trainable)
     policies = build_policies(spec, seed)

@@ -72,7 +72,7 @@ def meta_of_run(
     }
 
 
-def setup_info(built: Built, place: Place, ending: Ending) -> dict[str, Any]:
+def setup_info(built: Built, place: Place, ending: Ending, meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return what callbacks get in `setup`, before the first trial."""
     spec, policies = built.spec, built.policies
     limit = f" (limit {spec.max_concurrent_trials})" if spec.max_concurrent_trials else ""
@@ -80,23 +80,18 @@ def setup_info(built: Built, place: Place, ending: Ending) -> dict[str, Any]:
     inner = searcher.searcher if isinstance(searcher, ConcurrencyLimiter) else searcher
     scheduler = policies.scheduler.inner or policies.scheduler
     counts_iterations = scheduler.time_attr == "training_iteration"
+    recorded = ("name", "num_samples", "num_trials", "num_repeats", "scheduler", "seed", "resume_command")
     return {
+        **{name: meta[name] for name in recorded},
         "experiment_dir": str(place.layout.root),
         "stop": spec.stop,
-        "num_samples": spec.num_samples,
         "total_num_samples": built.plan.num_trials,
         "plan": built.plan,
-        "num_trials": built.plan.num_trials,
-        "name": place.name,
         "searcher": describe(inner, spec.config) + limit,
-        "scheduler": describe(policies.scheduler),
-        "seed": built.seed,
         "verbose": spec.verbosity,
         "nodes": built.packer.nodes,
         "objectives": objectives_of(policies.metrics, policies.modes or policies.mode),
         "max_iterations": getattr(scheduler, "max_t", None) if counts_iterations else None,
-        "num_repeats": searcher.num_repeats,
-        "resume_command": place.resume_command,
         "ending": ending,
         "is_resumed": place.exists,
     }

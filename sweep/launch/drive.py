@@ -63,13 +63,9 @@ def drive(
     """Run a sweep to its end.
 
     Args:
-        request_of: the resources of a config; the user's code.
-        judge: the verdict of the user's stop functions on a result.
+        request_of, judge: the user's: the resources of a config, the verdict of stop functions on a result.
         complete: what the scheduler makes of a config and the id of the trial that gets it.
         attend: does what is due from time to time, and returns in how many seconds that is again.
-
-    Raises:
-        SweepError: what the sweep failed with; everything that happened is committed.
     """
     inbox: deque[m.Event] = deque(
         [m.PlanChanged(sweep.plan), m.NodesChanged(tuple(engine.nodes()), tuple(engine.away))]
@@ -134,11 +130,7 @@ def drive(
 
 
 def tell(searcher: Searcher, command: m.Notify) -> None:
-    """Tell the searcher what concerns it.
-
-    Raises:
-        SearchError: the searcher raised; the record is complete, so the sweep can be resumed with another one.
-    """
+    """Tell the searcher what concerns it."""
     try:
         match command.hook:
             case m.Hook.RESULT if command.result is not None:

@@ -27,11 +27,7 @@ def with_engine(spec: RunSpec) -> RunSpec:
 
 
 def _ray_cluster(spec: RunSpec) -> EngineFactory:
-    """Return the cluster that `init` has named, or the one that this process has joined.
-
-    Raises:
-        ConfigError: there is none, or this machine's nodes were given, too.
-    """
+    """Return the cluster that `init` has named, or the one that this process has joined."""
     if spec.nodes is not None:
         raise ConfigError("engine='ray' and nodes= were both given: the nodes are the cluster's. Leave nodes= out.")
     from sweep.engines.cluster.ray import RayCluster, RayOptions

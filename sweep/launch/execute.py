@@ -31,15 +31,7 @@ _last: ExperimentAnalysis | None = None
 
 
 def execute(trainable: Any, arguments: Mapping[str, Any]) -> ExperimentAnalysis:
-    """Run a sweep to its end and return its analysis.
-
-    Args:
-        trainable: as for `run`, or the name under which it was registered.
-        arguments: parameters of `run`; what is left out has its default.
-
-    Raises:
-        SweepError, SweepInterrupted: as `run`.
-    """
+    """Run a sweep to its end and return its analysis: a trainable as for `run`, and parameters of it."""
     __tracebackhide__ = True  # of what trials fail with, pytest and IPython show the user's own frames
     global _last
     end_module("sweep.run")
@@ -118,14 +110,7 @@ def _fork_server_ahead(spec: RunSpec) -> Iterator[None]:
 
 
 def raise_failed(analysis: ExperimentAnalysis, *, is_bare: bool = False) -> None:
-    """Raise for failed trials, if there are any.
-
-    Args:
-        is_bare: raise the first one's own exception, when it could be kept.
-
-    Raises:
-        TrialsFailed: some failed; the message names them.
-    """
+    """Raise for failed trials, if there are any; `is_bare`: the first one's own exception, when it could be kept."""
     __tracebackhide__ = True
     failure = failure_of(analysis, "; pass raise_on_failed_trial=False to get the analysis instead")
     if failure is None:

@@ -40,9 +40,6 @@ def interruptible(
             no lock.
         leave: gives the terminal back before the third time ends the process.
         is_stuck: whether the driver waits for code of the user's and hears nothing; the second time leaves that code.
-
-    Raises:
-        KeyboardInterrupt: from within that code.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -21,7 +21,6 @@ from sweep.core.plan import Plan
 from sweep.core.reports import silent_trials
 from sweep.core.sweep import Sweep
 from sweep.display.ending import Ending
-from sweep.engines.base import Engine
 from sweep.engines.local.orphans import end_orphans
 from sweep.errors import ExperimentError, MetricError, RecordError
 from sweep.launch.build import build, prepared, seed_of
@@ -57,19 +56,10 @@ if TYPE_CHECKING:
 
 
 class Launch:
-    """One run of the driver.
-
-    Args:
-        spec: what was asked for.
-        saved_spec: the same as bytes, to be kept for a restore; None: nothing is kept.
-
-    Raises:
-        ConfigError, SpaceError, ResourceError, TrainableError, ExperimentError: it cannot be run; nothing was started.
-    """
+    """One run of the driver: of what was asked for, which as bytes is kept for a restore."""
 
     def __init__(self, spec: RunSpec, saved_spec: bytes | None) -> None:
         self._saved_spec = saved_spec
-        self._left_out = ""
         self._stack = contextlib.ExitStack()  # what must be let go of, also when a check fails
         self._stack.callback(limits.Raised().close)
         try:
@@ -96,14 +86,14 @@ class Launch:
         self.database = self.layout.database if self.shared is None else self.shared.database
         self.lock: DriverLock | None = None
         self.loaded = Loaded()
-        self._taken: list[str] = []  # what the user should know of the record that is continued
+        self._said: list[str] = []  # what the user should know of the record that is continued
         if self.place.exists:
             make_writable(self.layout, is_resumed=True)
             self.lock = self._lock()  # from here on no other driver writes it
             self.loaded = load(self.database, root=self.layout.root)
             asked, spec = spec.warm_start, replace(spec, warm_start=recorded_points(self.loaded.meta))
             if asked is not None and not is_same(asked, spec.warm_start):
-                self._left_out = "warm_start is left out: the searcher goes on from what the first run was given"
+                self._said.append("warm_start is left out: the searcher goes on from what the first run was given")
         goes_on = self.loaded.trials if spec.resuming.unfinished else []
         self.built = build(
             spec,
@@ -135,7 +125,7 @@ class Launch:
             meta = meta_of_run(self.built, self.place, self.trainable, self.outputs, self.loaded.meta)
             meta["version"] = __version__
             self._bring_back(meta)
-            for text in (*self._taken, *surprises(self.built, self.place, self.trainable)):
+            for text in (*self._said, *surprises(self.built, self.place, self.trainable)):
                 self.notices.say(text)
             sweep = self._drive(stack, lock, meta)
         is_interrupted = self.ending.times > 0
@@ -151,7 +141,7 @@ class Launch:
 
     def _lock(self) -> DriverLock:
         def take_over(dead: str) -> None:
-            end_orphans(self.layout.root.absolute(), dead, mark_of_dead_driver, self._taken.append)
+            end_orphans(self.layout.root.absolute(), dead, mark_of_dead_driver, self._said.append)
 
         mark = process_mark(os.getpid())
         lock = DriverLock(self.layout.lock, mark, is_shared=self.shared is not None, take_over=take_over)
@@ -163,7 +153,7 @@ class Launch:
                 f"{self.database} could not be flushed to its disk: {error}. Check the disk; nothing was changed."
             ) from error
         if self.shared is not None:
-            self._taken += self.shared.take(was_left=bool(lock.dead))
+            self._said += self.shared.take(was_left=bool(lock.dead))
         return lock
 
     def _bring_back(self, meta: Mapping[str, Any]) -> None:
@@ -179,8 +169,6 @@ class Launch:
         retell(self.database, self.policies.scheduler, self.policies.searcher, self.built.judge)
         for text in resumption(self.built, self.place, self.loaded, meta):
             self.notices.say(text)
-        if self._left_out:
-            self.notices.say(self._left_out)
 
     def _discard(self, path: str) -> None:
         if not discard_in(self.layout.root, path):
@@ -220,12 +208,17 @@ class Launch:
         sweep = Sweep(
             built.plan, self.policies.scheduler, built.packer, loaded.trials, kept=loaded.kept, seq=loaded.seq
         )
-        callbacks = [
-            *callbacks_of(built, self.ending, notices),
-            *([] if sender is None else [sender]),
-        ]
-        is_incomplete = self.place.exists and not self.loaded.meta.get(COMPLETE)  # log files are written anew
-        writer = self._log_writer(take_log_files(built, callbacks), journal, is_complete=not is_incomplete)
+        callbacks = [*callbacks_of(built, self.ending, notices), *([] if sender is None else [sender])]
+        job = LogJob(
+            root=str(self.layout.root.absolute()),
+            database=self.database.absolute(),
+            kinds=take_log_files(built, callbacks),
+            seq=journal.seq,
+            is_complete=not self.place.exists or bool(loaded.meta.get(COMPLETE)),  # else they are written anew
+            changed=tuple(getattr(self.policies.scheduler, "mutated_paths", ())),
+            variables=built.variables,
+        )
+        writer = LogWriter(job, lambda: journal.seq, notices.say)
         if sender is not None and self.shared is None:
             sender.await_files = writer.catch_up
         dispatcher = Dispatcher(callbacks, notices.say, notices.warn, about=self.about, files=writer)
@@ -233,8 +226,7 @@ class Launch:
         # Until the callbacks are closed, which may take its time.
         stack.enter_context(interruptible(engine, self.ending.hear, leave, lambda: dispatcher.driver_is_in is not None))
         stack.callback(self._close_callbacks, dispatcher, writer, sweep, journal, guard)
-        info = setup_info(built, self.place, self.ending)
-        dispatcher.setup(**info, trials=tuple(loaded.trials))
+        dispatcher.setup(**setup_info(built, self.place, self.ending, meta), trials=tuple(loaded.trials))
         stack.callback(engine.close)  # before the callbacks are closed, so that they hear of everything
         writer.start()
         try:
@@ -249,7 +241,19 @@ class Launch:
             raise limits.refusal(OSError(errno.EAGAIN, str(error))) from error
         stack.enter_context(woken_by_signals(engine))
         try:
-            engine.run_loop(lambda: self._loop(sweep, engine, dispatcher, journal))
+            engine.run_loop(
+                lambda: drive(
+                    sweep,
+                    engine,
+                    self.policies.searcher,
+                    dispatcher,
+                    journal,
+                    request_of=built.request_of,
+                    judge=built.judge,
+                    complete=self.policies.complete,
+                    attend=journal.attend,
+                )
+            )
             guard.check()
             journal.flush()  # before anybody is told that it is over
         except BaseException as error:
@@ -262,19 +266,6 @@ class Launch:
         for text in filter(None, (*engine.notices, *self.policies.notices, idle)):
             notices.say(text)
         return sweep
-
-    def _log_writer(self, kinds: tuple[str, ...], journal: Journal, *, is_complete: bool) -> LogWriter:
-        """Return what writes log files; they say what the runs before did, if the last one has ended in order."""
-        job = LogJob(
-            root=str(self.layout.root.absolute()),
-            database=self.database.absolute(),
-            kinds=kinds,
-            seq=journal.seq,
-            is_complete=is_complete,
-            changed=tuple(getattr(self.policies.scheduler, "mutated_paths", ())),
-            variables=self.built.variables,
-        )
-        return LogWriter(job, lambda: journal.seq, self.notices.say)
 
     def _close_callbacks(
         self, dispatcher: Dispatcher, writer: LogWriter, sweep: Sweep, journal: Journal, guard: DirectoryGuard
@@ -302,22 +293,4 @@ class Launch:
             is_interrupted=lambda: self.ending.is_interrupted,
             check=check,
             name_of=self.about.name_of,
-        )
-
-    def _loop(self, sweep: Sweep, engine: Engine, dispatcher: Dispatcher, journal: Journal) -> None:
-        def complete(config: Mapping[str, Any], trial_id: str) -> Mapping[str, Any]:
-            completed = self.policies.complete(config, trial_id)
-            refuse_unpicklable(completed)
-            return completed
-
-        drive(
-            sweep,
-            engine,
-            self.policies.searcher,
-            dispatcher,
-            journal,
-            request_of=self.built.request_of,
-            judge=self.built.judge,
-            complete=complete,
-            attend=journal.attend,
         )

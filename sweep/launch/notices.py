@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from searchers import ConcurrencyLimiter
 from sweep.accelerators import inventory
 from sweep.callbacks.base import Callback
 from sweep.core.trial import Trial
@@ -21,12 +20,8 @@ from sweep.worker.trainable import PreparedTrainable
 
 
 class Notices:
-    """Says one line at a time: by the display if it can show them, else on stderr.
-
-    Attributes:
-        display: shows the sweep; None: nothing does.
-        is_mute: whether everything fails now for one reason, which is raised: then nothing else is said.
-    """
+    """Says one line at a time: by the display if it can show them, else on stderr; nothing while it `is_mute`, because
+    everything fails for one reason, which is raised."""
 
     def __init__(self, verbosity: int) -> None:
         self.display: Callback | None = None
@@ -51,25 +46,12 @@ class Notices:
 
 
 def surprises(built: Built, place: Place, trainable: PreparedTrainable) -> Iterator[str]:
-    """Yield, a line each, what silently costs the user a day: nothing to resume, a search too wide, unseen GPUs, lists
-    that stay lists."""
-    spec, searcher = built.spec, built.policies.searcher
+    """Yield, a line each, what silently costs the user a day: nothing to resume, unseen GPUs, lists that stay lists."""
+    spec = built.spec
     if spec.resuming.is_wanted and not spec.resuming.is_auto and not place.exists:
         yield f"there is no experiment {place.name!r} in {place.parent} to resume; a new one starts"
-    best, width = searcher.best_concurrency, _width(built)
-    if best is not None and width > best:
-        yield (
-            f"{width} trials at a time: {describe(searcher)} suggests from fewer results than it could have; "
-            f"up to {best} at a time it loses little. max_concurrent_trials={best} waits for them."
-        )
     if spec.nodes is None and isinstance(spec.engine, str):
         yield from inventory.notices()
-    ray = sys.modules.get("ray")
-    if spec.engine == "local" and ray is not None and ray.is_initialized():
-        yield (
-            "this process has joined a cluster of Ray, and the sweep runs on this machine alone: "
-            "sweep.init(engine='ray') runs it on the cluster"
-        )
     if not inventory.is_shared() and (spec.engine == "local" or hasattr(spec.engine, "summon")):
         yield "sweep.init(shared=False): other sweeps of this machine are not seen, and do not see this one"
     if trainable.notices is not None:
@@ -120,20 +102,6 @@ def unjudged(scheduler: Any, trials: Iterable[Trial]) -> str:
     unit = " It counts seconds; time_attr='training_iteration' counts reports." if key.startswith("time_") else ""
     name = describe(scheduler.inner or scheduler)
     return f"the scheduler {name} judged no trial and changed nothing: {came}{also}.{unit}"
-
-
-def _width(built: Built) -> int:
-    """Return how many trials will run at a time, as far as their CPUs and GPUs say; 1 where the config decides."""
-    if built.wanted is None:
-        return 1
-    limits = [built.plan.num_trials, built.spec.max_concurrent_trials]
-    cpus = sum(node.cpus for node in built.packer.nodes)
-    for total, each in ((cpus, "cpu"), (_num_gpus(built), "gpu")):
-        share = sum(getattr(bundle, each) for bundle in built.wanted.bundles)
-        limits.append(int(total / share) if share else None)
-    searcher = built.policies.searcher
-    limits.append(searcher.max_concurrent if isinstance(searcher, ConcurrencyLimiter) else None)
-    return min((limit for limit in limits if limit), default=sys.maxsize)
 
 
 def _num_gpus(built: Built) -> int:

@@ -25,6 +25,7 @@ from sweep.launch.notices import Notices
 from sweep.launch.place import Place
 from sweep.launch.policies import describe
 from sweep.launch.settings import NO_LOGGERS, is_set
+from sweep.launch.spec import RunSpec
 from sweep.record.importing import importing
 from sweep.results.trials import ExperimentInfo
 
@@ -46,18 +47,13 @@ def about_of(built: Built, place: Place, trainable_name: str, notice: Callable[[
         variables=built.variables,
         max_failures=built.plan.max_failures,
     )
-    creators = spec.trial_name_creator, spec.trial_dirname_creator
-    if creators == (None, None):
+    if spec.trial_name_creator is None and spec.trial_dirname_creator is None:
         return about
-    return replace(about, name_of=Namer(root, lambda trial: ObservedTrial(trial, about), *creators, notice).name_of)
+    return replace(about, name_of=Namer(spec, about, notice).name_of)
 
 
 def callbacks_from(environ: Mapping[str, str]) -> list[Callback]:
-    """Return an object of every class that the environment names, made without arguments.
-
-    Raises:
-        ConfigError: a name is no path of a class, or its class is no callback (a ValueError).
-    """
+    """Return an object of every class that the environment names, made without arguments."""
     variable = next((name for name in _VARIABLES if environ.get(name)), "")
     made: list[Callback] = []
     for path in filter(None, map(str.strip, environ.get(variable, "").split(","))):
@@ -65,12 +61,11 @@ def callbacks_from(environ: Mapping[str, str]) -> list[Callback]:
         try:
             with importing():
                 kind = getattr(importlib.import_module(module), name)
+            if not isinstance(kind, type) or not issubclass(kind, Callback):
+                raise ValueError(f"it is {kind!r:.100}")
         except (ImportError, AttributeError, ValueError) as error:
-            what = f"which cannot be imported: {error}. Expected module.Class."
-            raise ConfigError(f"{variable} names {path!r}, {what}") from error
-        if not isinstance(kind, type) or not issubclass(kind, Callback):
-            what = f"which is {kind!r:.100}; expected a subclass of sweep.Callback."
-            raise ConfigError(f"{variable} names {path!r}, {what}")
+            what = "expected module.Class, a subclass of sweep.Callback"
+            raise ConfigError(f"{variable} names {path!r}; {what}: {error}.") from error
         made.append(kind())
     return made
 
@@ -156,16 +151,8 @@ class Namer:
     Whatever goes wrong in them is said once and costs the name only, never the sweep.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        observed: Callable[[Trial], Any],
-        name_creator: Callable[[Any], str] | None,
-        dirname_creator: Callable[[Any], str] | None,
-        notice: Callable[[str], None],
-    ) -> None:
-        self._root, self._observed, self._notice = root, observed, notice
-        self._name_creator, self._dirname_creator = name_creator, dirname_creator
+    def __init__(self, spec: RunSpec, about: ExperimentInfo, notice: Callable[[str], None]) -> None:
+        self._spec, self._about, self._root, self._notice = spec, about, Path(about.root), notice
         self._names: dict[str, str] = {}
         self._said: set[str] = set()
 
@@ -173,20 +160,17 @@ class Namer:
         """Return the trial's name; empty: the usual one."""
         known = self._names.get(trial.id)
         if known is None:
-            known = self._names[trial.id] = self._created("trial_name_creator", self._name_creator, trial)
+            known = self._names[trial.id] = self._created("trial_name_creator", trial)
             self._link(trial)
         return known
 
     def _link(self, trial: Trial) -> None:
-        name = self._created("trial_dirname_creator", self._dirname_creator, trial)
+        name = self._created("trial_dirname_creator", trial)
         if not name or name == trial.id:
             return
         if os.sep in name or name in (".", ".."):
-            self._say_once(
-                "separator",
-                f"trial_dirname_creator returned {name!r}, which cannot name a directory; trial {trial.id} keeps its "
-                "id alone. Leave separators out.",
-            )
+            text = f"trial_dirname_creator returned {name!r} for {trial.id}, which cannot name a directory."
+            self._say_once("separator", f"{text} Leave separators out.")
             return
         if len(data := name.encode()) > _MAX_BYTES:
             name = f"{data[: _MAX_BYTES - 9].decode(errors='ignore')}_{hashlib.sha256(data).hexdigest()[:8]}"
@@ -202,11 +186,12 @@ class Namer:
         except OSError as error:
             self._say_once("link", f"the link {link} could not be made: {error.strerror or error}")
 
-    def _created(self, which: str, creator: Callable[[Any], str] | None, trial: Trial) -> str:
+    def _created(self, which: str, trial: Trial) -> str:
+        creator = getattr(self._spec, which)
         if creator is None:
             return ""
         try:
-            name = creator(self._observed(trial))
+            name = creator(ObservedTrial(trial, self._about))
             if not isinstance(name, str):
                 raise TypeError(f"it returned {name!r:.100}; expected a text")
             return "".join(letter if letter.isprintable() else "_" for letter in name.strip())
@@ -229,10 +214,7 @@ Bundles = list[dict[str, float]]
 class Demand(Callback):
     """Tells what the trials that run hold and those that wait ask for, whenever that has changed.
 
-    Args:
-        request: asks for room for these bundles, all at a time, in Ray's names; called on another thread, because it
-            may take a while.
-    """
+    `request` asks for room for these bundles, all at a time, in Ray's names; it may take a while: on another thread."""
 
     def __init__(self, request: Callable[[Bundles], None]) -> None:
         self._request = request

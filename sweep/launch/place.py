@@ -21,19 +21,13 @@ from sweep.worker.trainable import PreparedTrainable
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The directory of a run's experiment.
-
-    Attributes:
-        exists: there is an experiment, and it is continued.
-        resume_command: the call or the command that continues it.
-        claimed: directories that were made so that no other run invents the same name, the innermost first.
-    """
+    """The directory of a run's experiment."""
 
     storage: Storage
     layout: ExperimentLayout
-    exists: bool
-    resume_command: str
-    claimed: tuple[Path, ...] = ()
+    exists: bool  # there is an experiment, and it is continued
+    resume_command: str  # the call or the command that continues it
+    claimed: tuple[Path, ...] = ()  # made so that no other run invents the same name, the innermost first
 
     @property
     def name(self) -> str:
@@ -52,12 +46,7 @@ class Place:
 
 
 def place_of(spec: RunSpec, trainable: PreparedTrainable) -> Place:
-    """Find the directory of a run, bringing the experiment there if it lies elsewhere and is to be continued.
-
-    Raises:
-        ConfigError: the name cannot name a directory, or the storage is none.
-        ExperimentError: there is an experiment of that name, and it is not to be continued.
-    """
+    """Find the directory of a run, bringing the experiment there if it lies elsewhere and is to be continued."""
     storage = parse_storage(spec.storage_path, spec.storage_filesystem)
     claimed: list[Path] = []
     if spec.name is None:
@@ -115,11 +104,7 @@ def _resume_command(spec: RunSpec, trainable: PreparedTrainable, storage: Storag
 
 
 def start_from(path: str | os.PathLike[str] | None) -> str:
-    """Return the checkpoint that trials start from, absolute; empty: none.
-
-    Raises:
-        ConfigError: there is no such directory.
-    """
+    """Return the checkpoint that trials start from, absolute; empty: none."""
     if path is None:
         return ""
     found = os.path.abspath(getattr(path, "path", path))

@@ -28,13 +28,13 @@ from searchers.keywords import taken_by
 from searchers.variants import check_space, grid_values, has_domains, merge, walk
 from searchers.warm_start import Point
 from sweep.core import scheduler_guard
-from sweep.core.failures import without_numbers
-from sweep.core.results import NUMBERS, flatten
+from sweep.core.results import NUMBERS
 from sweep.core.trial import number_of
 from sweep.core.values import shown
 from sweep.errors import ConfigError, SearchError
 from sweep.launch.spec import RunSpec, metric_and_mode
 from sweep.schedulers import SCHEDULERS, FIFOScheduler, ResourceChangingScheduler, Scheduler, create_scheduler
+from sweep.worker.shipping import refuse_unpicklable
 
 # Modules whose objects are distributions that other libraries draw from; here they would be constants.
 _FOREIGN = (
@@ -46,30 +46,21 @@ _FOREIGN = (
     "ConfigSpace.",
 )
 
-_MISSPELT = 0.85  # likeness of two names of which one is a slip of the other
-
 Names = str | Sequence[str] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """A searcher and a scheduler, ready to be asked.
-
-    Attributes:
-        metrics, modes: as given to the run, or to one of the two itself; lists for several objectives.
-        metric, mode: the first of them; "" and "max" if there are none.
-        space: of the run; empty if it has none.
-        notices: what the user should know, filled while configs are completed.
-    """
+    """A searcher and a scheduler, ready to be asked."""
 
     searcher: Searcher
     scheduler: Scheduler
-    metrics: Names
+    metrics: Names  # as given to the run, or to one of the two itself; lists for several objectives
     modes: Names
-    metric: str
+    metric: str  # the first of them; "" and "max" if there are none
     mode: str
     space: Mapping[str, Any] = field(default_factory=dict)
-    notices: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)  # what the user should know, filled while configs are completed
 
     @property
     def optimised(self) -> tuple[str, ...]:
@@ -80,11 +71,7 @@ class Policies:
         return tuple(name for name, mode in zip(self.metrics, modes, strict=False) if mode != "obs")
 
     def numbers(self, stop: Iterable[str]) -> tuple[str, ...]:
-        """Return the keys of reports that are read as numbers besides the objectives.
-
-        Args:
-            stop: those that `stop=` compares.
-        """
+        """Return the keys of reports that are read as numbers besides the objectives; `stop=` compares some."""
         keys = dict.fromkeys([*NUMBERS, *stop, self.scheduler.time_attr])
         return tuple(key for key in keys if key and key not in self.optimised)
 
@@ -93,10 +80,6 @@ class Policies:
 
         A searcher that is not of this package may leave the space's constants out, as one for Tune may; the first
         config of its that is not of the space is noted.
-
-        Raises:
-            SearchError: something in the config is still to be decided.
-            SweepError: the scheduler failed, or answered no config.
         """
         foreign = _foreign(self.searcher)
         if foreign is not None:
@@ -107,16 +90,13 @@ class Policies:
                     f"{type(foreign).__name__} suggested a config that is not of the space: {found}. It is used as it "
                     "is, and so are others; this is said once."
                 )
-        return scheduler_guard.complete(self.scheduler, config, number_of(trial_id))
+        completed = scheduler_guard.complete(self.scheduler, config, number_of(trial_id))
+        refuse_unpicklable(completed)
+        return completed
 
 
 def build_policies(spec: RunSpec, seed: int) -> Policies:
-    """Return the searcher and the scheduler that were asked for, with metric and mode set, checked against each other.
-
-    Raises:
-        ConfigError: one of them is none, or they contradict each other or the run.
-        SpaceError: the searcher refuses the space.
-    """
+    """Return the searcher and the scheduler that were asked for, with metric and mode set and checked."""
     searcher, scheduler = _searcher(spec.search_alg), _scheduler(spec.scheduler)
     space = _copied(spec.config or {})
     take = searcher.set_search_properties
@@ -142,36 +122,14 @@ def build_policies(spec: RunSpec, seed: int) -> Policies:
             f"the scheduler {describe(scheduler)} changes configs itself, which would mislead the searcher "
             f"{describe(searcher)}. Leave search_alg out: the first configs are then drawn from config."
         )
-    _refuse_misspelt(scheduler.mutated_paths, list(flatten(space)))
     if scheduler.milestones:
         searcher.set_budgets(scheduler.milestones)
     learned = [] if spec.warm_start is None else [_teach(searcher, spec.warm_start)]
     return Policies(searcher, scheduler, *goal, *metric_and_mode(*goal), space, learned)
 
 
-def _refuse_misspelt(mutated: Sequence[str], known: Sequence[str]) -> None:
-    """Refuse that a scheduler changes what looks like a slip of a parameter's name; other new names are added, as in
-    Tune.
-
-    Raises:
-        ConfigError: it names both.
-    """
-    for path in mutated:
-        others = [name for name in known if name not in mutated and without_numbers(name) != without_numbers(path)]
-        if path not in known and (near := closest(path, others, _MISSPELT)):
-            raise ConfigError(
-                f"the scheduler changes {path!r}, which is no key of config; did you mean {near!r}? If it is another "
-                "parameter, give it a value in config, too."
-            )
-
-
 def _teach(searcher: Searcher, points: Sequence[Point]) -> str:
-    """Let a searcher learn from what was evaluated before; return what to say of it.
-
-    Raises:
-        ConfigError: it does not learn, or no point has its metric.
-        SpaceError: no point lies in the space.
-    """
+    """Let a searcher learn from what was evaluated before; return what to say of it."""
     try:
         learned = searcher.observe_all(points)
     except SpaceError:
@@ -185,11 +143,7 @@ def _teach(searcher: Searcher, points: Sequence[Point]) -> str:
 
 
 def refuse_foreign_domains(config: Mapping[str, Any] | None) -> None:
-    """Refuse a space with a distribution of another library in it, which every trial would be given as it is.
-
-    Raises:
-        ConfigError: there is one; the message names its key.
-    """
+    """Refuse a space with a distribution of another library in it, which every trial would be given as it is."""
     for path, leaf in walk(config or {}):
         kind = type(leaf)
         if f"{kind.__module__}.".startswith(_FOREIGN):
@@ -204,11 +158,7 @@ def unsearched_lists(search_alg: Any, scheduler: Scheduler, config: Mapping[str,
     """Return what to say when lists of different values lie in a config of which nothing is searched; "" if none do.
 
     Whoever writes `lr=[0.1, 0.01]` and no domain besides most likely wants each in turn; beside a domain, or with equal
-    values such as `layers=[64, 64]`, a list is one value.
-
-    Args:
-        search_alg: as given to the run: an object may search a space of its own.
-    """
+    values such as `layers=[64, 64]`, a list is one value. An object as `search_alg` may search a space of its own."""
     if scheduler.is_searching or not (search_alg is None or isinstance(search_alg, str)) or has_domains(config or {}):
         return ""
     found = list(_lists(config or {}, "config"))
@@ -236,9 +186,7 @@ def _lists(node: Any, where: str) -> Iterator[tuple[str, int]]:
 def describe(thing: object, space: Mapping[str, Any] | None = None) -> str:
     """Return the name of a searcher or scheduler for displays and the record, as it is typed; else its class's.
 
-    Args:
-        space: what is searched: drawing from nothing but grids is called so.
-    """
+    Drawing from nothing but the grids of a space is called so."""
     match thing:
         case ConcurrencyLimiter():
             return f"{describe(thing.searcher, space)} (limit {thing.max_concurrent})"
@@ -304,28 +252,17 @@ def _scheduler(given: Any) -> Scheduler:
 
 
 def _copied(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a space, all of which can be looked through.
-
-    Raises:
-        ConfigError: it holds itself, or objects that do not let themselves be copied.
-    """
-    try:
-        return _looked_through(dict(config))
-    except Exception:  # the user's own objects; which of them is said below
-        for key, value in config.items():
-            try:
-                _looked_through({key: value})
-            except Exception as error:
-                raise ConfigError(
-                    f"config[{shown(key)}] is of type {type(value).__name__} and cannot be copied "
-                    f"({type(error).__name__}: {shown(str(error))}). Put what it is made from into the config, such as "
-                    "a path or a number, and create it inside the trainable."
-                ) from error
-        raise
-
-
-def _looked_through(config: dict[str, Any]) -> dict[str, Any]:
-    copy = deepcopy(config)
-    with suppress(SpaceError):  # the searcher says what it takes
-        check_space(copy)
-    return copy
+    """Return a copy of a space, all of which can be looked through."""
+    copied = {}
+    for key, value in config.items():
+        try:
+            copied[key] = deepcopy(value)
+            with suppress(SpaceError):  # the searcher says what it takes
+                check_space({key: copied[key]})
+        except Exception as error:  # the user's own objects
+            raise ConfigError(
+                f"config[{shown(key)}] is of type {type(value).__name__} and cannot be copied "
+                f"({type(error).__name__}: {shown(str(error))}). Put what it is made from into the config, such as a "
+                "path or a number, and create it inside the trainable."
+            ) from error
+    return copied

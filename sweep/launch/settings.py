@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
+from sweep import checks
+from sweep.core.literals import parse_literal
 from sweep.core.plan import Plan
-from sweep.errors import ConfigError
 
 NO_LOGGERS = "DISABLE_AUTO_CALLBACK_LOGGERS"  # 1: no result.json, params.json and progress.csv
 NOT_STRICT = "DISABLE_STRICT_METRIC_CHECKING"  # 1: reports without the metric are fine
@@ -23,18 +24,8 @@ def is_set(name: str) -> bool:
 
 
 def stop_grace_s(default: float = Plan.stop_grace_s) -> float:
-    """Return the seconds that a trial which is asked to stop may take before it is killed.
-
-    Raises:
-        ConfigError: `SWEEP_FORCE_TRIAL_CLEANUP_S` is no number of seconds above 0.
-    """
+    """Return the seconds that a trial which is asked to stop may take before it is killed."""
     text = _setting(_CLEANUP_S)
     if not text:
         return default
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds < 1e9:
-        raise ConfigError(f"SWEEP_{_CLEANUP_S} is {text!r}; expected seconds above 0.")
-    return seconds
+    return checks.seconds(f"SWEEP_{_CLEANUP_S}", parse_literal(text), most=1e9, expected="seconds above 0")

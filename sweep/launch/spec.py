@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from functools import cached_property
-from types import NoneType
 from typing import Any
 
 from searchers.errors import nearest
@@ -66,37 +66,19 @@ class ResumeMode:
             return cls()
         if value is True:
             return cls(True)
-        head, *suffixes = str(value).upper().split("+")
-        if head not in ("AUTO", "TRUE", "LOCAL", "ERRORED_ONLY", ""):
+        match = re.fullmatch(r"(AUTO|TRUE|LOCAL)?(?:\+?(RESTART_)?ERRORED(_ONLY)?)?", str(value).upper())
+        if match is None or not match[0]:
             raise ConfigError(
                 f"resume is {value!r}; expected True, False, 'AUTO', or 'AUTO+ERRORED' with one of ERRORED, "
                 "ERRORED_ONLY, RESTART_ERRORED, RESTART_ERRORED_ONLY."
             )
-        if head == "ERRORED_ONLY":
-            suffixes.append(head)
-        errored, unfinished = "", True
-        for suffix in suffixes:
-            match suffix:
-                case "ERRORED" | "ERRORED_ONLY":
-                    errored = "continue"
-                case "RESTART_ERRORED" | "RESTART_ERRORED_ONLY":
-                    errored = "restart"
-                case _:
-                    known = ("ERRORED", "ERRORED_ONLY", "RESTART_ERRORED", "RESTART_ERRORED_ONLY")
-                    raise ConfigError(f"resume={value!r}: unknown suffix {suffix!r}. {nearest(suffix, known)}")
-            unfinished = unfinished and not suffix.endswith("_ONLY")
-        return cls(True, errored, unfinished, is_auto=head == "AUTO")
+        errored = "" if "ERRORED" not in match[0] else "restart" if match[2] else "continue"
+        return cls(True, errored, not match[3], is_auto=match[1] == "AUTO")
 
     def with_config(self, config: ResumeConfig | None) -> ResumeMode:
-        """Return this mode with what `resume_config=` says; a config alone does not ask for resuming.
-
-        Raises:
-            ConfigError: it is no `ResumeConfig`, or both say what happens to failed or unfinished trials.
-        """
+        """Return this mode with what `resume_config=` says; a config alone does not ask for resuming."""
         if config is None:
             return self
-        if not isinstance(config, ResumeConfig):
-            checks.refuse("resume_config", config, "a sweep.ResumeConfig")
         if self.errored or not self.unfinished:
             raise ConfigError("resume='AUTO+...' and resume_config both say which trials go on; give one of them.")
         kind = ResumeConfig.ResumeType
@@ -203,18 +185,11 @@ class RunSpec(Options):
     """Everything that can be asked of a run, checked.
 
     `run`, `Tuner`, `Experiment`, the command line, a spec file and the saved spec of an experiment are ways
-    to say it. What the parameters mean together is read from the properties.
-
-    Attributes:
-        warm_start: pairs of a config and its result, once `launch.execute` has read them.
-        trainable_name: under which the trainable was registered; None: it was not.
-
-    Raises:
-        ConfigError: a value that makes no sense, or two that contradict each other.
-    """
+    to say it. What the parameters mean together is read from the properties. `warm_start` is pairs of a config and its
+    result, once `launch.execute` has read them."""
 
     trainable: Any = None
-    trainable_name: str | None = None
+    trainable_name: str | None = None  # under which it was registered
 
     @classmethod
     def of(cls, trainable: Any, arguments: Mapping[str, Any]) -> RunSpec:
@@ -233,23 +208,27 @@ class RunSpec(Options):
         if self.num_samples != -1:
             hint = "a whole number of at least 1, or -1 for no limit"
             checks.whole("num_samples", self.num_samples, least=1, expected=hint)
-        if self.max_concurrent_trials is not None:
-            hint = "a whole number, or None for no limit"
-            checks.whole("max_concurrent_trials", self.max_concurrent_trials, expected=hint)
-        if self.config is not None and not isinstance(self.config, Mapping):
-            checks.refuse("config", self.config, "a dict such as {'lr': sweep.loguniform(1e-4, 1e-1)}")
+        for name in ("max_concurrent_trials", "seed"):
+            if getattr(self, name) is not None:
+                checks.whole(name, getattr(self, name), expected="a whole number of at least 0, or None")
         checks.one_of("on_interrupt", self.on_interrupt, ("raise", "return"))
         checks.one_of("durability", self.durability, ("normal", "full"))
-        if isinstance(self.callbacks, str) or not isinstance(self.callbacks, (Sequence, NoneType)):
-            checks.refuse("callbacks", self.callbacks, "a list of objects, such as [WandbLoggerCallback()]")
+        for name, kind, expected in (
+            ("config", Mapping, "a dict such as {'lr': sweep.loguniform(1e-4, 1e-1)}"),
+            ("callbacks", (list, tuple), "a list of objects, such as [WandbLoggerCallback()]"),
+            ("progress_reporter", Callback, "a reporter such as sweep.CLIReporter(), or None"),
+            ("trial_name_creator", Callable, "a function of a trial that returns a text"),
+            ("trial_dirname_creator", Callable, "a function of a trial that returns a text"),
+            ("failure_config", FailureConfig, "a sweep.FailureConfig"),
+            ("resume_config", ResumeConfig, "a sweep.ResumeConfig"),
+        ):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, kind):  # type: ignore[arg-type]
+                checks.refuse(name, value, expected)
         for index, one in enumerate(self.callbacks or ()):
             if not isinstance(one, Callback):
                 hint = f"it, {one.__name__}()" if isinstance(one, type) else "a class derived from sweep.Callback"
                 checks.refuse(f"callbacks[{index}]", one, f"an object of {hint}")
-        if not isinstance(self.progress_reporter, (Callback, NoneType)):
-            checks.refuse(
-                "progress_reporter", self.progress_reporter, "a reporter such as sweep.CLIReporter(), or None"
-            )
         refuse_endless(self.config)
         for policy in (self.scheduler, self.search_alg):  # one of the two without the other: whose is the same
             metric, mode = getattr(policy, "metric", None), getattr(policy, "mode", None)
@@ -258,14 +237,8 @@ class RunSpec(Options):
             elif self.metric is None and self.mode is not None and mode in (None, self.mode):
                 object.__setattr__(self, "metric", metric)
         metric_and_mode(self.metric, self.mode)
-        if self.seed is not None:
-            checks.whole("seed", self.seed)
         if not (isinstance(self.engine, Engine) or callable(self.engine) or self.engine in (None, *_ENGINES)):
             raise ConfigError(f"engine is {self.engine!r}. {nearest(str(self.engine), _ENGINES)}")
-        for which in ("trial_name_creator", "trial_dirname_creator"):
-            creator = getattr(self, which)
-            if creator is not None and not callable(creator):
-                checks.refuse(which, creator, "a function of a trial that returns a text")
         _ = self.failures, self.resuming, self.budget_s  # each is checked as it is read
 
     @property
@@ -286,21 +259,15 @@ class RunSpec(Options):
     @cached_property
     def failures(self) -> FailureConfig:
         """What becomes of failed trials: `failure_config`, with what was given beside it."""
-        names = ("max_failures", "max_identical_failures", "fail_fast", "trial_timeout_s", "report_timeout_s")
-        own = {name: getattr(self, name) for name in names}
-        given = self.failure_config
+        own, given = same_fields(FailureConfig, self), self.failure_config
         if given is None:
             return FailureConfig(**own)
-        if not isinstance(given, FailureConfig):
-            checks.refuse("failure_config", given, "a sweep.FailureConfig")
         default = FailureConfig()
         said = {name: value for name, value in own.items() if value != getattr(default, name)}
         for name, value in said.items():
             other = getattr(given, name)
             if other not in (value, getattr(default, name)):
-                raise ConfigError(
-                    f"{name}={value!r} and failure_config, which says {other!r}, were both given; give one."
-                )
+                raise ConfigError(f"{name}={value!r} and failure_config, which says {other!r}, were both given.")
         return replace(given, **said)
 
     @cached_property
@@ -341,11 +308,7 @@ def same_fields(kind: Any, *sources: Any) -> dict[str, Any]:
 
 
 def metric_and_mode(metric: Any, mode: Any) -> tuple[str, str]:
-    """Return the first metric ("" if none) and its mode.
-
-    Raises:
-        ConfigError: a mode that is neither min nor max, a metric without one, or one that is no name.
-    """
+    """Return the first metric ("" if none) and its mode; refuse what is none."""
     modes = list(mode) if isinstance(mode, (list, tuple)) else [mode]
     for one in modes:
         if one is not None:

@@ -18,26 +18,16 @@ from sweep.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class StopRules:
-    """What ends a trial, or the sweep.
+    """What ends a trial, or the sweep."""
 
-    Attributes:
-        criteria: result key -> value; a trial ends at that value or above, or where it is True or False at the same.
-            The core compares them.
-        stopper: the user's own; asked at the edge, for each result that is judged.
-        budget_s: seconds for the sweep, infinite where none are given.
-    """
-
+    # A trial ends at that value or above, or where it is True or False at the same; the core compares.
     criteria: Mapping[str, float] = field(default_factory=dict)
-    stopper: Stopper | None = None
-    budget_s: float = math.inf
+    stopper: Stopper | None = None  # the user's own; asked for each result that is judged
+    budget_s: float = math.inf  # of the sweep
 
     @classmethod
     def parse(cls, stop: Any) -> StopRules:
-        """Return what `stop=` means in any of its forms.
-
-        Raises:
-            ConfigError: it has none of them.
-        """
+        """Return what `stop=` means in any of its forms."""
         if stop is None:
             return cls()
         if isinstance(stop, Mapping):

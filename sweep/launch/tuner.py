@@ -134,13 +134,10 @@ class Tuner:
         arguments = with_environment(arguments, os.environ, is_given="env" in changes)
         tuner = cls.__new__(cls)
         tuner._arguments = {**arguments, **changes, **_place_of(path, storage_filesystem)}
-        suffix = "+ERRORED" if resume_errored else "+RESTART_ERRORED" if restart_errored else ""
-        if not resume_unfinished:
-            kind = ResumeConfig.ResumeType
-            errored = kind.RESUME if resume_errored else kind.RESTART if restart_errored else kind.SKIP
-            tuner._arguments["resume_config"] = ResumeConfig(unfinished=kind.SKIP, errored=errored)
-            suffix = ""
-        tuner._arguments["resume"] = f"AUTO{suffix}"
+        kind = ResumeConfig.ResumeType
+        errored = kind.RESUME if resume_errored else kind.RESTART if restart_errored else kind.SKIP
+        unfinished = kind.RESUME if resume_unfinished else kind.SKIP
+        tuner._arguments |= {"resume": "AUTO", "resume_config": ResumeConfig(unfinished=unfinished, errored=errored)}
         tuner._trainable = trainable
         tuner._results = ResultGrid(own_analysis(root))
         return tuner
@@ -237,10 +234,8 @@ def _check_name(trainable: Any, recorded: Mapping[str, Any], root: Any) -> None:
 
 
 def _check_keys(space: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
-    recorded, given = set(meta.get("space_keys") or ()), set(space_keys(space))
-    if recorded != given:
-        missing, new = sorted(recorded - given), sorted(given - recorded)
-        parts = [f"without {', '.join(missing)}"] * bool(missing) + [f"with the new {', '.join(new)}"] * bool(new)
+    if odd := set(meta.get("space_keys") or ()) ^ set(space_keys(space)):
         raise ConfigError(
-            f"param_space is another space, {' and '.join(parts)}; expected the keys that the experiment was run with."
+            f"param_space is another space: {', '.join(sorted(odd))} is in one of the two only; expected the keys that "
+            "the experiment was run with."
         )

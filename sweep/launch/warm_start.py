@@ -17,16 +17,8 @@ from sweep.storage.fetch import open_storage_for_reading
 def evaluated_points(given: Any, metric: Any = None, mode: Any = None) -> list[Point]:
     """Return pairs of config and last result, in the order of the trials; those without a result are left out.
 
-    Args:
-        given: directory or URI of an experiment, an analysis, a grid of results, some trials or results, a study of
-            Optuna, or pairs of a config and its result.
-        metric, mode: of the run, as far as they are known: what the values of a study are called that has no name for
-            them, and which way they must be better there.
-
-    Raises:
-        ConfigError: it is none of these, nothing was evaluated there, or a study has other directions than the run.
-        ExperimentError: there is no experiment.
-    """
+    Metric and mode are the run's, as far as they are known: what the values of a study are called that has no name for
+    them, and which way they must be better there."""
     if is_study(given):
         _check_directions(given, mode)
         found: list[Point] = [*from_optuna(given, given.metric_names or metric)]

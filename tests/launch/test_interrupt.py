@@ -304,7 +304,7 @@ def test_a_wrong_argument_is_no_reason_to_resume(script, tmp_path, arguments):
     process = driver(tmp_path, "-m", "sweep.cli.main", "run", f"{script}:reports", *arguments)
     output = process.communicate(timeout=30)[0]
     assert process.returncode != 0
-    assert "error:" in output
+    assert "error:" in output.lower()
     assert "resume" not in output
 
 

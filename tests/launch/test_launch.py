@@ -126,29 +126,10 @@ def test_a_scheduler_that_has_judged_nothing_says_so_at_the_end_and_why(
     assert printed.count("judged no trial") == bool(why)
 
 
-@pytest.mark.parametrize(
-    ("mutated", "config", "is_refused"),
-    [
-        ("leraning_rate", {"learning_rate": 0.1}, True),
-        ("net/widht", {"net": {"width": 3}}, True),
-        ("momentum", {"learning_rate": 0.1}, False),
-        ("beta2", {"beta1": 0.1}, False),
-        ("dropout_in", {"dropout_in": 0.1, "dropout_on": 0.2}, False),
-    ],
-)
-def test_a_mutation_of_what_looks_like_a_slip_is_refused_and_other_new_keys_are_added_as_in_tune(
-    tmp_path: Path, mutated: str, config: dict[str, Any], is_refused: bool
-) -> None:
-    outer, _, inner = mutated.rpartition("/")
-    mutations = {outer: {inner: [1, 2]}} if outer else {inner: [1, 2]}
-    given = {"config": config | {"lr": 0.1, "steps": 1}, "scheduler": population(hyperparam_mutations=mutations)}
-    if is_refused:
-        with pytest.raises(ConfigError, match=f"the scheduler changes '{mutated}', .* did you mean '.*[dte]h?'"):
-            run(tmp_path, **given)
-        assert not any(tmp_path.iterdir())
-    else:
-        (trial,) = run(tmp_path, **given).trials
-        assert inner in trial.config
+def test_a_parameter_that_only_the_scheduler_changes_is_added_as_in_tune(tmp_path: Path) -> None:
+    scheduler = population(hyperparam_mutations={"momentum": [1, 2]})
+    (trial,) = run(tmp_path, config={"learning_rate": 0.1, "lr": 0.1, "steps": 1}, scheduler=scheduler).trials
+    assert trial.config["momentum"] in (1, 2)
 
 
 def test_a_population_may_leave_its_files_out(tmp_path: Path) -> None:
@@ -242,7 +223,7 @@ def test_what_cannot_be_copied_is_said_and_the_results_are_here(
     )
     assert analysis.trials[0].last_result["score"] == 0.1
     said = capfd.readouterr().err
-    assert "memory://bucket/sweeps/pbt is not complete: 1 checkpoint" in said
+    assert "memory://bucket/sweeps/pbt is not complete: " in said
     assert "the same call with resume=True copies the rest" in said
 
 
@@ -277,35 +258,6 @@ def test_the_command_line_reads_remote_storage(
     with pytest.raises(SystemExit, match=r"^0$"):
         main(["ls", "memory://bucket/nothing"])
     assert "no sweeps in memory://bucket/nothing" in "".join(capsys.readouterr())
-
-
-class Narrow(sweep.Searcher):
-    """Says that two trials at a time are enough."""
-
-    best_concurrency = 2
-
-    def suggest(self, trial_id: str) -> dict[str, Any]:
-        return {"lr": 0.1, "steps": 1}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "width"),
-    [
-        ({}, 3),
-        ({"num_samples": 2}, 0),
-        ({"max_concurrent_trials": 2}, 0),
-        ({"resources_per_trial": {"cpu": 2}}, 0),
-        ({"resources_per_trial": lambda config: {"cpu": 0.1}}, 0),
-    ],
-)
-def test_a_search_that_runs_wider_than_suits_it_is_told_once(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], arguments: dict[str, Any], width: int
-) -> None:
-    given: dict[str, Any] = {"num_samples": 4, "nodes": [sweep.Node(cpus=3)], "engine": "inline", **arguments}
-    run(tmp_path, scheduler=None, search_alg=Narrow(), verbose=1, config=None, **given)
-    said = capfd.readouterr().err
-    assert said.count("trials at a time: Narrow") == bool(width)
-    assert not width or f"{width} trials at a time: Narrow suggests from fewer results" in said
 
 
 def test_a_value_that_cannot_be_pickled_is_named_also_when_only_the_searcher_makes_it(tmp_path: Path) -> None:
