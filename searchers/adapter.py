@@ -11,7 +11,7 @@ from searchers.errors import SearchError
 from searchers.keywords import refuse_unknown, taken_by
 from searchers.optuna_search import OptunaSearch
 from searchers.space import Domain, is_same
-from searchers.variants import Path, fresh, grid_values, has_domains, matches, merge, path_name
+from searchers.variants import Path, fresh, grid_values, has_domains, merge
 
 _FINISHED = "FINISHED"
 """What Tune's searchers return when nothing more will come."""
@@ -192,7 +192,7 @@ def _built(kind: type) -> Any:
         raise SearchError(f"{kind.__name__} is a class and could not be called: {error}. Pass an object.") from error
 
 
-# --- configs that are not ours: what they leave out, and where one does not fit the run's space -----------------------
+# --- configs that are not ours: what they leave out, and what they leave undecided ------------------------------------
 
 
 def constants_of(space: Mapping[str, Any]) -> Config:
@@ -206,38 +206,16 @@ def constants_of(space: Mapping[str, Any]) -> Config:
     return found
 
 
-def mismatch(space: Mapping[str, Any], config: Mapping[str, Any], path: Path = ()) -> str | None:
-    """Say where a config first does not fit a space: by a value that is missing, or outside its domain.
-
-    Constants may have any value, keys that the space does not have may be there, and a number may lie between the steps
-    of its domain. None: it fits.
-    """
-    if not path:
-        _check_decided(config)
-    for key, node in space.items():
-        if not has_domains(node):
-            continue
-        name = path_name((*path, key))
-        if key not in config:
-            return f"{name} is missing"
-        value = config[key]
-        if _is_group(node) and isinstance(value, Mapping):
-            if found := mismatch(node, value, (*path, key)):
-                return found
-        elif not matches(node, value):
-            return f"{name} is {value!r:.100}, and the space has {node!r:.100}"
-    return None
-
-
 def _is_group(node: Any) -> bool:
     return isinstance(node, Mapping) and grid_values(node) is None
 
 
-def _check_decided(config: Any, path: Path = ()) -> None:
+def check_decided(config: Any, path: Path = ()) -> None:
+    """Refuse a config that holds a domain which was never decided."""
     if isinstance(config, Domain) or (isinstance(config, Mapping) and grid_values(config) is not None):
         name = "/".join(map(str, path))
         raise SearchError(f"{name} was suggested as {config!r:.100}; expected a value of it, as sample() draws one.")
     if isinstance(config, (list, tuple)):
         config = dict(enumerate(config))
     for key, value in config.items() if isinstance(config, Mapping) else ():
-        _check_decided(value, (*path, key))
+        check_decided(value, (*path, key))

@@ -20,8 +20,7 @@ from sweep.storage.nodes import Home
 def with_engine(spec: RunSpec) -> RunSpec:
     """Return a spec that names an engine; what is declared decides where none was given.
 
-    The saved spec is made before: a restored run follows the declaration of its own time.
-    """
+    The saved spec is made before: a restored run follows the declaration of its own time."""
     engine = spec.engine if spec.engine is not None else inventory.default_engine()
     return replace(spec, engine=_ray_cluster(spec) if engine == "ray" else engine)
 
@@ -44,11 +43,7 @@ def nodes_of(spec: RunSpec) -> tuple[Node, ...]:
 
 
 def engine_of(built: Built, place: Place, **more: Any) -> Engine:
-    """Return the engine of a run, made now unless the run was given one.
-
-    Args:
-        more: fields of the `EngineContext` that neither `built` nor `place` knows.
-    """
+    """Return the engine of a run, made now unless the run was given one; `more` are other fields of its context."""
     spec = built.spec
     if isinstance(spec.engine, Engine):
         return spec.engine

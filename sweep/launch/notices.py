@@ -59,7 +59,7 @@ def surprises(built: Built, place: Place, trainable: PreparedTrainable) -> Itera
     lists = unsearched_lists(spec.search_alg, built.policies.scheduler, spec.config)
     if lists:
         yield lists
-    gpus = _num_gpus(built)
+    gpus = sum(device.kind == "gpu" for node in built.packer.nodes for device in node.devices)
     is_own = trainable.resources is not None or built.wanted is None
     if gpus and not is_own and not any(bundle.gpu for bundle in built.wanted.bundles):  # type: ignore[union-attr]
         yield (
@@ -102,7 +102,3 @@ def unjudged(scheduler: Any, trials: Iterable[Trial]) -> str:
     unit = " It counts seconds; time_attr='training_iteration' counts reports." if key.startswith("time_") else ""
     name = describe(scheduler.inner or scheduler)
     return f"the scheduler {name} judged no trial and changed nothing: {came}{also}.{unit}"
-
-
-def _num_gpus(built: Built) -> int:
-    return sum(device.kind == "gpu" for node in built.packer.nodes for device in node.devices)

@@ -22,8 +22,8 @@ from searchers import (
     create_searcher,
     name_of,
 )
-from searchers.adapter import constants_of, mismatch
-from searchers.errors import SpaceError, closest, nearest
+from searchers.adapter import check_decided, constants_of
+from searchers.errors import SpaceError, nearest
 from searchers.keywords import taken_by
 from searchers.variants import check_space, grid_values, has_domains, merge, walk
 from searchers.warm_start import Point
@@ -78,18 +78,10 @@ class Policies:
     def complete(self, config: Mapping[str, Any], trial_id: str) -> Mapping[str, Any]:
         """Return the config of a trial: what was suggested, and what the searcher leaves out and the scheduler adds.
 
-        A searcher that is not of this package may leave the space's constants out, as one for Tune may; the first
-        config of its that is not of the space is noted.
-        """
-        foreign = _foreign(self.searcher)
-        if foreign is not None:
+        A searcher that is not of this package may leave the space's constants out, as one for Tune may."""
+        if _foreign(self.searcher) is not None:
             config = merge(constants_of(self.space), config)
-            found = mismatch(self.space, config)
-            if found is not None and not self.notices:
-                self.notices.append(
-                    f"{type(foreign).__name__} suggested a config that is not of the space: {found}. It is used as it "
-                    "is, and so are others; this is said once."
-                )
+            check_decided(config)
         completed = scheduler_guard.complete(self.scheduler, config, number_of(trial_id))
         refuse_unpicklable(completed)
         return completed
