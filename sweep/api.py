@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from searchers.keywords import F
-from sweep.core.config import CheckpointConfig, fields_of
 from sweep.errors import ConfigError, SweepInterrupted, TrialsFailed, refuse_unknown
 from sweep.launch.execute import execute
 from sweep.launch.spec import FORMER_FORMS, Options, changed
@@ -28,7 +27,8 @@ _FORMER = {
     "ray_auto_init": "Nothing has to be started; declare resources with sweep.init().",
     "return_trials": "The trials are analysis.trials.",
     "export_formats": "Write the model in save_checkpoint() or cleanup(), or call export_model() by hand.",
-    **fields_of(CheckpointConfig, "checkpoint_config"),
+    "checkpoint_score_attribute": "Pass checkpoint_config=sweep.CheckpointConfig(checkpoint_score_attribute=...).",
+    "num_to_keep": "Pass checkpoint_config=sweep.CheckpointConfig(num_to_keep=...).",
     "param_space": "run() calls it config.",
     "max_t": "It is a parameter of schedulers: scheduler=sweep.ASHAScheduler(max_t=...).",
     "sync_to_cloud": "Give the URI as storage_path.",

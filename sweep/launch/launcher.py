@@ -240,6 +240,12 @@ class Launch:
         except RuntimeError as error:  # no thread is free
             raise limits.refusal(OSError(errno.EAGAIN, str(error))) from error
         stack.enter_context(woken_by_signals(engine))
+
+        def complete(config: Mapping[str, Any], trial_id: str) -> Mapping[str, Any]:
+            completed = self.policies.complete(config, trial_id)
+            refuse_unpicklable(completed)
+            return completed
+
         try:
             engine.run_loop(
                 lambda: drive(
@@ -250,7 +256,7 @@ class Launch:
                     journal,
                     request_of=built.request_of,
                     judge=built.judge,
-                    complete=self.policies.complete,
+                    complete=complete,
                     attend=journal.attend,
                 )
             )

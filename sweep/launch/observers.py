@@ -25,11 +25,11 @@ from sweep.launch.notices import Notices
 from sweep.launch.place import Place
 from sweep.launch.policies import describe
 from sweep.launch.settings import NO_LOGGERS, is_set
-from sweep.launch.spec import RunSpec
 from sweep.record.importing import importing
 from sweep.results.trials import ExperimentInfo
 
 if TYPE_CHECKING:
+    from sweep.launch.spec import RunSpec
     from sweep.storage.send import Sender
     from sweep.storage.shared import SharedRecord
 

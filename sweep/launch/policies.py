@@ -34,7 +34,6 @@ from sweep.core.values import shown
 from sweep.errors import ConfigError, SearchError
 from sweep.launch.spec import RunSpec, metric_and_mode
 from sweep.schedulers import SCHEDULERS, FIFOScheduler, ResourceChangingScheduler, Scheduler, create_scheduler
-from sweep.worker.shipping import refuse_unpicklable
 
 # Modules whose objects are distributions that other libraries draw from; here they would be constants.
 _FOREIGN = (
@@ -82,9 +81,7 @@ class Policies:
         if _foreign(self.searcher) is not None:
             config = merge(constants_of(self.space), config)
             check_decided(config)
-        completed = scheduler_guard.complete(self.scheduler, config, number_of(trial_id))
-        refuse_unpicklable(completed)
-        return completed
+        return scheduler_guard.complete(self.scheduler, config, number_of(trial_id))
 
 
 def build_policies(spec: RunSpec, seed: int) -> Policies:

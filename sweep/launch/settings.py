@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from sweep import checks
-from sweep.core.literals import parse_literal
 from sweep.core.plan import Plan
+from sweep.errors import ConfigError
 
 NO_LOGGERS = "DISABLE_AUTO_CALLBACK_LOGGERS"  # 1: no result.json, params.json and progress.csv
 NOT_STRICT = "DISABLE_STRICT_METRIC_CHECKING"  # 1: reports without the metric are fine
@@ -28,4 +28,7 @@ def stop_grace_s(default: float = Plan.stop_grace_s) -> float:
     text = _setting(_CLEANUP_S)
     if not text:
         return default
-    return checks.seconds(f"SWEEP_{_CLEANUP_S}", parse_literal(text), most=1e9, expected="seconds above 0")
+    try:
+        return checks.seconds("", float(text), most=1e9)
+    except ValueError:
+        raise ConfigError(f"SWEEP_{_CLEANUP_S} is {text!r}; expected seconds above 0.") from None
