@@ -142,10 +142,13 @@ class LocalEngine(SlotEngine):
             is_multi_node = self._jobs.is_multi_node(command.trial)
             attempt = Attempt(next(self._tokens), command.trial, is_multi_node=is_multi_node)
             self._attempts[attempt.key] = attempt
-            if is_multi_node:
-                self._place_multi_node(attempt)
-            else:
+            if not is_multi_node:
                 self._backpressure.admit(attempt)
+                return
+            try:
+                self._place(attempt)
+            except OSError as error:  # refused are all ranks of the group, or none
+                self._refuse(attempt, error.errno or 0)
             return
         known = self._attempts.get((command.trial_id, command.attempt))
         if known is None:
@@ -226,13 +229,6 @@ class LocalEngine(SlotEngine):
                 raise
         elif slot.fork_server.importing:
             self._events.append(messages.Waiting(attempt.trial.id, f"importing {slot.fork_server.importing}"))
-
-    def _place_multi_node(self, attempt: Attempt) -> None:
-        """Give a slot to the ranks of a group that are on this machine; refused are all of the group, or none."""
-        try:
-            self._place(attempt)
-        except OSError as error:
-            self._refuse(attempt, error.errno or 0)
 
     def _place_warm(self, attempt: Attempt) -> bool:
         """Hand an attempt to an idle worker that fits, or have those ended that hold its devices; False: neither."""
