@@ -6,7 +6,7 @@ import io
 import re
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -137,21 +137,6 @@ class Feed:
         self.progress.on_experiment_end(list(self.trials.values()))
 
 
-class IntoView(Progress):
-    """Feeds a view directly."""
-
-    def __init__(self, view: ViewState) -> None:
-        super().__init__()
-        self.view = view
-
-    def setup(self, **info: Any) -> None:
-        """Show nothing."""
-
-    def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
-        for trial_id in changed:
-            self.view.update(now, trials[trial_id])
-
-
 def ran(number: int, status: Status = Status.RUNNING, /, config: Any = None, **last: Any) -> Trial:
     """Return a trial whose last report is given."""
     result = TrialResult(last) if last else None
@@ -244,14 +229,6 @@ def test_a_pipe_gets_a_status_line_each_thirty_seconds() -> None:
     feed.end(0)
     feed.end(1)
     assert status_line(feed.view, 70.0).endswith("   waiting: needs 1 GPU; 2 of 2 held by 00000, 00001")
-
-
-def test_verbose_0_prints_nothing_and_starts_no_thread(capfd: pytest.CaptureFixture[str]) -> None:
-    before = threading.active_count()
-    feed = Feed(Progress(0)).some()
-    feed.finish()
-    assert threading.active_count() == before
-    assert capfd.readouterr() == ("", "")
 
 
 def test_a_notice_is_shown_among_the_lines_and_on_standard_error_when_there_is_no_display(
@@ -521,15 +498,14 @@ def test_no_block_is_larger_than_the_terminal(terminal: Any, columns: int, lines
 
 @pytest.mark.parametrize("columns", [20, 40, 80, 120])
 def test_no_path_or_command_is_cut(columns: int) -> None:
-    view = ViewState(PLAN, 100, NODES)
-    feed = Feed(IntoView(view)).some()
+    feed = Feed(lines_display()[0]).some()
     feed.run(3)
     feed.end(3, Status.ERROR, "ValueError: " + "x" * 90)
     about = About("a-long-name-of-an-experiment", "/home/someone/of/some/long/path/sweep_results/a-long-name")
-    shown = re.sub(r"\s", "", block(view, width=columns, about=about))
+    shown = re.sub(r"\s", "", block(feed.view, width=columns, about=about))
     assert about.directory in shown
     assert "sweeplogsa-long-name-of-an-experiment00003" in shown
-    assert any(about.directory in line.plain for line in draw_end(view, about, now=1, unfinished=0))
+    assert any(about.directory in line.plain for line in draw_end(feed.view, about, now=1, unfinished=0))
 
 
 def test_many_parameters_of_the_best_trial_take_a_few_rows() -> None:
@@ -606,19 +582,6 @@ def test_a_page_has_the_table_and_the_curves_below_the_block_and_keeps_them_at_t
 # --- which is best ---
 
 
-def test_the_best_so_far_gets_worse_again_with_the_last_report_of_its_trial() -> None:
-    feed = Feed(lines_display()[0])
-    feed.run(0)
-    feed.run(1)
-    reports = ((0, 0.5, 1), (1, 0.2, 1), (1, 0.9, 2), (0, float("nan"), 2), (0, 0.7, 3))
-    found = []
-    for number, loss, step in reports:
-        feed.report(number, loss, step)
-        assert feed.view.best is not None
-        found.append((feed.view.best.trial.number, feed.view.best.value))
-    assert found == [(0, 0.5), (1, 0.2), (0, 0.5), (1, 0.9), (0, 0.7)]
-
-
 @pytest.mark.parametrize(
     ("losses", "wanted"),
     [
@@ -650,27 +613,20 @@ def test_the_last_frame_has_the_best_last_report_and_names_what_had_been_better(
 
 
 def test_a_trial_that_begins_anew_counts_by_nothing_until_it_reports() -> None:
-    view = ViewState(PLAN, 100, NODES)
-    feed = Feed(IntoView(view))
+    feed = Feed(lines_display()[0])
     for number, loss in ((0, 0.1), (1, 0.5)):
-        feed.run(number)
-        feed.report(number, loss, 1)
-        feed.end(number, Status.ERROR, "boom")
-    assert view.best is not None
-    assert view.best.trial.number == 0
+        feed.trial(number, loss)
+
+    def best() -> tuple[int, float]:
+        assert feed.view.best is not None
+        return feed.view.best.trial.number, feed.view.best.value
+
+    assert best() == (0, 0.1)
     feed.put(0, status=Status.PENDING, last_result=None, best_result=None)
-    assert view.best.trial.number == 1
+    assert best() == (1, 0.5)
     feed.run(0)
     feed.report(0, 0.3, 1)
-    assert (view.best.trial.number, view.best.value) == (0, 0.3)
-
-
-def test_trials_of_earlier_runs_count_by_their_last_reports_whatever_became_of_them() -> None:
-    view = ViewState(PLAN, 100, NODES)
-    states = (Status.TERMINATED, Status.PAUSED, Status.PENDING, Status.ERROR)
-    view.restart(ran(number, status, loss=abs(number - 1.0)) for number, status in enumerate(states))
-    assert view.best is not None
-    assert (view.best.trial.number, view.best.value) == (1, 0.0)
+    assert best() == (0, 0.3)
 
 
 def test_of_several_objectives_the_display_shows_the_pareto_set_and_no_best() -> None:
@@ -686,19 +642,16 @@ def test_of_several_objectives_the_display_shows_the_pareto_set_and_no_best() ->
     heading, *rows = [line.plain for line in draw_trials(feed.view, 110, 20, 9.0)]
     assert heading.split()[2:6] == ["step", "loss", "size", "seen"]
     assert [("★" in row, row[:5]) for row in rows] == [(True, "00000"), (True, "00001"), (False, "00002")]
+    for number in range(3, 15):
+        feed.run(number)
+        feed.report(number, 0.1, 1, size=1.0)
     feed.finish()
-    assert file.getvalue().splitlines()[-3:] == front
-    assert "best" not in file.getvalue()
-
-
-def test_a_large_pareto_set_is_cut_to_its_first_few() -> None:
-    view = ViewState(PLAN, 100, NODES, SEVERAL)
-    for number in range(20):
-        view.update(0, ran(number, Status.TERMINATED, loss=number, size=number))
-    ended = [line.plain for line in draw_end(view, About(name="mnist"), now=0, unfinished=0)]
-    assert ended[2] == "Pareto set  20 trials  by loss (min), size (max)"
-    assert len(ended) < 15
-    assert ended[-1] == "  all of them: sweep best mnist"
+    assert file.getvalue().splitlines()[-4:] == [
+        "  00008  loss=0.1 size=1",
+        "  all of them: sweep best mnist",
+        "12 trials had not ended",
+        "resume: sweep resume mnist",
+    ]
 
 
 def test_a_sorted_table_has_the_best_last_report_first_and_infinities_and_nan_at_its_end() -> None:
