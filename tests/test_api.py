@@ -101,30 +101,6 @@ def test_it_works_in_a_notebook_cell(tmp_path):
     assert "config/x" in shown[0].data["text/html"]
 
 
-def test_a_script_without_a_main_guard_runs_its_body_once(tmp_path):
-    printed = output_of(
-        tmp_path,
-        """
-            import enum, sweep
-            print("body")
-
-            class Color(enum.Enum):
-                RED = 1
-                BLUE = 2
-
-            def train(config):
-                assert config["color"] is Color.RED or config["color"] is Color.BLUE
-                sweep.report(loss=config["color"].value)
-
-            r = sweep.run(train, config={"color": sweep.grid_search([Color.RED, Color.BLUE])}, metric="loss",
-                          mode="min", verbose=0)
-            print(r.best_config)
-        """,
-    )
-    assert printed.count("body") == 1
-    assert "Color.RED" in printed
-
-
 def test_verbose_0_prints_nothing_at_all(capfd):
     run(quadratic, **SEARCH, num_samples=3)
     assert capfd.readouterr() == ("", "")
@@ -221,17 +197,6 @@ def test_resources_may_depend_on_the_config(tmp_path):
         resources_per_trial=lambda config: {"cpu": config["n"]},
     )
     assert [trial.last_result["cpus"] for trial in analysis.trials] == [0.5, 1, 2]
-
-
-def test_a_config_whose_request_fits_nowhere_is_an_error_of_that_trial_only():
-    analysis = run(
-        lambda config: sweep.report(ok=1),
-        config={"n": sweep.grid_search([1, 99])},
-        resources_per_trial=lambda config: {"cpu": config["n"]},
-        raise_on_failed_trial=False,
-    )
-    assert [trial.status for trial in analysis.trials] == ["TERMINATED", "ERROR"]
-    assert "cpu=99 is more than this machine has: 2" in str(analysis.trials[1].error)
 
 
 def test_every_searcher_by_name(tmp_path):
