@@ -769,6 +769,12 @@ def test_an_idle_worker_is_ended_before_its_device_goes_to_another_request(tmp_p
     assert story.values("other_is_alive") == [False, True, False]
 
 
+def test_idle_workers_for_other_requests_do_not_pile_up(tmp_path):
+    trials = [trial(n, resources=Resources((Bundle(cpu=1.0 + n % 2),))) for n in range(4)]
+    story = play(tmp_path, lambda config: {"pid": os.getpid()}, trials, in_turn=True, reuse_actors=True)
+    assert len(set(story.values("pid"))) == 4
+
+
 def test_a_reused_worker_that_dies_takes_only_its_own_trial_with_it(tmp_path):
     def train(config):
         if config["x"] == 1:

@@ -141,6 +141,7 @@ class SlotEngine(LoopEngine):
         self._fork_server: ForkServerClient | None = None
         self._has_import_crashed = False  # then trials import for themselves
         self._numbers = itertools.count(1)
+        self._most_busy = 0  # slots at a time
 
     @abstractmethod
     def _on_supervisor(self, slot: Slot, message: wire.FromSupervisor | wire.Gone) -> None:
@@ -183,13 +184,17 @@ class SlotEngine(LoopEngine):
         return fork_server
 
     def _free_slot(self) -> Slot | None:
-        """Return a slot without an attempt and worker; None: there is none."""
-        found = [slot for slot in self._slots.values() if slot.attempt is None and not slot.is_dead]
-        if (slot := next((slot for slot in found if slot.link is None), None)) is not None:
-            return slot
-        for slot in found[:1]:  # an idle worker for another request, in whose place there is another slot
-            slot.retire()
-        return None
+        """Return a slot without an attempt and worker; None: there is none.
+
+        An idle worker, which is for another request, is ended where there were more workers than ever run at a time.
+        """
+        living = [slot for slot in self._slots.values() if not slot.is_dead]
+        num_busy = 1 + sum(slot.attempt is not None for slot in living)
+        self._most_busy = max(self._most_busy, num_busy)
+        idle = [slot for slot in living if slot.is_idle and not slot.is_retiring]
+        if idle and num_busy + len(idle) > self._most_busy:
+            idle[0].retire()
+        return next((slot for slot in living if slot.attempt is None and slot.link is None), None)
 
     def _new_slot(self) -> Slot:
         """Have a supervisor made, which says hello when it is there.
