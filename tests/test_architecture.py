@@ -163,7 +163,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.results.winners",
         "sweep.results.trials",
     ),
-    "sweep.callbacks.wandb": ("sweep.callbacks", "sweep.core", "sweep.logs.text", "sweep.worker.session"),
+    "sweep.callbacks.wandb": ("sweep.callbacks", "sweep.core", "sweep.worker.session"),
     "sweep.callbacks.mlflow": ("sweep.callbacks", "sweep.core", "sweep.worker.session"),
     # Reads the record and writes text.
     "sweep.logs": ("sweep.core", "sweep.record", "sweep.logs"),

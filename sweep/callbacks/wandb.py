@@ -11,10 +11,10 @@ from typing import Any
 
 from sweep.callbacks.loggers import required
 from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
+from sweep.core.literals import jsonable
 from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, refuse_unknown
-from sweep.logs.text import plain
 from sweep.worker.session import get_context
 
 _NEVER = ("date", "done", "experiment_tag", "hostname", "node_ip", "pid", "should_checkpoint", "trial_id")
@@ -78,7 +78,7 @@ class WandbLoggerCallback(TrackingCallback):
 
     def _begin(self, trial: Trial, run: Any | None) -> Any:
         if run is not None:  # another attempt; a scheduler may have changed the config
-            run.config.update(plain(trial.config), allow_val_change=True)
+            run.config.update(jsonable(trial.config, is_strict=False), allow_val_change=True)
             return run
         directory = self.layout.trial(trial.id)
         directory.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ class WandbLoggerCallback(TrackingCallback):
                 "id": trial.id,
                 "name": trial_name(trial),
                 "dir": str(directory),
-                "config": plain(trial.config),
+                "config": jsonable(trial.config, is_strict=False),
                 "reinit": "create_new",  # beside the runs of other trials
                 **self._init,
                 "settings": _settings(
@@ -162,7 +162,7 @@ def setup_wandb(
         }
         os.makedirs(derived["dir"], exist_ok=True)
     if config is not None:
-        derived["config"] = plain(config)
+        derived["config"] = jsonable(config, is_strict=False)
     named = {ours: init.pop(theirs) for theirs, ours in (("trial_id", "id"), ("trial_name", "name")) if theirs in init}
     return _open_run({**derived, **named, **init})
 

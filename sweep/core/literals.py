@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sweep.core.results import flatten
-from sweep.core.values import is_held, printed, shown, shown_int, sound_text
+from sweep.core.values import is_held, printed, shown_int, sound_text
 
+_MOST_ITEMS = 10_000  # of an array that is written out
 _INT = re.compile(r"[+-]?\d+")
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "none": None}
 
@@ -55,23 +56,30 @@ def _argument(value: Any) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Return JSON that every reader accepts: NaN and infinities as texts, unknown objects as their repr."""
+    """Return JSON that every reader accepts: NaN and infinities as texts, unknown objects as they print."""
     return sound_text(json.dumps(jsonable(value), indent=2, ensure_ascii=False))
 
 
-def jsonable(value: Any) -> Any:
-    """Return `value` in terms of strict JSON."""
-    if isinstance(value, float) and not math.isfinite(value):
+def jsonable(value: Any, *, is_strict: bool = True) -> Any:
+    """Return `value` in terms of JSON; what it does not know, and an array of very many items, as text.
+
+    Args:
+        is_strict: NaN and infinities, which some readers do not know, as text, too.
+    """
+    if isinstance(value, float) and is_strict and not math.isfinite(value):
         return f"{value:f}"
-    if type(value) is int:
-        return value if is_held(value) else shown_int(value)
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None or isinstance(value, (bool, float, str)):
         return value
+    if isinstance(value, int):
+        return value if is_held(value) else shown_int(value)
     if isinstance(value, Mapping):
-        return {printed(key): jsonable(item) for key, item in value.items()}
+        return {printed(key): jsonable(item, is_strict=is_strict) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [jsonable(item) for item in value]
-    return shown(value, 10_000)
+        return [jsonable(item, is_strict=is_strict) for item in value]
+    kind = getattr(getattr(value, "dtype", None), "kind", None)  # of a number or an array of numpy
+    if kind in (*"biufU",) and value.size <= _MOST_ITEMS:
+        return jsonable(value.tolist(), is_strict=is_strict)
+    return printed(value)
 
 
 _NO_LETTERS = re.compile(r"[^A-Za-z0-9_-]+")

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweep.core.literals import experiment_tag
+from sweep.core.literals import experiment_tag, jsonable
 from sweep.core.trial import CheckpointRef, number_of
-from sweep.schedulers.pbt_policy import GLOBAL_FILE, perturbed_tag, plain, policy_file
+from sweep.schedulers.pbt_policy import GLOBAL_FILE, perturbed_tag, policy_file
 
 
 class PolicyFiles:
@@ -46,13 +46,13 @@ class PolicyFiles:
         self._configs[name] = config
         if start is None or start.owner == name or start.owner not in self._configs:
             return
-        given = start.path, json.dumps(dict(config), default=plain, sort_keys=True)
+        given = start.path, json.dumps(dict(config), default=jsonable, sort_keys=True)
         if self._known.get(name) == given:
             return  # the same one again, after a failure or a restart
         is_first = not self._known
         self._known[name], source = given, start.owner
         tags, configs = [self._shown[name], self._shown[source]], [dict(self._configs[source]), dict(config)]
-        line = json.dumps([*tags, iteration, start.training_iteration, *configs], default=plain) + "\n"
+        line = json.dumps([*tags, iteration, start.training_iteration, *configs], default=jsonable) + "\n"
         self._shown[name] = perturbed_tag(self._tags[name], config, self._changed)
         self._texts[name] = (self._texts.get(source) or self._texts.get(name, "")) + line
         self._whole[policy_file(name)] = self._texts[name]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
-from sweep.core.values import is_held, printed, shown_int
+from sweep.core.literals import jsonable
 
-_MOST_ITEMS = 10_000  # of an array that is written out, with each report of its trial
+plain = partial(jsonable, is_strict=False)  # NaN and infinities stay what they are, as in Tune's files
 
 
 def to_json(value: Any) -> str:
@@ -20,22 +20,6 @@ def to_json(value: Any) -> str:
         return json.dumps(value, default=plain)
     except (TypeError, ValueError):  # keys that JSON does not know, whole numbers beyond what Python prints
         return json.dumps(plain(value))
-
-
-def plain(value: Any) -> Any:
-    """Return `value` in terms that JSON knows; what it does not know, and an array of very many items, as text."""
-    if value is None or isinstance(value, (bool, float, str)):
-        return value
-    if isinstance(value, int):
-        return value if is_held(value) else shown_int(value)
-    if isinstance(value, Mapping):
-        return {printed(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    np = sys.modules.get("numpy")  # no value is one of numpy's before it was imported
-    if np and isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind in "biufU":
-        return plain(value.tolist()) if value.size <= _MOST_ITEMS else printed(value)
-    return printed(value)
 
 
 def csv_line(values: Iterable[Any]) -> str:

@@ -74,11 +74,3 @@ def change_points(lines: Sequence[PolicyLine]) -> tuple[dict[str, Any], list[tup
 
 def _original_tag(tag: str) -> str:
     return tag.partition(_PERTURBED)[0]
-
-
-def plain(value: Any) -> Any:
-    """Return a JSON value for what JSON does not know: numbers of numpy as numbers, the rest as it prints."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    item = getattr(value, "item", None)
-    return item() if callable(item) and getattr(value, "ndim", 1) == 0 else repr(value)

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, final
 
 from sweep import checks
+from sweep.core.literals import jsonable
 from sweep.core.messages import CloneTrial, Decision, PauseTrial
 from sweep.core.results import TrialResult, flatten
 from sweep.core.trial import Trial
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.base import Scheduler
-from sweep.schedulers.pbt_policy import change_points, plain, read_policy
+from sweep.schedulers.pbt_policy import change_points, read_policy
 
 
 @refuse_unknown()
@@ -158,4 +159,4 @@ def _laid_over(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, An
 
 
 def _text(value: Any) -> str:
-    return json.dumps(value, default=plain, skipkeys=True)
+    return json.dumps(value, default=jsonable, skipkeys=True)

@@ -22,7 +22,7 @@ from sweep.core.trial import CheckpointRef, Status, evolve
 from sweep.engines.simulator import Point
 from sweep.errors import ConfigError, SweepError
 from sweep.launch.drive import drive
-from sweep.schedulers.pbt_policy import change_points, plain
+from sweep.schedulers.pbt_policy import change_points
 from sweep.schedulers.pbt_replay import PopulationBasedTrainingReplay
 from sweep.simulation.virtual import simulate
 
@@ -88,7 +88,7 @@ def test_the_way_to_the_last_line_is_followed_back_through_the_sources(lines, ex
 
 def test_what_our_own_population_writes_is_read(tmp_path):
     exploit = line("1_x=9", "0_x=1", 2, {"x": 1, "f": math.sqrt}, {"x": 2, "f": math.sqrt})
-    scheduler = PopulationBasedTrainingReplay(written(tmp_path, [], json.dumps(exploit, default=plain) + "\n"))
+    scheduler = PopulationBasedTrainingReplay(written(tmp_path, [], json.dumps(exploit, default=repr) + "\n"))
     told = scheduler.complete_config({"f": math.sqrt}, 0)
     assert told == {"x": 1, "f": math.sqrt}
     assert told["f"] is math.sqrt  # JSON cannot hold it
