@@ -416,7 +416,7 @@ def test_where_there_are_no_locks_a_shared_experiment_goes_by_its_ownership_and_
 
 def sender_of(driver: Driver, monkeypatch: pytest.MonkeyPatch, **how: Any) -> Sender:
     for name in ("_SHARED_GAP_S", "_FIRST_BACKOFF_S"):
-        monkeypatch.setattr(send, name, 0.001)
+        monkeypatch.setattr(send, name, 0.05)  # it renews its ownership, too, which must not meet each taking over
     return Sender(driver.record, SyncConfig(**how), notice=driver.notices.append)
 
 
