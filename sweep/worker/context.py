@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from sweep.worker.session import Session
 
 
-_ALONE = wire.Rank(0, 1)
-
-
 class Context:
     """What a trial may know of itself; outside a sweep everything is empty."""
 
@@ -59,8 +56,7 @@ class Context:
 
     @property
     def _rank(self) -> wire.Rank:
-        rank = self._session.job.rank if self._session else None
-        return rank or _ALONE
+        return (self._session and self._session.job.rank) or wire.Rank(0, 1)
 
     def get_world_size(self) -> int:
         """Return the number of workers of this trial's group; 1 when it is a single process."""

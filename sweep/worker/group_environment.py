@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sweep.accelerators.tpu import identity_variables, slice_variables
 from sweep.core.resources import BundlePlacement, Device, Node, Placement, Resources
@@ -351,14 +352,8 @@ def _horovod(rank: Rank, group: _GroupFacts) -> _Variables:
     }, {"NCCL_SOCKET_IFNAME": group.used_interface} if group.used_interface else {}
 
 
-@dataclass(frozen=True)
-class _Framework:
-    """How the ranks of a framework find each other.
-
-    Attributes:
-        num_ports, port_kind: see `GroupSpec`.
-        variables: returns those of a rank, and those that the user's own win over.
-    """
+class _Framework(NamedTuple):
+    """How the ranks of a framework find each other; `variables`: a rank's own, and those that the user's win over."""
 
     num_ports: int = 0
     port_kind: str = "shared"

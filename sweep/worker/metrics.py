@@ -25,7 +25,6 @@ MAX_TEXT_BYTES = 4096
 _MAX_KEY_BYTES = 256
 _MAX_DEPTH = 32
 _MAX_VALUES = 1 << 20  # in one value: a list that holds another twice, which holds a third twice, and so on, has no end
-_MAX_NOTED = 1000
 
 OnChange = Callable[[str, str], None]
 """Called with the key of a value that was changed, and with what became of it."""
@@ -90,7 +89,7 @@ def measure(values: dict[str, Any], seconds: float, node_ip: str = NODE_IP) -> N
 
 def note_once(directory: str, key: str, what: str) -> None:
     """Say in a trial's output that a value is not stored as it was reported, once for the sweep in `directory`."""
-    if (directory, key) not in _noted and len(_noted) < _MAX_NOTED:
+    if (directory, key) not in _noted and len(_noted) < MAX_KEYS:
         _noted.add((directory, key))
         with contextlib.suppress(OSError, ValueError):  # its reader has gone
             print(f"sweep: {key[:60]!r} was reported as {what}; this is said once.", file=sys.stderr, flush=True)

@@ -26,7 +26,6 @@ from sweep.record.importing import unpickle
 from sweep.worker.shipping import pickler_class, why_unpicklable
 
 _WRAPPED = "__sweep_wrapped__"  # what a wrapper holds: the user's own trainable, objects, resources
-_ALIGNMENT = 64
 _WARN_IN_BAND_BYTES = 50_000_000
 
 
@@ -157,7 +156,7 @@ def store_objects(objects: Mapping[str, Any], directory: Path) -> str:
     spans = []
     with create_private(temporary) as stored:
         for part in parts:
-            spans.append((stored.seek(-stored.tell() % _ALIGNMENT, os.SEEK_CUR), part.nbytes))
+            spans.append((stored.seek(-stored.tell() % 64, os.SEEK_CUR), part.nbytes))
             stored.write(part)
         where = pickle.dumps(spans, 5)
         stored.write(where + len(where).to_bytes(8, "little"))

@@ -178,9 +178,7 @@ def refuse_unpicklable(config: Any, *, is_warned: bool = False) -> None:
             )
         return
     path, value = _guilty(config, _FILES)
-    instead = (
-        "Put what it is made from into the config, such as a path or a number, and create it inside the trainable."
-    )
+    instead = "Put what it is made from into the config, such as a path, and create it inside the trainable."
     raise ConfigError(
         f"config{path} is a {kind_name(value)}, which cannot be shipped to another process "
         f"({why_unpicklable(value, _FILES) or why}). {_INSTEAD if _is_reference(value) else instead}"

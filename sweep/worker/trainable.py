@@ -22,7 +22,7 @@ from sweep.errors import TrainableError, refuse_unknown
 from sweep.worker.metrics import measure
 from sweep.worker.parameters import call_problem, name_of, refuse_asynchronous, unwrap
 from sweep.worker.saved import load_from, save_into, totals_after
-from sweep.worker.session import current
+from sweep.worker.session import get_context
 from sweep.worker.shipping import WARN_BYTES, ship
 
 if TYPE_CHECKING:
@@ -88,28 +88,24 @@ class Trainable:
     @property
     def trial_id(self) -> str:
         """Id of the trial; empty outside a sweep."""
-        session = current()
-        return session.job.trial_id if session else ""
+        return get_context().get_trial_id() or ""
 
     @property
     def trial_name(self) -> str:
         """`<class>_<trial id>`; the class alone outside a sweep."""
-        session = current()
-        return session.job.shown_name if session else type(self).__name__
+        return get_context().get_trial_name() or type(self).__name__
 
     @property
     def trial_dir(self) -> str:
         """The trial's directory; the working directory outside a sweep."""
-        session = current()
-        return session.trial_dir if session else os.getcwd()
+        return get_context().get_trial_dir() or os.getcwd()
 
     logdir = trial_dir
 
     @property
     def trial_resources(self) -> Resources | None:
         """What the trial asked for; None outside a sweep."""
-        session = current()
-        return Resources.from_json(session.job.resources) if session else None
+        return get_context().get_trial_resources()
 
     def get_config(self) -> dict[str, Any]:
         """Return the config."""
