@@ -46,11 +46,18 @@ class RunArguments:
         if self.searcher_options:
             made["search_alg"] = create_searcher(given.get("search_alg", "random"), **self.searcher_options)
         if self.scheduler_options:
-            made["scheduler"] = create_scheduler(given.get("scheduler", "fifo"), **self.scheduler_options)
+            made["scheduler"] = scheduler_of(given.get("scheduler"), self.scheduler_options)
         if self.goal_value is not None:
             made["stop"] = _reaching(given["metric"], given["mode"], self.goal_value)
         default = 1 if is_grid else -1 if "time_budget_s" in given else 10
         return {"num_samples": default, **given, **made, "config": config, "import_path": self.target}
+
+
+def scheduler_of(name: str | None, options: Mapping[str, Any]) -> Any:
+    """Return a scheduler with these options; None where none is named."""
+    if options and name in (None, "fifo"):
+        raise ConfigError(f"{', '.join(options)}: say of which scheduler, such as --scheduler asha.")
+    return None if name is None else create_scheduler(name, **options)
 
 
 def _reaching(metric: str, mode: str, bound: float) -> Callable[[str, Mapping[str, Any]], bool]:

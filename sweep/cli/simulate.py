@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from sweep.cli.arguments import scheduler_of
 from sweep.cli.options import name_argument, named_option, where_option
 from sweep.cli.replay import decided_again
 from sweep.cli.tables import json_option
@@ -18,7 +19,7 @@ from sweep.display.formats import aligned, duration, text
 from sweep.errors import ConfigError
 from sweep.record.reader import ExperimentReader
 from sweep.results.winners import best_by_last
-from sweep.schedulers import SCHEDULERS, create_scheduler
+from sweep.schedulers import SCHEDULERS
 from sweep.simulation.curves import Curves
 from sweep.simulation.replay import rerun
 from sweep.simulation.virtual import Simulation
@@ -89,8 +90,7 @@ def _scheduler(options: dict[str, Any]) -> Any:
         if not equals:
             raise ConfigError(f"--set {setting}: expected NAME=VALUE, such as --set brackets=2.")
         arguments[key] = parse_literal(value)
-    name = options["scheduler"] or ("fifo" if arguments else None)
-    return name and create_scheduler(name, **arguments)
+    return scheduler_of(options["scheduler"], arguments)
 
 
 def _machine(curves: Curves, cpus: float | None, gpus: int | None) -> Sequence[Node] | None:

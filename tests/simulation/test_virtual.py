@@ -362,7 +362,7 @@ def test_the_command_compares_another_scheduler_with_the_record(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--eta", "3"], "FIFOScheduler has no parameter 'reduction_factor'"),
+        (["--eta", "3"], "reduction_factor: say of which scheduler"),
         (["--scheduler", "asha", "--set", "brackets"], "--set brackets: expected NAME=VALUE"),
         (["--scheduler", "asha", "--set", "rungz=1"], "AsyncHyperBandScheduler has no parameter 'rungz'"),
     ],
