@@ -66,24 +66,19 @@ def _early_terminate(given: Mapping[str, Any]) -> dict[str, Any]:
     return {"scheduler": "asha", "scheduler_options": options}
 
 
-def _resources(value: Any) -> dict[str, Any]:
-    parse_resources(value)
-    return {"resources_per_trial": value}
-
-
 def _option(name: str, value: Any) -> dict[str, Any]:
-    """Return a parameter of `run`, which checks it."""
-    RunSpec(**{"mode": "min", name: value})
+    """Return a parameter of `run`, or of its `failure_config`, which checks it."""
+    if name == "resources_per_trial":
+        parse_resources(value)
+    elif name in _OF_FAILURES:
+        FailureConfig(**{name: value})
+    else:
+        RunSpec(mode="min", **{name: value})
     return {name: value}
 
 
 def _span(name: str, value: Any) -> dict[str, Any]:
     return {name: parse_seconds(str(value))}
-
-
-def _failure(name: str, value: Any) -> dict[str, Any]:
-    FailureConfig(**{name: value})
-    return {name: value}
 
 
 def _keys(directory: Path) -> dict[str, Any]:
@@ -101,7 +96,7 @@ def _keys(directory: Path) -> dict[str, Any]:
         "parameters": lambda value: {"parameters": value},
         "early_terminate": _early_terminate,
         "run_cap": partial(_option, "num_samples"),
-        "resources_per_trial": _resources,
+        "resources_per_trial": partial(_option, "resources_per_trial"),
         "concurrency": partial(_option, "max_concurrent_trials"),
         "seed": partial(_option, "seed"),
         "budget": {
@@ -111,7 +106,7 @@ def _keys(directory: Path) -> dict[str, Any]:
         },
         "failures": {
             "retries": partial(_option, "max_failures"),
-            **{name: partial(_failure, name) for name in _OF_FAILURES},
+            **{name: partial(_option, name) for name in _OF_FAILURES},
         },
         "start_with": lambda value: {"searcher_options": {"points_to_evaluate": value}} if value else {},
         "command": partial(_refuse, "plain programs are not supported; let `program` name a function: train.py:train"),

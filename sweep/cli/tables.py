@@ -106,12 +106,7 @@ def _writable(ctx: click.Context, parameter: click.Parameter, given: str | None)
 
 
 _SELECTION = (
-    click.option(
-        "--sort",
-        metavar="A,B,...",
-        callback=_names,
-        help="Sort by columns, -COLUMN downwards; missing values come last.",
-    ),
+    click.option("--sort", metavar="A,B,...", callback=_names, help="By columns, -COLUMN downwards; missing last."),
     click.option("--desc", is_flag=True, help="Downwards: the largest first."),
     click.option(
         "--filter",
