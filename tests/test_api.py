@@ -70,37 +70,6 @@ def test_the_one_liner_works_as_typed(tmp_path):
     assert abs(float(x) - 3) < 1.5
 
 
-def test_it_works_in_a_notebook_cell(tmp_path):
-    nbformat = pytest.importorskip("nbformat")
-    nbclient = pytest.importorskip("nbclient")
-    cells = [
-        "import sweep\nnumber = 3",
-        textwrap.dedent("""
-            class Thing:
-                def loss(self, x):
-                    return (x - number) ** 2
-
-            def train(config):
-                sweep.report(loss=Thing().loss(config["x"]))
-
-            space = {"x": sweep.uniform(0, 10)}
-            r = sweep.run(train, config=space, num_samples=20, metric="loss", mode="min", verbose=0)
-            print(r.best_config, len(r.trials))
-        """),
-        "r = sweep.run(lambda c: sweep.report(loss=(c['x']-3)**2), config={'x': sweep.uniform(0, 10)}, "
-        "num_samples=5, metric='loss', mode='min'); r.dataframe()",
-    ]
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    client = nbclient.NotebookClient(
-        book, timeout=60, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
-    )
-    client.execute()
-    (printed,) = [o for o in book.cells[1].outputs if o.output_type == "stream"]
-    assert re.match(r"\{'x': [\d.]+\} 20\n", printed.text)
-    shown = [o for o in book.cells[2].outputs if o.output_type == "execute_result"]
-    assert "config/x" in shown[0].data["text/html"]
-
-
 def test_verbose_0_prints_nothing_at_all(capfd):
     run(quadratic, **SEARCH, num_samples=3)
     assert capfd.readouterr() == ("", "")
