@@ -114,10 +114,6 @@ class CallbackStates:
 
     A state belongs to the callback of the same class and the same position among those of that class. What cannot be
     stored or read costs the state, and is said.
-
-    Args:
-        root: directory of the experiment; empty: nothing is stored.
-        notice: called with one line that says what went wrong.
     """
 
     def __init__(self, callbacks: Sequence[Callback], root: str, notice: Callable[[str], None]) -> None:
@@ -231,11 +227,7 @@ class Dispatcher:
         self.fatal: SweepError | None = None
 
     def start(self, wake: Callable[[], object] = lambda: None) -> None:
-        """Begin; `wake` lets the driver take its next step soon.
-
-        Raises:
-            RuntimeError: the kernel allows no thread.
-        """
+        """Begin; `wake` lets the driver take its next step soon."""
         self._wake = wake
         thread = threading.Thread(target=self._run, name="sweep-callbacks", daemon=True)
         thread.start()
@@ -294,10 +286,8 @@ class Dispatcher:
         with contextlib.suppress(KeyboardInterrupt):  # the user does not want to wait
             if not self._is_over_within(_SLOW_S):
                 left_s = _FLUSH_S - _SLOW_S
-                self._warn(
-                    f"the end of the sweep waits for {self._busy_with()}, at most {left_s:g} s more; Ctrl-C twice "
-                    "leaves it"
-                )
+                waits = f"the end of the sweep waits for {self._busy_with()}, at most {left_s:g} s more"
+                self._warn(f"{waits}; Ctrl-C twice leaves it")
                 self._is_over_within(left_s)
         self.driver_is_in = None
         if not self._over.is_set():
@@ -348,10 +338,8 @@ class Dispatcher:
                 waits = self.driver_is_in
             if waits is not None and waits is not self._said and time.monotonic() - waits[1] > _SLOW_S:
                 self._said = waits
-                self._warn(
-                    f"everything waits for {waits[0]}, which has not returned for {_SLOW_S:g} s or more; Ctrl-C twice "
-                    "ends the sweep"
-                )
+                late = f"which has not returned for {_SLOW_S:g} s or more"
+                self._warn(f"everything waits for {waits[0]}, {late}; Ctrl-C twice ends the sweep")
 
     def _tell(self, command: Notify) -> None:
         hook = command.hook

@@ -195,10 +195,8 @@ def setup_mlflow(
         given = experiment_name or os.environ.get("MLFLOW_EXPERIMENT_NAME")
         name = given or own_name or "Default"
         if given is not None and not create_experiment_if_not_exists and client.get_experiment_by_name(name) is None:
-            raise ConfigError(
-                f"MLflow has no experiment {name!r} at {mlflow.get_tracking_uri()}. Make it, or pass "
-                "create_experiment_if_not_exists=True."
-            )
+            advice = "Make it, or pass create_experiment_if_not_exists=True."
+            raise ConfigError(f"MLflow has no experiment {name!r} at {mlflow.get_tracking_uri()}. {advice}")
         experiment_id = _experiment_id(client, name, artifact_location)
     mlflow.set_experiment(experiment_id=experiment_id)
     own: dict[str, str] = {}

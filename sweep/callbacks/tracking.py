@@ -156,11 +156,7 @@ def trial_name(trial: Trial) -> str:
 
 
 def numbers_of(result: Mapping[str, Any], excludes: Sequence[str] = ()) -> Iterator[tuple[str, float]]:
-    """Give the numbers of a report by their flat names, NaN and infinities too; bools as 0 and 1.
-
-    Args:
-        excludes: names that are left out, with all that is below them.
-    """
+    """Give the numbers of a report by their flat names, NaN and infinities too; bools as 0 and 1."""
     for name, value in flatten(result).items():
         is_excluded = any(name == other or name.startswith(f"{other}/") for other in excludes)
         if not is_excluded and (number := number_of(value)) is not None:

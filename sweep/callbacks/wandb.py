@@ -196,11 +196,7 @@ def _settings(given: Any, **defaults: Any) -> Any:
 
 
 def _key_of(given: str | None, file: str | None) -> str | None:
-    """Return the key that was given as a text or as the file that holds it; None when neither was.
-
-    Raises:
-        ConfigError: both were given, or the file cannot be read or is empty.
-    """
+    """Return the key that was given as a text or as the file that holds it; None when neither was."""
     if file is None:
         return given
     if given is not None:

@@ -28,11 +28,7 @@ _LIBRARIES = re.compile(r"[/\\](?:site|dist)-packages[/\\]|^<|^" + re.escape(_ST
 
 
 class AlikeFailures(FilesCallback):
-    """Say so early when all trials fail in the same way before their first report: it is the code, not the configs.
-
-    Args:
-        notice: called once for a few failures and once for some more.
-    """
+    """Say so early when all trials fail in the same way before their first report: it is the code, not the configs."""
 
     def __init__(self, notice: Callable[[str], None]) -> None:
         self._notice = notice
@@ -69,11 +65,7 @@ class AlikeFailures(FilesCallback):
 
 
 class DamageNotice(Callback):
-    """Say that a trial continues from another checkpoint than its last, because that proved damaged.
-
-    Args:
-        notice: called for each, with one line.
-    """
+    """Say that a trial continues from another checkpoint than its last, because that proved damaged."""
 
     def __init__(self, notice: Callable[[str], None]) -> None:
         self._notice = notice
@@ -115,11 +107,7 @@ class SchedulerNotices(Callback):
 
 
 class SpaceNotice(Callback):
-    """Say which trial waits for room on a full disk, at most once a minute: nothing happens until the user acts.
-
-    Args:
-        warn: called with one line.
-    """
+    """Say which trial waits for room on a full disk, at most once a minute: nothing happens until the user acts."""
 
     def __init__(self, warn: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._warn = warn

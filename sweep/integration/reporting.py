@@ -106,11 +106,7 @@ def _unknown(name: str, found: Mapping[str, Any]) -> str:
 
 
 def chosen_hooks(given: str | Sequence[str], known: Sequence[str], *, argument: str) -> frozenset[str]:
-    """Return the names of the hooks that were given, one or several, with or without `on_`.
-
-    Raises:
-        ConfigError: one is not known; the message names the nearest and all of them.
-    """
+    """Return the names of the hooks that were given, one or several, with or without `on_`."""
     names = [given] if isinstance(given, str) else list(given)
     hooks = []
     for name in names:

@@ -75,24 +75,6 @@ def test_what_a_scheduler_notes_is_said_as_soon_as_it_does_and_that_there_is_not
     assert [text[:53] for text in said] == ["early", "trial 00001 ended without a checkpoint, and FIFOSched"]
 
 
-@pytest.mark.parametrize("is_saving", [False, True])
-def test_a_population_of_functions_is_told_of_missing_checkpoints_at_its_first_trial_also_in_a_pipe(
-    swept: Swept, is_saving: bool, tmp_path: Path
-) -> None:
-    def train(config: dict[str, Any]) -> None:
-        for step in range(3):
-            (tmp_path / "saved").mkdir(exist_ok=True)
-            sweep.report(m=config["x"] * step, checkpoint=sweep.Checkpoint(tmp_path / "saved") if is_saving else None)
-
-    population = sweep.PopulationBasedTraining(
-        "training_iteration", perturbation_interval=1, hyperparam_mutations={"x": [1, 2]}
-    )
-    shown = swept(train, config={"x": sweep.grid_search([1, 2])}, scheduler=population, metric="m", mode="max")
-    said = shown.find("ended without a checkpoint, and PopulationBasedTraining")
-    assert (said < 0) == is_saving
-    assert is_saving or said < shown.rindex("00001 finished")
-
-
 @pytest.mark.parametrize("verbose", [0, 1])
 def test_a_stop_key_with_a_slip_is_said_at_the_first_report_of_an_endless_trial_also_by_a_quiet_sweep(
     swept: Swept, verbose: int

@@ -112,15 +112,6 @@ def test_nan_never_passes_a_rung_and_is_no_part_of_a_cutoff():
     assert told.scheduler.state()[0][-1][2] == -1e9
 
 
-@pytest.mark.parametrize("mode", ["min", "max"])
-def test_infinities_do_not_spoil_a_rung(mode):
-    told = asha(mode, max_t=9, reduction_factor=3)
-    for number, m in enumerate([math.inf, -math.inf, 0.0, math.inf, -math.inf, 0.0]):
-        told.add(number)
-        told.report(number, m=m)
-    assert not any(isinstance(rung[2], float) and math.isnan(rung[2]) for rung in told.scheduler.state()[0])
-
-
 def test_a_last_result_counts_at_the_rung_it_reached():
     told = asha(max_t=100, reduction_factor=4, num_trials=1)
     told.report(0, training_iteration=3, m=1.0)
@@ -251,32 +242,6 @@ def test_one_in_three_is_promoted_as_soon_as_it_is_among_the_best():
     assert reach(told, 4, 3, 0.2) == [waits(4, 0.2, 3, 0, 2)]
     assert reach(told, 3, 3, 0.3) == []
     assert reach(told, 3, 9, 0.3) == [StopTrial(tid(3), "reached max_t: training_iteration=9", Cause.REACHED)]
-
-
-def test_a_newcomer_that_is_better_is_promoted_though_another_was_before_it():
-    """So in all more than floor(n/eta) may be promoted: that is the paper's algorithm, which never waits."""
-    told = promoting(reduction_factor=2)
-    reach(told, 0, 1, 1.0)
-    assert reach(told, 1, 1, 2.0) == []
-    assert reach(told, 2, 1, 3.0) == []
-    assert told.scheduler.state()[0][-1][2] == [tid(1), tid(2)]
-
-
-@pytest.mark.parametrize(("mode", "sign"), [("max", 1), ("min", -1)])
-def test_nan_counts_and_is_never_promoted(mode, sign):
-    told = promoting(mode)
-    for number in range(4):
-        assert [type(d) for d in reach(told, number, 1, math.nan)] == [PauseTrial]
-    assert reach(told, 4, 1, sign * -1e9) == []  # n is 5, and it is the best of them
-    assert [type(d) for d in reach(told, 5, 1, math.nan)] == [PauseTrial]
-    assert told.scheduler.state()[0][-1][2] == [tid(4)]
-
-
-def test_of_equal_scores_the_earlier_one_is_promoted():
-    told = promoting()
-    reach(told, 0, 1, 1.0)
-    reach(told, 1, 1, 1.0)
-    assert [d.trial_id for d in reach(told, 2, 1, 1.0)] == [tid(0), tid(2)]
 
 
 def test_a_trial_that_ended_keeps_its_place_and_is_not_resumed():

@@ -177,13 +177,6 @@ def test_devices_are_given_out_whole_and_as_legal_numbers_of_chips():
     assert [r.total.gpu for r in site.settle()] == [2, 1]
 
 
-def test_the_type_of_devices_stays():
-    nodes = [Node("n", 8, devices=(*gpus(2), Device("a", type="A100"), Device("b", type="A100")))]
-    base = parse_resources({"gpu": 1, "accelerator_type": "A100"})
-    site = Site(nodes, base, 1)
-    assert site.settle() == [parse_resources({"gpu": 2, "accelerator_type": "A100"})]
-
-
 def test_memory_and_custom_things_grow_too():
     node = Node("n", 4, memory=8 * 2**30, custom={"licence": 3})
     unit = {"CPU": 1, "memory": 2**30, "licence": 1}
@@ -243,19 +236,6 @@ def test_half_free_devices_make_no_whole_one():
     assert site.ask(0) == parse_resources({"gpu": 1})
 
 
-def test_devices_of_another_type_make_no_room():
-    nodes = [Node("n", 4, devices=(Device("a", type="A100"), Device("b", type="A100"), Device("c", type="L4")))]
-    site = Site(nodes, parse_resources({"gpu": 1, "accelerator_type": "A100"}), 1)
-    site.put(
-        Trial(tid(3), {}, parse_resources({"gpu": 1}), Status.TERMINATED),
-        placement=Placement((BundlePlacement("n", (("b", 1.0),)),)),
-    )
-    site.view.remove(site.trials[tid(3)])
-    assert site.ask(0) is None
-    site.put(site.trials[tid(3)], placement=None)
-    assert site.ask(0) == parse_resources({"gpu": 2, "accelerator_type": "A100"})
-
-
 def test_reserved_amounts_are_free_now_before_anybody_grows():
     site = Site([Node("n", 8)], cpus(1), 1, DistributeResources(reserve_resources={"CPU": 2}))
     site.put(Trial(tid(5), {}, cpus(4), Status.TERMINATED, placement=Placement((BundlePlacement("n"),))))
@@ -306,21 +286,6 @@ def test_metric_and_mode_are_those_given_or_those_of_the_run(options, metric_of_
     for number, values in enumerate([{"m": 2, "loss": 1}, {"m": 1, "loss": 2}]):
         site.put(site.trials[tid(number)], last_result=TrialResult(values))
     assert cpu_amounts(site.settle()) == [7, 1] if best == 0 else [1, 7]
-
-
-def test_the_best_one_grows_within_limits_and_on_one_machine():
-    site = Site([Node("n", 8)], cpus(1), 3, DistributeResourcesToTopJob(increase_by_times=2))
-    site.score(1, 1)
-    assert cpu_amounts(site.settle()) == [1, 3, 1]
-    site = Site([Node("n", 8)], cpus(1), 3, DistributeResourcesToTopJob(reserve_resources={"CPU": 3}))
-    site.score(1, 1)
-    assert cpu_amounts(site.settle()) == [1, 3, 1]
-    site = Site([Node("a", 4), Node("b", 4)], cpus(1), 3, DistributeResourcesToTopJob())
-    site.score(1, 1)
-    assert cpu_amounts(site.settle()) == [1, 4, 1]
-    site = Site([Node("n", 8)], cpus(1), 8, DistributeResourcesToTopJob())
-    site.score(1, 1)
-    assert cpu_amounts(site.settle()) == [1] * 8
 
 
 def test_with_several_objectives_the_best_one_is_found_by_the_metric_given():

@@ -23,24 +23,6 @@ def values(config, mutations, key="x", **options):
     return {new[key] for new in explored(config, mutations, **options)}
 
 
-@pytest.mark.parametrize(
-    ("number", "sizes"),
-    [
-        (0, (0, 0, 0)),
-        (1, (0, 0, 0)),
-        (2, (1, 1, 1)),
-        (3, (1, 1, 1)),
-        (4, (1, 2, 1)),
-        (5, (2, 2, 1)),
-        (8, (2, 4, 1)),
-        (10, (3, 5, 1)),
-        (30, (8, 15, 3)),
-    ],
-)
-def test_the_quantiles_have_these_sizes(number, sizes):
-    assert tuple(quantile_size(number, fraction) for fraction in (0.25, 0.5, 0.1)) == sizes
-
-
 def test_a_fraction_of_nothing_is_nobody_and_a_product_is_not_rounded_up_by_its_last_bit():
     assert quantile_size(10, 0.0) == 0
     assert quantile_size(100, 0.07) == 7

@@ -14,7 +14,7 @@ from sweep.core.messages import StopTrial
 from sweep.core.results import TrialResult
 from sweep.core.trial import evolve
 from sweep.errors import ConfigError
-from sweep.schedulers.moasha import MOASHAScheduler, ParetoOrder, is_early_in_net
+from sweep.schedulers.moasha import MOASHAScheduler, ParetoOrder
 
 
 def moasha(metric=("a", "b"), mode=("max", "max"), *, seed=0, num_trials=0, **arguments):
@@ -191,15 +191,6 @@ def test_infinities_are_in_order_too():
     points = [(math.inf, 0.0), (-math.inf, 1.0), (0.0, math.inf), (-math.inf, -math.inf), (math.inf, math.inf)]
     assert [order.judge(point) is None for point in points] == [True, True, True, False, True]
     assert order.state()[0] == [(math.inf, math.inf)]
-
-
-def test_a_net_takes_the_ends_of_a_front_before_its_middle():
-    front = [(x / 10, 1 - x / 10) for x in range(11)]
-    others = [point for point in front if point != (0.5, 0.5)]
-    assert [is_early_in_net(others, (0.5, 0.5), most) for most in (0, 1, 2, 3)] == [False, False, False, True]
-    assert is_early_in_net(front[:-1], front[-1], 1)  # the best by the first objective
-    assert not is_early_in_net(front[1:], front[0], 1)
-    assert is_early_in_net(front[1:], front[0], 2)
 
 
 def test_of_a_large_front_about_that_share_goes_on():

@@ -249,29 +249,6 @@ def test_new_values_lie_within_the_bounds_and_keep_what_they_are():
     assert len({config["net"]["width"] for config in configs}) > 3
 
 
-def test_custom_explore_fn_is_called_last_with_the_changed_config():
-    seen = []
-
-    def custom(config):
-        seen.append(dict(config))
-        return {**config, "x": 3.0}
-
-    told = population(2, custom_explore_fn=custom)
-    for number in (0, 1):
-        report(told, number, 1.0 - number)
-        answer = report(told, number, 1.0 - number)
-    assert answer == [CloneTrial(tid(1), tid(0), {"x": 3.0, "other": "kept"})]
-    assert [set(config) for config in seen] == [{"x", "other"}]
-    assert told.scheduler.state()[5][tid(1)][0] == (0.3,)
-    told = population(2, custom_explore_fn=lambda config: 5)
-    for number in (0, 1):
-        report(told, number, 1.0 - number)
-        if number == 0:
-            report(told, number, 1.0)
-    with pytest.raises(ConfigError, match="custom_explore_fn returned 5"):
-        report(told, 1, 0.0)
-
-
 # --- in step ---------------------------------------------------------------------------------------------------------
 
 

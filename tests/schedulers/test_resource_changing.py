@@ -40,7 +40,6 @@ from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.base import Scheduler
 from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob
 from sweep.schedulers.fifo import FIFOScheduler
-from sweep.schedulers.hyperband import HyperBandScheduler
 from sweep.schedulers.pbt import PopulationBasedTraining
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
 
@@ -424,35 +423,6 @@ def test_a_trial_that_had_grown_survives_the_loss_of_the_machine_that_it_grew_on
     assert found == [(0.0, 0, 1.0), (1.0, 0, 6.0), (6.0, 0, 1.0), (7.0, 0, 2.0)]
     (trial,) = decided.trials.values()
     assert (trial.status, trial.count, trial.losses) == (Status.TERMINATED, 20, 0)  # a report made up for the loss
-
-
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda: ASHAScheduler(max_t=12, grace_period=2, reduction_factor=2),
-        lambda: HyperBandScheduler(max_t=9),
-        lambda: PopulationBasedTraining(
-            "training_iteration", perturbation_interval=2, hyperparam_mutations={"n": [12, 13]}
-        ),
-    ],
-    ids=["asha", "hyperband", "pbt"],
-)
-@pytest.mark.parametrize("function", [DistributeResources, DistributeResourcesToTopJob])
-def test_other_schedulers_decide_all_else(build, function):
-    scheduler = ResourceChangingScheduler(build(), function())
-    found, decided = starts([6, 7, 8, 9, 10, 11], scheduler)
-    assert any(amount > 1 for *_, amount in found)
-    assert all(trial.status is Status.TERMINATED for trial in decided.trials.values())
-    assert scheduler.state()[1:] == ([], {})
-
-
-def test_nobody_is_resized_to_and_fro_while_nothing_changes():
-    for sizes in ([8], [3, 3], [5, 2, 1], [4, 4, 4, 4]):
-        for number in range(1, 9):
-            nodes = tuple(Node(f"n{n}", size) for n, size in enumerate(sizes))
-            found, decided = starts([30] * number, ResourceChangingScheduler(), nodes=nodes)
-            most = max(trial.attempt for trial in decided.trials.values())
-            assert most <= 3, (sizes, number, [f for f in found if f[1] == 0])
 
 
 # --- told again ------------------------------------------------------------------------------------------------------

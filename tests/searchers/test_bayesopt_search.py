@@ -298,24 +298,6 @@ def test_a_saved_search_goes_on(library, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_example_of_the_limiter_finds_the_minimum():
-    pytest.importorskip("bayes_opt")
-    algo = BayesOptSearch(utility_kwargs={"kind": "ucb", "kappa": 2.5, "xi": 0.0})
-    algo = ConcurrencyLimiter(algo, max_concurrent=4)
-    space = {"steps": 100, "width": uniform(0, 20), "height": uniform(-100, 100)}
-    assert algo.set_search_properties("mean_loss", "min", space, seed=1)
-    losses = []
-    for n in range(24):
-        config = algo.suggest(f"t{n}")
-        losses.append((config["width"] / 20 - 0.7) ** 2 + (config["height"] / 100 + 0.3) ** 2)
-        if n >= 3:
-            algo.on_trial_complete(f"t{n - 3}", {"mean_loss": losses[n - 3]})
-    assert min(losses[14:]) < 0.1 * min(losses[:10])
-    assert algo.suggest("one too many") is not NOT_NOW
-    assert algo.suggest("two too many") is NOT_NOW
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ucb", "ei"])
 def test_a_restart_changes_nothing_with_the_library(kind):
     pytest.importorskip("bayes_opt")

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from searchers import (
     NOT_NOW,
     BOHBSearch,
-    ConcurrencyLimiter,
     Repeater,
     SearchError,
     SpaceError,
@@ -112,28 +111,6 @@ def test_a_gap_gets_the_value_of_another_point_and_the_rest_of_its_row_from_the_
 
 
 # --- parameters as numbers -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("domain", "pairs"),
-    [
-        (uniform(-1, 3), [(-1.0, 0.0), (0.0, 0.25), (2.0, 0.75)]),
-        (loguniform(1e-4, 1), [(1e-4, 0.0), (1e-2, 0.5), (1e-1, 0.75)]),
-        (quniform(0, 1, 0.25), [(0.0, 0.0), (0.25, 0.25), (1.0, 1.0)]),
-        (randint(0, 4), [(0, 0.125), (1, 0.375), (3, 0.875)]),
-        (qrandint(10, 30, 10), [(10, 1 / 6), (20, 0.5), (30, 5 / 6)]),
-        (lograndint(1, 5), [(1, math.log(2) / math.log(9)), (4, math.log(8) / math.log(9))]),
-        (randn(2, 3), [(2.0, 0.5), (5.0, statistics.NormalDist().cdf(1))]),
-        (choice(["a", "b", "c"]), [(0, 0.0), (2, 2.0)]),
-        (uniform(2, 2), [(2.0, 0.5)]),
-    ],
-)
-def test_values_have_places_and_places_values(domain, pairs):
-    axis = _Axis("x", domain)
-    for value, position in pairs:
-        assert axis.position(value) == pytest.approx(position)
-        assert axis.value(position) == pytest.approx(value)
-        assert type(axis.value(position)) is type(value)
 
 
 DOMAINS = [
@@ -499,16 +476,6 @@ def test_as_many_trials_are_alive_as_are_allowed():
     assert search.suggest("d") is NOT_NOW
     search.on_trial_complete("c", None, error=True)
     assert search.suggest("d") is not NOT_NOW
-
-
-def test_a_limiter_leaves_the_counting_to_it():
-    search = search_of()
-    limited = ConcurrencyLimiter(search, max_concurrent=1)
-    limited.suggest("a")
-    assert limited.suggest("b") is NOT_NOW
-    search.on_pause("a")
-    assert limited.suggest("b") is not NOT_NOW
-    assert limited.hears_results
 
 
 def test_the_budgets_are_given_or_the_schedulers_or_powers():

@@ -253,31 +253,6 @@ class TestTheContractWithHyperopt(SearcherContract):
 
 
 @pytest.mark.slow
-def test_every_domain_gives_values_of_its_own():
-    pytest.importorskip("hyperopt")
-    space = {
-        "a": quniform(0, 1, 0.25),
-        "b": qloguniform(0.5, 8, 0.5),
-        "c": qrandint(1, 10, 3),
-        "d": lograndint(1, 5),
-        "e": qlograndint(2, 10, 2),
-        "f": randint(0, 3),
-        "g": qrandn(0, 1, 0.5),
-    }
-    search, seen = ready(space, n_initial_points=10), {key: set() for key in space}
-    for n in range(40):
-        config = search.suggest(f"t{n}")
-        search.on_trial_complete(f"t{n}", {"loss": float(config["d"])})
-        for key, value in config.items():
-            seen[key].add(value)
-    assert seen["a"] <= {0, 0.25, 0.5, 0.75, 1}
-    assert all(value % 0.5 == 0 and 0.5 <= value <= 8 for value in seen["b"])
-    assert (seen["c"], seen["d"], seen["e"]) == ({3, 6, 9}, {1, 2, 3, 4}, {2, 4, 6, 8, 10})
-    assert seen["f"] == {0, 1, 2}
-    assert all(value % 0.5 == 0 for value in seen["g"])
-
-
-@pytest.mark.slow
 def test_a_space_in_expressions_of_hyperopt():
     hp = pytest.importorskip("hyperopt").hp
     marker = {"plain": [1, 2]}

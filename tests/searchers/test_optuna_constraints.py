@@ -83,15 +83,6 @@ def test_the_study_is_that_of_a_plain_one_whose_trials_have_constraints(name, ma
     assert [trial.constraints for trial in search.study.trials] == [trial.constraints for trial in plain.trials]
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random"])
-def test_the_best_of_the_study_is_feasible(sampler):
-    search = searched(OptunaSearch(SPACE, "loss", "min", sampler=sampler, constraints="lack", seed=1), 25)
-    best = search.study.best_trial
-    feasible = [trial for trial in search.study.trials if sum(trial.params.values()) >= 1]
-    assert best.value == min(trial.value for trial in feasible)
-    assert best.value >= 1 > min(trial.value for trial in search.study.trials)
-
-
 def test_a_gaussian_process_hears_of_constraints():
     search = OptunaSearch(SPACE, "loss", "min", sampler="gp", constraints={"lack": 0.0}, seed=1)
     for x, y in ((0.1, 0.1), (0.9, 0.9), (0.5, 0.6), (0.7, 0.2), (0.3, 0.9), (0.2, 0.2), (0.6, 0.6), (0.8, 0.1)):

@@ -278,17 +278,6 @@ def test_grids_may_be_nested_at_any_depth_beside_each_other_and_as_values_themse
     assert len({c["a"][0]["x"] for c in configs if isinstance(c["a"], list)}) == 5
 
 
-def test_grids_within_two_values_of_two_grids_are_crossed_each_on_its_own():
-    space = {
-        "a": grid_search([{"b": grid_search([1, 2])}, {"b": grid_search([3, 4, 5])}]),
-        "z": grid_search([0, {"y": grid_search([6, 7])}]),
-    }
-    configs = all_configs(space)
-    assert [(c["a"]["b"], c["z"]) for c in configs] == [
-        (b, z) for z in (0, {"y": 6}, {"y": 7}) for b in (1, 2, 3, 4, 5)
-    ]
-
-
 def test_a_point_that_names_the_outer_grid_leaves_nothing_of_the_inner_one():
     space = {"a": grid_search([1, {"b": grid_search([2, 3])}]), "z": grid_search(["x", "y"])}
     assert all_configs(space, points=[{"a": {"b": 3}}]) == [{"a": {"b": 3}, "z": "x"}, {"a": {"b": 3}, "z": "y"}]

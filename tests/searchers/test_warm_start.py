@@ -64,14 +64,6 @@ def test_pairs_are_learned_from_in_their_order(make):
         assert (search.suggest("t")["lr"], search.suggest("u")["kind"]) == (0.01, "b")
 
 
-def test_learning_from_pairs_is_the_same_as_observing_each():
-    one, two = ready(OptunaSearch(seed=1)), ready(OptunaSearch(seed=1))
-    one.observe_all(POINTS * 5)
-    for config, result in POINTS * 5:
-        two.observe(config, result)
-    assert [one.suggest(f"t{n}") for n in range(3)] == [two.suggest(f"t{n}") for n in range(3)]
-
-
 @pytest.mark.parametrize("make", [OptunaSearch, Nearest])
 def test_what_has_no_number_teaches_nothing(make):
     bad = [(POINTS[0][0], result) for result in (None, {}, {"loss": None}, {"loss": math.nan}, {"loss": "text"})]
