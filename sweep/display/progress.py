@@ -36,6 +36,7 @@ from sweep.display.state import ViewState
 
 _NOTEBOOK_HINT = "■ Interrupt the kernel once: stop, to be resumed   twice: kill"
 _ABOUT = ("searcher", "scheduler", "seed", "resume_command")
+_OF_VIEW = ("nodes", "objectives", "max_iterations", "num_repeats")
 _HEARTBEAT_S = 30.0  # between two status lines where there is no terminal
 _STOPPING_S = 10.0  # the same while the sweep is being stopped
 _CLOCK_S = 1.0  # a frame at least that often while something runs, so that clocks go on
@@ -117,10 +118,7 @@ class Progress(Callback):
             *(clean("" if info.get(key) is None else info[key]) for key in _ABOUT),
         )
         self._ending = info.get("ending")
-        given = {
-            name: info[name] for name in ("nodes", "objectives", "max_iterations", "num_repeats") if info.get(name)
-        }
-        self._view = ViewState(plan, num_trials, **given)
+        self._view = ViewState(plan, num_trials, **{name: info[name] for name in _OF_VIEW if info.get(name)})
         self._beat_at = self._drawn_at = self._clock()
         self._file = self._file or sys.stdout
         if self._file is not None:  # standard output may have been closed before the process began

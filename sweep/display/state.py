@@ -39,11 +39,6 @@ class ViewState:
         objectives: where there are several; then no single trial is best, and `front` has the Pareto set.
         max_iterations: where the scheduler ends a trial; None: nowhere.
         num_repeats: how many trials in a row are of one suggestion and count by their mean.
-
-    Attributes:
-        trials: all, by number. by_state: the same by state, in the order in which they came there.
-        varying: names of the parameters that differ between trials, in order.
-        limit: the iteration at which every trial ends at the latest; None: unknown.
     """
 
     def __init__(
@@ -60,13 +55,13 @@ class ViewState:
         self.num_trials = num_trials if num_trials is None or num_trials >= 0 else None
         self.nodes = tuple(nodes)
         self.objectives = objectives
-        self.trials: dict[int, Trial] = {}
-        self.by_state: dict[str, dict[int, Trial]] = {state: {} for state in STATES}
-        self.varying: dict[str, None] = {}
+        self.trials: dict[int, Trial] = {}  # by number
+        self.by_state: dict[str, dict[int, Trial]] = {state: {} for state in STATES}  # in the order they came there
+        self.varying: dict[str, None] = {}  # names of the parameters that differ between trials
         self.last_report_at: float | None = None
-        limits = [rankable(plan.stop.get("training_iteration")), max_iterations]
+        limits = [rankable(plan.stop.get("training_iteration")), max_iterations]  # where all trials end at the latest
         self.limit = min((float(limit) for limit in limits if limit is not None and limit > 0), default=None)
-        self._num_repeats = num_repeats
+        self._num_repeats, self._is_repeated = num_repeats, num_repeats > 1
         self._first_config: dict[str, Any] = {}
         self._begun_at: float | None = None
         self._done_before = 0.0  # by earlier runs of the driver
@@ -108,12 +103,17 @@ class ViewState:
         """The best trial by the last reports, the first of equals; None: none, or several objectives."""
         if self.objectives:
             return None
-        groups: dict[int, list[float]] = defaultdict(list)  # repeats count together, by their mean
-        for _, trial in sorted(self.trials.items()):
-            value = self._value(trial.last_result)
-            if value is not None:
-                groups[self._first_of(trial)].append(value)
-        found = best_of(((first, fmean(values)) for first, values in groups.items()), self.plan.mode)
+        metric, values = self.plan.metric, dict[int, Any]()
+        for number, trial in sorted(self.trials.items()):
+            if trial.last_result is not None:
+                values[number] = trial.last_result.get(metric)
+        if self._is_repeated:  # repeats count together, by their mean
+            groups: dict[int, list[float]] = defaultdict(list)
+            for number, value in values.items():
+                if rankable(value) is not None:
+                    groups[self._first_of(self.trials[number])].append(value)
+            values = {first: fmean(some) for first, some in groups.items()}
+        found = best_of(values.items(), self.plan.mode)
         if found is None:
             return None
         trial = self.trials[found[0]]
@@ -123,7 +123,7 @@ class ViewState:
     def better_earlier(self) -> BestTrial | None:
         """The best report of all, where it is better than that of `best`; None where trials are repeated."""
         trials, mode, best = [trial for _, trial in sorted(self.trials.items())], self.plan.mode, self.best
-        if self.objectives or any(self._first_of(trial) != trial.number for trial in trials):
+        if self.objectives or self._is_repeated:
             return None
         reports = [(trial, result) for trial in trials for result in (trial.best_result, trial.last_result)]
         found = best_of(((one, self._value(one[1])) for one in reports), mode)
@@ -150,11 +150,12 @@ class ViewState:
         """Return those that have ended, the best first: of several objectives the Pareto set."""
         front, sign = dict(self.front), -1 if self.plan.mode == "max" else 1
 
-        def place(trial: Trial) -> tuple[bool, bool, float]:
-            value = self._value(trial.last_result)
-            return trial.number not in front, value is None, sign * (value or 0)
+        def place(of: tuple[int, Trial]) -> tuple[bool, bool, float]:
+            value = self._value(of[1].last_result)
+            return of[0] not in front, value is None, sign * (value or 0)
 
-        return nsmallest(count, (trial for state in ENDED for trial in self.by_state[state].values()), key=place)
+        ended = (of for state in ENDED for of in self.by_state[state].items())
+        return [trial for _, trial in nsmallest(count, ended, key=place)]
 
     def _value(self, result: TrialResult | None) -> float | None:
         return None if result is None else rankable(result.get(self.plan.metric))
@@ -207,6 +208,7 @@ class ViewState:
         return self.num_ended + sum(min(1.0, max(0.0, step) / self.limit) for step in steps)
 
     def _meet(self, trial: Trial) -> None:
+        self._is_repeated = self._is_repeated or TRIAL_INDEX in trial.config
         config = flatten(trial.config)
         first = self._first_config = self._first_config or config
         for name, value in config.items():
