@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 from sweep.core.values import as_float, printed
@@ -64,13 +63,8 @@ class TrialResult(Mapping[str, Any]):
     __slots__ = ("_values", "seq")
 
     def __init__(self, values: dict[str, Any], seq: int = 0) -> None:
-        self._values: Mapping[str, Any] = values
+        self._values = values
         self.seq = seq
-
-    def compact(self) -> None:
-        """Keep the same values in less memory, at the price of slower reads."""
-        if type(self._values) is dict:
-            self._values = _Row(self._values)
 
     def __getitem__(self, key: str) -> Any:
         try:
@@ -117,43 +111,6 @@ class TrialResult(Mapping[str, Any]):
 
 
 _MISSING: Any = object()
-
-
-class _Row(Mapping[str, Any]):
-    """The values of a dict; where they stand is shared with the other dicts of the same keys."""
-
-    __slots__ = ("_places", "_values")
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        self._places = _places_of(tuple(values))
-        self._values = tuple(map(_shared, values, values.values()))
-
-    def __getitem__(self, key: str) -> Any:
-        return self._values[self._places[key]]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
-
-
-def _shared(key: str, value: Any) -> Any:
-    """Return the first of the equal values that many trials have in common, so that the others need not be kept."""
-    return _first(value) if key in ("hostname", "node_ip", "pid") and type(value) in (str, int) else value
-
-
-@lru_cache(maxsize=256, typed=True)
-def _first(value: Any) -> Any:
-    return value
-
-
-@lru_cache(maxsize=64)
-def _places_of(keys: tuple[str, ...]) -> dict[str, int]:
-    return {key: place for place, key in enumerate(keys)}
 
 
 def fill(

@@ -243,10 +243,7 @@ class Trial(NamedTuple):
         return self.cause is Cause.SPACE and self.is_held
 
     def ended(self, status: Status, reason: str) -> Trial:
-        """Return it at its end, TERMINATED or ERROR; its reports take less memory from then on, for many may follow."""
-        for result in (self.last_result, self.best_result):
-            if result is not None:
-                result.compact()
+        """Return it at its end, TERMINATED or ERROR."""
         failure = self.failure or ("user" if self.attempt else "start") if status is Status.ERROR else ""
         changes = {"next_status": None, "pending": None, "is_by_person": False}
         return evolve(self, status=status, reason=reason, failure=failure, **changes)

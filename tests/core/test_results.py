@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
-import sys
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -88,49 +85,6 @@ def test_a_result_understands_paths():
     with pytest.raises(KeyError):
         result["f1"]
     assert (list(result), len(result), result.seq) == (["eval", "a/b"], 2, 3)
-
-
-NAMES = st.text("ab/", max_size=3) | st.sampled_from(["pid", "hostname", "node_ip"])
-VALUES = st.integers() | st.booleans() | st.text("ab", max_size=2) | st.lists(st.integers(), max_size=1)
-
-
-@given(st.dictionaries(NAMES, VALUES | st.dictionaries(NAMES, st.integers(), max_size=3), max_size=13))
-def test_a_compact_result_is_the_same(values):
-    plain, compact = TrialResult(dict(values), 7), TrialResult(dict(values), 7)
-    compact.compact()
-    compact.compact()
-    for one in (compact, pickle.loads(pickle.dumps(compact))):
-        assert one == plain == one == values
-        assert (list(one.items()), len(one), one.seq) == (list(plain.items()), len(plain), 7)
-        assert repr(one) == repr(plain)
-        for path in [*values, *flatten(values), "none such"]:
-            assert one.get(path, "none") == plain.get(path, "none")
-            assert (path in one) == (path in plain)
-        with pytest.raises(KeyError, match="none such"):
-            one["none such"]
-
-
-def test_compact_results_keep_once_what_they_have_in_common():
-    one, other = (TrialResult({"hostname": "".join(["no", "de"]), "pid": int("70000"), "loss": 1.0}) for _ in range(2))
-    for result in (one, other):
-        result.compact()
-    assert one["hostname"] is other["hostname"]
-    assert one["pid"] is other["pid"]
-
-
-def test_a_compact_result_takes_less_than_half():
-    numbers = {f"metric {i}": float(i) for i in range(12)}
-
-    def size(is_compact):
-        tracemalloc.start()
-        kept = [TrialResult({key: value + i for key, value in numbers.items()}) for i in range(1000)]
-        for one in kept if is_compact else []:
-            one.compact()
-        taken, _ = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        return taken - 1000 * 12 * sys.getsizeof(1.5)
-
-    assert size(is_compact=True) < size(is_compact=False) / 2
 
 
 def test_a_result_has_no_number_before_it_is_committed():
