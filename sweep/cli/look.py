@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,7 +24,6 @@ from sweep.core.plan import Plan
 from sweep.core.resources import Node
 from sweep.core.trial import Trial
 from sweep.display.formats import clean
-from sweep.display.progress import Progress
 from sweep.errors import ConfigError
 from sweep.page.build import write_page
 from sweep.page.subject import Subject
@@ -32,6 +31,9 @@ from sweep.record.db import last_event
 from sweep.record.facts import read_facts
 from sweep.record.reader import ExperimentReader
 from sweep.record.resume import read_trials
+
+if TYPE_CHECKING:
+    from sweep.display.progress import Progress
 
 
 @click.command(short_help="Write a sweep, or several compared, as one page.")
@@ -82,6 +84,8 @@ def watch(
         return
     if len(readers) > 1:
         raise ConfigError(f"--text shows one sweep, and {len(readers)} are named. Leave --text out to see them all.")
+    from sweep.display.progress import Progress  # rich is heavy for a help text
+
     display = Progress(hint="^C leaves; the sweep goes on")
     try:
         attach(readers[0], display)
