@@ -169,15 +169,10 @@ class CallbackStates:
 
 
 class Dispatcher:
-    """Hand what happened to callbacks without waiting for them.
+    """Hand what happened to callbacks, in their order, without waiting for them.
 
-    Args:
-        callbacks: called in this order.
-        notice: called with one line that says which callback raised or was switched off.
-        warn: called with what everything waits for, which also a user who wants no lines must know; None: `notice`.
-        about: the experiment, for what callbacks see of a trial.
-        files: are brought up to date before a hook of the user's is called who may read them, and finished before the
-            last one is.
+    `notice` is told which one raised or was switched off, `warn` what everything waits for, which also a user who wants
+    no lines must know. `files` are brought up to date before a hook of the user's is called who may read them.
     """
 
     def __init__(

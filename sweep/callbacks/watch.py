@@ -78,16 +78,11 @@ class DamageNotice(Callback):
 class SchedulerNotices(Callback):
     """Say what a scheduler notes as soon as it does; and at the first trial that ends without one, that it needs
     checkpoints.
-
-    Args:
-        is_copying: it lets trials continue from checkpoints of others, which they have to report by themselves.
-        notice: called with one line.
     """
 
     def __init__(self, scheduler: Any, is_copying: bool, notice: Callable[[str], None]) -> None:
-        self._scheduler = scheduler
-        self._is_copying = is_copying
-        self._notice = notice
+        self._scheduler, self._notice = scheduler, notice
+        self._is_copying = is_copying  # trials continue from checkpoints of others, which they have to report
         self._num_said = 0
 
     def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
@@ -125,13 +120,6 @@ class SpaceNotice(Callback):
 class MissingKeys(Callback):
     """Say once that what a rule goes by is not reported, so that the rule does nothing: after ten reports of a trial,
     or at the end of one that finished; and at the first report of a key that looks like a slip.
-
-    Args:
-        metric: of the sweep; "" if there is none.
-        rules: key -> what names it and what follows, as the end of a sentence.
-        score: the key by which checkpoints are kept; "" if there is none. It is missed at the first checkpoint.
-        notice: called with one line.
-        warn: the same, while trials go on that a rule may be meant to end.
     """
 
     def __init__(
@@ -142,11 +130,9 @@ class MissingKeys(Callback):
         notice: Callable[[str], None],
         warn: Callable[[str], None],
     ) -> None:
-        self._metric = metric
-        self._rules = dict(rules)  # those that are neither seen nor missed so far
-        self._score = score
-        self._notice = notice
-        self._warn = warn
+        self._metric, self._score = metric, score  # "" if there is none
+        self._rules = dict(rules)  # key -> what names it and what follows; of those neither seen nor missed so far
+        self._notice, self._warn = notice, warn  # the second where trials go on that a rule may be meant to end
         self._is_first = True
 
     def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
