@@ -1,13 +1,4 @@
-"""Errors of the search side; `sweep.errors` re-exports them.
-
-SweepError                 the root of all errors of `searchers` and of `sweep`
-└── SearchError            a searcher was built or used wrongly
-    ├── SpaceError         a search space makes no sense (also a ValueError)
-    ├── SearchExhausted    `ask`: nothing more will be suggested
-    ├── SearchWaits        `ask`: nothing is suggested before a trial ends
-    ├── UnknownNameError   a name that no searcher has (also a ValueError)
-    └── UnknownArgument    a keyword that a searcher does not have (also a ValueError and a TypeError)
-"""
+"""Errors of the search side; `sweep.errors` re-exports them."""
 
 from __future__ import annotations
 

@@ -154,6 +154,19 @@ FROM = """
     sweep.air.checkpoint: Checkpoint -> sweep.checkpoints.store
     sweep.air.config: ScalingConfig -> sweep.train.scaling
     sweep.air.result: Result -> sweep.results.views
+    sweep.config: RunConfig TuneConfig FailureConfig CheckpointConfig SyncConfig ResumeConfig -> sweep.core.config
+    sweep.dicts: deep_update flatten_dict merge_dicts unflatten_dict unflattened_lookup -> sweep.tune.dicts
+    sweep.experiment: Experiment -> sweep.tune.experiments
+    sweep.logger: CSVLoggerCallback JsonLoggerCallback LoggerCallback TBXLoggerCallback -> sweep.callbacks.loggers
+    sweep.search: ConcurrencyLimiter Repeater -> searchers.wrapper
+    sweep.search: create_searcher -> searchers.registry
+    sweep.search.basic_variant: BasicVariantGenerator -> searchers.grid
+    sweep.search.concurrency_limiter: ConcurrencyLimiter -> searchers.wrapper
+    sweep.search.optuna: OptunaSearch -> searchers.optuna_search
+    sweep.search.space: uniform choice -> searchers.space
+    sweep.search.variant_generator: grid_search -> searchers.space
+    sweep.stopper: CombinedStopper MaximumIterationStopper TimeoutStopper TrialPlateauStopper -> sweep.core.stoppers
+    sweep.tuner: Tuner -> sweep.launch.tuner
 """
 for row in FROM.strip().splitlines():
     path, names, home = re.split(": | -> ", row.strip())
@@ -292,33 +305,6 @@ def test_a_module_of_ray_lists_its_names_and_its_modules(name):
         assert set(dir(module)) >= {*submodules_of(module.__name__), *getattr(module, "__all__", ())}
     for below in submodules_of(module.__name__):
         assert getattr(module, below) is importlib.import_module(f"{name}.{below}")
-
-
-# What is loaded in place of what a script for Tune finds in `tune` itself: names that it may look for.
-PATHS = {
-    "sweep.config": "RunConfig TuneConfig FailureConfig CheckpointConfig SyncConfig ResumeConfig",
-    "sweep.dicts": "deep_update flatten_dict merge_dicts unflatten_dict unflattened_lookup",
-    "sweep.experiment": "Experiment",
-    "sweep.logger": "CSVLoggerCallback JsonLoggerCallback LoggerCallback TBXLoggerCallback TensorBoardLoggerCallback",
-    "sweep.search": "ConcurrencyLimiter Repeater create_searcher",
-    "sweep.search.basic_variant": "BasicVariantGenerator",
-    "sweep.search.bayesopt": "BayesOptSearch",
-    "sweep.search.concurrency_limiter": "ConcurrencyLimiter",
-    "sweep.search.hyperopt": "HyperOptSearch",
-    "sweep.search.optuna": "OptunaSearch",
-    "sweep.search.repeater": "Repeater",
-    "sweep.search.space": "uniform choice",
-    "sweep.search.variant_generator": "grid_search",
-    "sweep.stopper": "CombinedStopper MaximumIterationStopper Stopper TimeoutStopper TrialPlateauStopper",
-    "sweep.tuner": "Tuner",
-}
-
-
-@pytest.mark.parametrize(("path", "names"), PATHS.items())
-def test_with_sweep_imported_as_tune_its_modules_are_below_it(path, names):
-    module = importlib.import_module(path)
-    for name in names.split():
-        assert getattr(module, name) is getattr(sweep, name, getattr(module, name))
 
 
 def test_what_was_never_there_is_not_found():
