@@ -30,14 +30,7 @@ def read(tmp_path: Path, values: list[Any], name: str = "x", **meta: Any) -> Any
 
 def test_numbers_booleans_none_and_texts_that_print_alike_are_kept_apart(tmp_path: Path) -> None:
     found = read(tmp_path, [1, True, "1", None, "None", 1.0])
-    assert sorted(found.labels) == [
-        "1 (float)",
-        "1 (int)",
-        "1 (str)",
-        "None (NoneType)",
-        "None (str)",
-        "True",
-    ]
+    assert sorted(found.labels) == ["1 (float)", "1 (int)", "1 (str)", "None (NoneType)", "None (str)", "True"]
     assert len(set(found.values)) == 6
 
 
@@ -118,12 +111,8 @@ def test_of_many_parameters_the_note_says_how_to_choose(tmp_path: Path) -> None:
 def test_a_conditional_parameter_is_missing_in_the_trials_of_the_other_branch(tmp_path: Path) -> None:
     reader = ExperimentReader(make(tmp_path, "conditional"))
     found, _ = parameters(reader, reader.trials(), None, most=9)
-    assert {one.name: one.num_missing for one in found} == {
-        "opt/kind": 0,
-        "opt/momentum": 6,
-        "opt/beta": 6,
-        "lr": 0,
-    }
+    missing = {one.name: one.num_missing for one in found}
+    assert missing == {"opt/kind": 0, "opt/momentum": 6, "opt/beta": 6, "lr": 0}
 
 
 @given(st.floats(-300, 150), st.floats(0, 150))

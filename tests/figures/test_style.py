@@ -45,13 +45,8 @@ def test_a_number_is_kept_on_six_digits_and_what_is_none_has_no_place(value: obj
 
 
 def test_time_has_the_unit_that_suits_it() -> None:
-    assert [axis_of_time(seconds)[1] for seconds in (0, 119, 120, 7200, 172_800)] == [
-        "seconds",
-        "seconds",
-        "minutes",
-        "hours",
-        "days",
-    ]
+    units = [axis_of_time(seconds)[1] for seconds in (0, 119, 120, 7200, 172_800)]
+    assert units == ["seconds", "seconds", "minutes", "hours", "days"]
 
 
 def test_no_two_fates_look_alike_even_without_colours() -> None:

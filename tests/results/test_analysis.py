@@ -15,37 +15,17 @@ import sweep
 from searchers import Repeater
 from sweep.errors import CheckpointError, ConfigError, ExperimentError, MetricError, SweepError, UserCodeError
 from sweep.record.reader import find_experiment, list_experiments
-from sweep.results.analysis import ExperimentAnalysis, ExperimentReader, Result, ResultGrid
+from sweep.results.analysis import ExperimentAnalysis, ExperimentReader, ResultGrid
 from sweep.results.winners import SCOPES
 
 NAN = math.nan
 
 OWN = ["training_iteration", "time_total_s", "stopped_early", "reason"]
-BOOKED = [
-    "status",
-    "start_time",
-    "end_time",
-    "wait_s",
-    "attempt",
-    "cpus",
-    "gpus",
-    "peak_rss_mb",
-    "error_class",
-    "failure",
-    "error",
-    "logdir",
-    "timestamp",
-    "date",
-    "time_this_iter_s",
-    "checkpoint_dir_name",
-    "done",
-    "pid",
-    "hostname",
-    "node_ip",
-    "time_since_restore",
-    "iterations_since_restore",
-    "experiment_tag",
-]
+BOOKED = (
+    "status start_time end_time wait_s attempt cpus gpus peak_rss_mb error_class failure error logdir timestamp date "
+    "time_this_iter_s checkpoint_dir_name done pid hostname node_ip time_since_restore iterations_since_restore "
+    "experiment_tag"
+).split()
 
 
 def analysis_of(root: Path, *trials: tuple[dict[str, Any], list[dict[str, Any]]], **meta: Any) -> ExperimentAnalysis:
@@ -92,20 +72,8 @@ def mixed(tmp_path: Path) -> ExperimentAnalysis:
 
 def test_the_dataframe_has_its_columns_in_the_documented_order(mixed: ExperimentAnalysis) -> None:
     frame = mixed.dataframe()
-    columns = [
-        "number",
-        "trial_id",
-        "state",
-        "loss",
-        "eval/acc",
-        "good",
-        "note",
-        "config/lr",
-        "config/net/width",
-        "config/act",
-        "config/layers",
-        *OWN,
-    ]
+    metrics, config = ["loss", "eval/acc", "good", "note"], ["lr", "net/width", "act", "layers"]
+    columns = ["number", "trial_id", "state", *metrics, *(f"config/{name}" for name in config), *OWN]
     assert list(frame.columns) == list(mixed.dataframe(full=False).columns) == columns
     assert list(mixed.dataframe(full=True).columns) == list(mixed.get_dataframe().columns) == [*columns, *BOOKED]
     assert isinstance(frame.index, pd.RangeIndex)
@@ -178,19 +146,9 @@ def test_an_empty_experiment_gives_an_empty_frame_with_all_columns_and_dtypes(tm
 def test_the_optuna_style_has_the_columns_of_trials_dataframe(mixed: ExperimentAnalysis) -> None:
     frame = mixed.dataframe(style="optuna")
     assert [*frame.columns] == [
-        "number",
-        "value",
-        "datetime_start",
-        "datetime_complete",
-        "duration",
-        "params_lr",
-        "params_net/width",
-        "params_act",
-        "params_layers",
-        "user_attrs_eval/acc",
-        "user_attrs_good",
-        "user_attrs_note",
-        "state",
+        *("number", "value", "datetime_start", "datetime_complete", "duration"),
+        *("params_lr", "params_net/width", "params_act", "params_layers"),
+        *("user_attrs_eval/acc", "user_attrs_good", "user_attrs_note", "state"),
     ]
     assert frame["state"].tolist() == ["COMPLETE", "COMPLETE", "PRUNED", "FAIL", "RUNNING", "WAITING"]
     assert frame["value"].tolist()[:2] == [1.0, 4.0]
@@ -201,14 +159,8 @@ def test_the_ray_style_begins_with_rays_columns_in_rays_order(mixed: ExperimentA
     frame = mixed.dataframe(style="ray")
     names = [*frame.columns]
     start = names.index("timestamp")
-    assert names[start : start + 6] == [
-        "timestamp",
-        "checkpoint_dir_name",
-        "done",
-        "training_iteration",
-        "trial_id",
-        "date",
-    ]
+    rays = ["timestamp", "checkpoint_dir_name", "done", "training_iteration", "trial_id", "date"]
+    assert names[start : start + 6] == rays
     assert names.index("config/lr") < names.index("logdir") < names.index("number")
     assert frame["checkpoint_dir_name"][0] == "checkpoint_2"
     assert frame["done"].tolist() == [True, True, True, True, False, False]
@@ -347,14 +299,8 @@ def test_a_trial_view_is_frozen_and_complete(mixed: ExperimentAnalysis) -> None:
     view = mixed.trials[0]
     assert view.metric_n_steps["loss"]["5"] == deque(view.metric_n_steps["loss"]["10"], maxlen=5)
     assert (view.log_dir, view.local_dir) == (Path(view.path), str(Path(view.path).parent))
-    assert view.metric_analysis["loss"] == {
-        "max": 3.0,
-        "min": 1.0,
-        "avg": 2.0,
-        "last": 1.0,
-        "last-5-avg": 2.0,
-        "last-10-avg": 2.0,
-    }
+    means = {"avg": 2.0, "last-5-avg": 2.0, "last-10-avg": 2.0}
+    assert view.metric_analysis["loss"] == {"max": 3.0, "min": 1.0, "last": 1.0, **means}
     assert view.path == view.logdir
     assert view.last_result["done"] is True
     assert view.error is None
@@ -489,12 +435,6 @@ def test_a_checkpoint_saved_on_demand_has_the_metrics_of_the_report_before_it(tm
     (made.root / trial / "checkpoint_000001").mkdir(parents=True)
     ((_, metrics),) = ResultGrid(ExperimentAnalysis(made.close()))[0].best_checkpoints
     assert metrics["loss"] == 2.0
-
-
-def test_a_result_is_found_by_the_path_of_its_trial(mixed: ExperimentAnalysis) -> None:
-    assert Result.from_path(ResultGrid(mixed)[1].path).config["lr"] == 0.2
-    with pytest.raises(ExperimentError, match="no experiment"):
-        Result.from_path("/nowhere/trial")
 
 
 def test_a_running_experiment_is_seen_as_it_grows(tmp_path: Path) -> None:

@@ -434,7 +434,7 @@ def test_whatever_a_config_holds_it_can_be_published(tmp_path):
         experiment.report(trial, {"loss": 1.0})
         experiment.end(trial)
     study = study_of(experiment, tmp_path / "journal.log")
-    assert len(study.trials) == len(kinds) > 100
+    assert len(study.trials) == len(kinds) > 50
     assert {trial.params["x"] for trial in study.trials} == {0.5}
     json.dumps([trial.user_attrs for trial in study.trials], allow_nan=False)
 
