@@ -169,7 +169,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.logs": ("sweep.core", "sweep.record", "sweep.logs"),
     "sweep.logs.writer": ("sweep.logs.follower", "sweep.worker.limits"),
     "sweep.logs.policies": ("sweep.core", "sweep.schedulers.pbt_policy"),
-    "sweep.logs.tensorboard": ("sweep.callbacks.loggers", "sweep.core"),
     "sweep.display": ("sweep.core", "sweep.callbacks.base", "sweep.callbacks.observed"),
     "sweep.display.state": ("sweep.core", "sweep.display", "searchers.pareto"),
     # What training libraries call inside a trial.
@@ -400,7 +399,6 @@ LAZY_OWN = {
     "sweep.engines.simulator": "only one of the engines is used",
     "sweep.display.progress": "only where something is shown",
     "sweep.callbacks.loggers": "only what a run asks for",
-    "sweep.logs.tensorboard": "tensorboardX",
     "sweep.logs.policies": "only population based training; all schedulers",
     "sweep.callbacks.optuna_export": "optuna",
     "sweep.train.torch": "torch",

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweep.callbacks.base import FilesCallback, in_either_form
-from sweep.core.results import TrialResult
+from sweep.core.results import AUTO_FILLED, TrialResult, flatten
 from sweep.core.trial import Trial
-from sweep.core.values import as_float
+from sweep.core.values import as_float, printed
 from sweep.errors import ConfigError, refuse_unknown
+
+_FLUSH_S = 1.0
+_PICTURES = {3: "add_image", 4: "add_images", 5: "add_video"}  # by the number of dimensions
 
 
 def _forwarding(method: str, **more: Any) -> Any:
@@ -93,7 +96,7 @@ class CSVLoggerCallback(_FileLogger):
 
 
 @refuse_unknown()
-class TBXLoggerCallback(_FileLogger):
+class TBXLoggerCallback(LoggerCallback):
     """Have TensorBoard events written with tensorboardX, one run per trial directory; the hyperparameters at its end.
 
     Numbers become scalars named by their flattened key, lists and arrays of one or two dimensions histograms, arrays of
@@ -106,7 +109,57 @@ class TBXLoggerCallback(_FileLogger):
     """
 
     def __init__(self) -> None:
-        required("tensorboardX", "TBXLoggerCallback")
+        self._make = required("tensorboardX", "TBXLoggerCallback").SummaryWriter
+        self._writers: dict[str, Any] = {}
+
+    def log_trial_result(self, iteration: int, trial: Trial, result: TrialResult) -> None:
+        writer, step = self._writer(trial), step_of(result, trial.count)
+        for name, value in flatten(result).items():
+            if name not in AUTO_FILLED:
+                _add(writer, name, value, step)
+
+    def log_trial_pause(self, trial: Trial) -> None:
+        """Close the file of a trial, which may go on in another one."""
+        if (writer := self._writers.pop(trial.id, None)) is not None:
+            writer.close()
+
+    def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
+        """Add the hyperparameters beside the last report, and close the file."""
+        reported = flatten(trial.last_result or {}).items()
+        numbers = {name: value for name, value in reported if as_float(value) is not None and name not in AUTO_FILLED}
+        values = {
+            name: value if isinstance(value, str) or as_float(value) is not None else printed(value)
+            for name, value in flatten(trial.config).items()
+        }
+        if numbers and values:
+            file_writer = self._writer(trial).file_writer
+            for summary in importlib.import_module("tensorboardX.summary").hparams(values, numbers):
+                file_writer.add_summary(summary)
+        self.log_trial_pause(trial)
+
+    def on_experiment_end(self, trials: Sequence[Trial]) -> None:
+        """Close all files."""
+        for writer in self._writers.values():
+            writer.close()
+
+    def _writer(self, trial: Trial) -> Any:
+        if trial.id not in self._writers:
+            self._writers[trial.id] = self._make(str(self.layout.trial(trial.id)), flush_secs=_FLUSH_S)
+        return self._writers[trial.id]
+
+
+def _add(writer: Any, name: str, value: Any, step: int) -> None:
+    import numpy as np
+
+    if (number := number_of(value)) is not None:
+        writer.add_scalar(name, number, global_step=step)
+    elif isinstance(value, (list, tuple, np.ndarray)) and len(value):
+        try:
+            array = np.asarray(value)
+            if array.dtype.kind in "biuf":
+                getattr(writer, _PICTURES.get(array.ndim, "add_histogram"))(name, array, global_step=step)
+        except Exception:  # pictures need Pillow, videos moviepy, histograms something finite: else they are left out
+            return
 
 
 def required(module: str, what: str, package: str = "") -> Any:

@@ -102,12 +102,11 @@ def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callbac
 
 def take_log_files(built: Built, callbacks: list[Callback]) -> tuple[str, ...]:
     """Return which log files to write, as `LogJob` names them, and take from the callbacks what only asks for them."""
-    from sweep.callbacks.loggers import CSVLoggerCallback, JsonLoggerCallback, TBXLoggerCallback
+    from sweep.callbacks.loggers import CSVLoggerCallback, JsonLoggerCallback
 
     files = ["errors", *(["policies"] if getattr(built.policies.scheduler, "log_config", False) else [])]
-    for kind, name in ((JsonLoggerCallback, "json"), (CSVLoggerCallback, "csv"), (TBXLoggerCallback, "tensorboard")):
-        is_default = name != "tensorboard" and not is_set(NO_LOGGERS)
-        if is_default or any(isinstance(callback, kind) for callback in callbacks):
+    for kind, name in ((JsonLoggerCallback, "json"), (CSVLoggerCallback, "csv")):
+        if not is_set(NO_LOGGERS) or any(isinstance(callback, kind) for callback in callbacks):
             files.append(name)
         callbacks[:] = [callback for callback in callbacks if type(callback) is not kind]
     return tuple(files)

@@ -26,10 +26,8 @@ from sweep.record.space import lacks_space
 
 if TYPE_CHECKING:
     from sweep.logs.policies import PolicyFiles
-    from sweep.logs.tensorboard import Board
 
 _ROUND = 500  # events that are read in one transaction, and then written
-_OF_METRICS = {"tensorboard", "policies"}  # they tell of reports that were before, too
 _FILES = {"json": ("result.json", "params.json"), "csv": ("progress.csv",), "errors": (ERROR_FILE,)}
 
 
@@ -39,7 +37,7 @@ class LogJob:
 
     root: str  # directory of the experiment, absolute
     database: Path  # the record; it lies elsewhere where several machines see the directory
-    kinds: Collection[str]  # some of json, csv, tensorboard, errors and policies
+    kinds: Collection[str]  # some of json, csv, errors and policies
     seq: int = 0  # number of the last event of the runs before
     is_complete: bool = True  # the files say everything up to it; otherwise all of them are written anew
     changed: Sequence[str] = ()  # flattened config paths that population based training changes
@@ -54,7 +52,6 @@ class _Known:
     is_started: bool = False
     failure: str = ""  # how its last attempt ended
     metrics: Mapping[str, Any] = field(default_factory=dict)  # of its last report
-    num_reports: int = 0
 
 
 class Follower:
@@ -71,12 +68,6 @@ class Follower:
     def __init__(self, job: LogJob, say: Callable[[str], None]) -> None:
         self._job, self._say = job, say
         self._said: set[str] = set()
-        self._num_shown = job.seq  # events that TensorBoard's files have been told of
-        self._board: Board | None = None
-        if "tensorboard" in job.kinds:
-            from sweep.logs.tensorboard import Board
-
-            self._board = Board(job.root)
         self._begin_at(job.seq if job.is_complete else 0)
 
     def _begin_at(self, num_written: int) -> None:
@@ -102,13 +93,12 @@ class Follower:
                         return False
                     is_old = self.position < self._num_written
                     last = min(upto, self.position + _ROUND, self._num_written if is_old else upto)
-                    kinds = _OF_METRICS if is_old else _OF_METRICS | {"json", "csv"}
+                    kinds = {"policies"} if is_old else {"policies", "json", "csv"}  # those that reports matter to
                     options: dict[str, Any] = {"with_results": not kinds.isdisjoint(self._job.kinds), "trust": "arrays"}
                     with closing(read_facts(record, after=self.position, before=last + 1, **options)) as facts:
                         for fact in facts:
                             self.position = fact.seq
                             self._take(fact)
-                            self._num_shown = max(self._num_shown, fact.seq)
                     self._flush()
                     self.position = last
         except OSError as error:
@@ -121,11 +111,6 @@ class Follower:
             self._begin_at(0)
             return False
         return True
-
-    def close(self) -> None:
-        """Close what is open."""
-        if self._board is not None:
-            self._board.close_all()
 
     # --- what happened -----------------------------------------------------------------------------------------------
 
@@ -152,13 +137,12 @@ class Follower:
 
     def _report(self, trial_id: str, metrics: Mapping[str, Any]) -> None:
         known = self._trials[trial_id]
-        known.metrics, known.num_reports = metrics, known.num_reports + 1
+        known.metrics = metrics
         if self._is_wanted("json"):
             line = to_json({**metrics, "config": known.config})
             self._lines[f"{trial_id}/result.json"].append(f"{line}\n")
         if self._is_wanted("csv"):
             self._rows[f"{trial_id}/progress.csv"].append(flatten(metrics))
-        self._show(lambda board: board.report(trial_id, metrics, known.num_reports))
 
     def _start(self, trial_id: str, config: Mapping[str, Any] | None, source: CheckpointRef | None) -> None:
         """An attempt is started, with another config than before if there is one."""
@@ -178,22 +162,8 @@ class Follower:
         if hook in (Hook.ERROR, Hook.RETRY) and cause != Cause.DAMAGED and self._is_wanted("errors"):
             text = f"Failure # {max(number, 1)} (occurred at {date_str(wall)})\n{known.failure or reason}\n\n"
             self._lines[f"{trial_id}/{ERROR_FILE}"].append(text)
-        if hook is Hook.PAUSE:
-            self._show(lambda board: board.close(trial_id))
-        if hook in (Hook.COMPLETE, Hook.ERROR):
-            self._show(lambda board: board.end(trial_id, known.config, known.metrics))
-            if known.is_started:
-                del self._trials[trial_id]
-
-    def _show(self, call: Callable[[Board], None]) -> None:
-        """Tell TensorBoard's files of what they have not been told; they are given up when that goes wrong."""
-        if self._board is None or self.position <= self._num_shown:
-            return
-        try:
-            call(self._board)
-        except Exception as error:  # of a package that is not ours
-            self._board = None
-            self._say_once(f"TensorBoard's events cannot be written: {type(error).__name__}: {error}")
+        if hook in (Hook.COMPLETE, Hook.ERROR) and known.is_started:
+            del self._trials[trial_id]
 
     # --- files -------------------------------------------------------------------------------------------------------
 

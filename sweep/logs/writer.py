@@ -96,7 +96,6 @@ class LogWriter:
 
     def _end(self) -> None:
         self._is_written = self._write(self._goes_on)
-        self._follower.close()
 
     def _write(self, goes_on: Callable[[], bool], limit_s: float = -1) -> bool:
         if not self._lock.acquire(timeout=limit_s):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sweep.callbacks.loggers import CSVLoggerCallback, JsonLoggerCallback, LoggerCallback, TBXLoggerCallback
@@ -13,7 +16,7 @@ from sweep.callbacks.wandb import WandbLoggerCallback
 from sweep.core.plan import Plan
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
-from sweep.core.trial import Status, Trial
+from sweep.core.trial import Status, Trial, evolve
 from sweep.errors import ConfigError
 
 TRIAL = Trial("abcde_00000", {"lr": 0.1, "net": {"width": 16}}, Resources(), Status.RUNNING, attempt=1)
@@ -56,9 +59,68 @@ def test_a_missing_library_is_said_at_once(monkeypatch: pytest.MonkeyPatch, kind
         kind()
 
 
-@pytest.mark.parametrize("kind", [JsonLoggerCallback, CSVLoggerCallback, TBXLoggerCallback])
+@pytest.mark.parametrize("kind", [JsonLoggerCallback, CSVLoggerCallback])
 @pytest.mark.parametrize("hook", ["log_trial_result", "on_trial_result"])
 def test_a_file_logger_whose_writing_would_be_overridden_is_refused(kind: Any, hook: str) -> None:
     with pytest.raises(ConfigError, match=rf"Mine overrides {hook} of {kind.__name__}, which .* from LoggerCallback"):
         type("Mine", (kind,), {hook: lambda self, *_, **__: None})
     assert type("Other", (JsonLoggerCallback,), {"name": "x"})().name == "x"
+
+
+class _Writer:
+    made: list[_Writer] = []
+
+    def __init__(self, directory: str, flush_secs: float) -> None:
+        self.directory = Path(directory)
+        self.told: list[tuple[Any, ...]] = []
+        self.closed = False
+        self.file_writer = self
+        self.made.append(self)
+
+    def add_summary(self, summary: Any) -> None:
+        self.told.append(("hparams", *summary))
+
+    def close(self) -> None:
+        self.closed = True
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda tag, value, global_step: self.told.append((name, tag, global_step))
+
+
+@pytest.fixture
+def writers(monkeypatch: pytest.MonkeyPatch) -> list[_Writer]:
+    module, summary = types.ModuleType("tensorboardX"), types.ModuleType("tensorboardX.summary")
+    module.__spec__ = types.SimpleNamespace()  # type: ignore[assignment]
+    module.SummaryWriter = _Writer  # type: ignore[attr-defined]
+    summary.hparams = lambda hparam_dict, metric_dict: [(hparam_dict, metric_dict)]  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tensorboardX", module)
+    monkeypatch.setitem(sys.modules, "tensorboardX.summary", summary)
+    _Writer.made = []
+    return _Writer.made
+
+
+def test_tensorboard_gets_scalars_histograms_and_the_hyperparameters(tmp_path: Path, writers: list[_Writer]) -> None:
+    result = {"loss": 0.5, "eval": {"acc": True}, "hist": [1, 2], "image": np.zeros((3, 2, 2)), "word": "x", "pid": 1}
+    trial = evolve(TRIAL, last_result=TrialResult({"training_iteration": 3, **result}))
+    logger = TBXLoggerCallback()
+    logger.setup(experiment_dir=str(tmp_path), plan=Plan(), num_trials=1)
+    logger.on_trial_result(trial, trial.last_result)
+    logger.on_trial_complete(trial)
+    (writer,) = writers
+    assert writer.directory == tmp_path / trial.id
+    assert writer.told == [
+        ("add_scalar", "loss", 3),
+        ("add_scalar", "eval/acc", 3),
+        ("add_histogram", "hist", 3),
+        ("add_image", "image", 3),
+        ("hparams", {"lr": 0.1, "net/width": 16}, {"loss": 0.5, "eval/acc": True}),
+    ]
+    assert writer.closed
+
+
+def test_at_the_end_all_files_of_tensorboard_are_closed(tmp_path: Path, writers: list[_Writer]) -> None:
+    logger = TBXLoggerCallback()
+    logger.setup(experiment_dir=str(tmp_path), plan=Plan(), num_trials=1)
+    logger.on_trial_result(TRIAL, TrialResult({"loss": 1.0}))
+    logger.on_experiment_end([TRIAL])
+    assert [writer.closed for writer in writers] == [True]

@@ -9,8 +9,6 @@ import itertools
 import json
 import math
 import os
-import sys
-import types
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -181,7 +179,6 @@ class Facts:
         said: list[str] = []
         one = Follower(LogJob(str(self.root), self.root, kinds or ("json", "csv", "errors"), **more), said.append)
         assert one.follow(self.seq if upto is None else upto) is True
-        one.close()
         return said
 
     def files(self) -> list[Path]:
@@ -408,67 +405,3 @@ def test_the_directory_of_an_experiment_that_was_deleted_is_not_made_anew(facts:
 def test_a_very_large_array_is_short_in_log_files() -> None:
     array = np.arange(100_000.0)
     assert json.loads(to_json({"x": array}))["x"] == str(array)
-
-
-# --- TensorBoard -----------------------------------------------------------------------------------------------------
-
-
-class _Writer:
-    made: list[_Writer] = []
-
-    def __init__(self, directory: str, flush_secs: float) -> None:
-        self.directory = Path(directory)
-        self.told: list[tuple[Any, ...]] = []
-        self.closed = False
-        self.file_writer = self
-        self.made.append(self)
-
-    def add_summary(self, summary: Any) -> None:
-        self.told.append(("hparams", *summary))
-
-    def close(self) -> None:
-        self.closed = True
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda tag, value, global_step: self.told.append((name, tag, global_step))
-
-
-@pytest.fixture
-def writers(monkeypatch: pytest.MonkeyPatch) -> list[_Writer]:
-    module, summary = types.ModuleType("tensorboardX"), types.ModuleType("tensorboardX.summary")
-    module.__spec__ = types.SimpleNamespace()  # type: ignore[assignment]
-    module.SummaryWriter = _Writer  # type: ignore[attr-defined]
-    summary.hparams = lambda hparam_dict, metric_dict: [(hparam_dict, metric_dict)]  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "tensorboardX", module)
-    monkeypatch.setitem(sys.modules, "tensorboardX.summary", summary)
-    _Writer.made = []
-    return _Writer.made
-
-
-def test_tensorboard_gets_scalars_histograms_and_the_hyperparameters(facts: Facts, writers: list[_Writer]) -> None:
-    trial = facts.trial(lr=0.1, net={"width": 16})
-    result = {"loss": 0.5, "eval": {"acc": True}, "hist": [1, 2], "image": np.zeros((3, 2, 2)), "word": "x", "pid": 1}
-    facts.report(trial, training_iteration=3, **result)
-    facts.end(trial)
-    facts.follow("tensorboard")
-    (writer,) = writers
-    assert writer.directory == facts.root / trial
-    assert writer.told == [
-        ("add_scalar", "loss", 3),
-        ("add_scalar", "eval/acc", 3),
-        ("add_histogram", "hist", 3),
-        ("add_image", "image", 3),
-        ("hparams", {"lr": 0.1, "net/width": 16}, {"loss": 0.5, "eval/acc": True}),
-    ]
-    assert writer.closed
-
-
-@pytest.mark.parametrize("is_complete", [True, False])
-def test_tensorboard_is_not_told_again_by_the_next_run(facts: Facts, writers: list[_Writer], is_complete: bool) -> None:
-    trial = facts.trial(lr=0.1)
-    facts.report(trial, training_iteration=1, loss=0.5)
-    at = facts.seq
-    facts.end(trial)
-    facts.follow("tensorboard", "json", seq=at, is_complete=is_complete)
-    (writer,) = writers
-    assert writer.told == [("hparams", {"lr": 0.1}, {"loss": 0.5})]
