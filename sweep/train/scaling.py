@@ -38,9 +38,9 @@ Undecided = Domain | dict[str, list[Any]]
 class ScalingConfig:
     """Say how many workers a training group has and what each of them holds, in Ray Train's words.
 
-    All problems are found when it is made, and listed in one error. Every field may hold a domain or a `grid_search`
-    instead of a value, also inside `resources_per_worker`; then only what is decided is checked, and the rest when a
-    trial's values are known (`merged`).
+    All problems are found when it is made; those of its fields are listed in one error. Every field may hold a domain
+    or a `grid_search` instead of a value, also inside `resources_per_worker`; then only what is decided is checked, and
+    the rest when a trial's values are known (`merged`).
 
     Attributes:
         num_workers: processes of the group, at least 1.
