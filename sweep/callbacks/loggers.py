@@ -60,8 +60,12 @@ class LoggerCallback(FilesCallback):
         self.log_trial_result(iteration if isinstance(iteration, int) else trial.count, trial, result)
 
 
+@refuse_unknown()
 class _FileLogger(LoggerCallback):
     """Says that log files of some kind are wanted: they are made from the record, in `sweep/logs/`."""
+
+    def __init__(self) -> None:
+        """There is nothing to be set."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         """Refuse a class whose hooks would never write anything."""
@@ -72,7 +76,6 @@ class _FileLogger(LoggerCallback):
             raise ConfigError(f"{what}: its files are made from the record. Derive it from LoggerCallback.")
 
 
-@refuse_unknown()
 class JsonLoggerCallback(_FileLogger):
     """Have `result.json` written, one JSON object per line and report, nested and with the config, and `params.json`.
 
@@ -80,19 +83,12 @@ class JsonLoggerCallback(_FileLogger):
     their text.
     """
 
-    def __init__(self) -> None:
-        """There is nothing to be set."""
 
-
-@refuse_unknown()
 class CSVLoggerCallback(_FileLogger):
     """Have `progress.csv` written: one row per report, keys flattened with `/`, without the config.
 
     A key that appears later adds a column: the file is rewritten with it, and earlier rows are empty there.
     """
-
-    def __init__(self) -> None:
-        """There is nothing to be set."""
 
 
 @refuse_unknown()

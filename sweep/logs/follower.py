@@ -59,10 +59,7 @@ class Follower:
 
     The record is read from its beginning, to know the config that each trial has. What had happened up to `job.seq` is
     in the files already, unless they have to be written anew; so they have when a full disk did not take something.
-    `say` is called with one line for the user, each only once.
-
-    Attributes:
-        position: number of the event up to which everything is taken in.
+    `say` is called with one line for the user, each only once; `position` is the number of the last event taken in.
     """
 
     def __init__(self, job: LogJob, say: Callable[[str], None]) -> None:

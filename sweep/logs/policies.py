@@ -16,23 +16,14 @@ class PolicyFiles:
 
     A line goes to `pbt_global.txt` and to the trial's `pbt_policy_<id>.txt`, which becomes a copy of the other one's,
     that says how that came to be what it is, and the line. All that was before tells how an exploit came about, so each
-    run writes them from the beginning.
-
-    Args:
-        whole: takes what a file of the experiment is to say. lines: takes what is to be added to one.
-        changed: flattened config paths that may be changed; they name the trial afterwards.
-        variables: those that vary among trials; None: all.
+    run writes them from the beginning: `whole` takes what a file of the experiment is to say, `lines` what is added.
     """
 
     def __init__(
-        self,
-        whole: dict[str, str],
-        lines: dict[str, list[str]],
-        changed: Sequence[str],
-        variables: Sequence[str] | None,
+        self, whole: dict[str, str], lines: dict[str, list[str]], changed: Sequence[str], names: Sequence[str] | None
     ) -> None:
         self._whole, self._lines = whole, lines
-        self._changed, self._variables = changed, variables
+        self._changed, self._variables = changed, names
         self._configs: dict[str, Mapping[str, Any]] = {}
         self._known: dict[str, tuple[str, str]] = {}  # the checkpoint and the config of each trial's last exploit
         self._tags: dict[str, str] = {}  # of each trial when it was new

@@ -54,15 +54,21 @@ class LogWriter:
             self._notice(f"log files are behind: callbacks waited {_PATIENCE_S:g} s for them and go on")
 
     def finish(self) -> bool:
-        """Write what is left and end; whether all of it is written."""
+        """Write what is left and end, as long as it gets on; whether all of it is written."""
         if self._over.is_set():
             return False
         self._over.set()
+        position, give_up = -1, 0.0
         try:
             if self._thread is None:
-                self._end()
-            else:
-                self._await(self._thread)
+                self._is_written = self._write(self._goes_on)
+            while self._thread is not None and self._thread.is_alive():
+                if self._follower.position != position:
+                    position, give_up = self._follower.position, time.monotonic() + _END_S
+                elif time.monotonic() > give_up:
+                    self._problem = f"nothing was written for {_END_S:g} s"
+                    break
+                self._thread.join(_LOOK_S)
         finally:  # also when Ctrl-C is pressed instead of waiting
             self._is_abandoned = True
         if self._problem and not self._is_written:
@@ -74,28 +80,14 @@ class LogWriter:
         self._is_abandoned = True
         self._over.set()
 
-    def _await(self, thread: threading.Thread) -> None:
-        """Wait for the thread while it gets on."""
-        position, give_up = -1, 0.0
-        while thread.is_alive():
-            if self._follower.position != position:
-                position, give_up = self._follower.position, time.monotonic() + _END_S
-            elif time.monotonic() > give_up:
-                self._problem = f"nothing was written for {_END_S:g} s"
-                return
-            thread.join(_LOOK_S)
-
     def _run(self) -> None:
         while not self._over.wait(_PERIOD_S):
             self._write(self._goes_on)
-        self._end()
+        self._is_written = self._write(self._goes_on)
 
     def _goes_on(self) -> bool:
         time.sleep(_REST_S)
         return not self._is_abandoned
-
-    def _end(self) -> None:
-        self._is_written = self._write(self._goes_on)
 
     def _write(self, goes_on: Callable[[], bool], limit_s: float = -1) -> bool:
         if not self._lock.acquire(timeout=limit_s):
