@@ -3,6 +3,7 @@ travel at all, and with the modules that its processes need found without import
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -43,13 +44,15 @@ def pickler_class() -> type[Any]:
     """Return the pickler of all that goes to other processes; made late, because cloudpickle is imported late.
 
     It notes the modules that it refers to (`modules`) and the names that code uses (`words`), keeps the names of source
-    files, which cloudpickle leaves out since 3.1.3, and refuses references of Ray's and what is in `refused`.
+    files, which cloudpickle leaves out since 3.1.3, refuses references of Ray's and what is in `refused`, and gives the
+    data of torch tensors to `buffer_callback`, as numpy does.
     """
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def __init__(self, file: Any, *, refused: tuple[type, ...] = (), **options: Any) -> None:
             super().__init__(file, protocol=5, **options)
+            self._is_sharing = "buffer_callback" in options
             self.modules: set[str] = set()
             self.words: set[str] = set()
             self._refused = refused
@@ -59,6 +62,11 @@ def pickler_class() -> type[Any]:
                 raise TypeError(_UNREADABLE)
             if isinstance(thing, self._refused):
                 raise TypeError(f"cannot pickle {type(thing).__name__!r} object")
+            if self._is_sharing and f"{type(thing).__module__}.{type(thing).__name__}" == "torch.Tensor":
+                with contextlib.suppress(
+                    RuntimeError, TypeError
+                ):  # not on the CPU, sparse, of a type that numpy lacks, in a graph
+                    return _tensor, (thing.contiguous().numpy(),)
             if type(thing) is types.CodeType:
                 self.words.update(thing.co_names)
                 make, given = self.dispatch_table[types.CodeType](thing)
@@ -73,6 +81,12 @@ def pickler_class() -> type[Any]:
             return reduced
 
     return Pickler
+
+
+def _tensor(array: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(array)
 
 
 def _is_reference(value: Any) -> bool:

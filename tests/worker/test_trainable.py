@@ -207,7 +207,12 @@ def test_an_object_that_is_no_parameter_is_refused_by_name():
 def test_stored_objects_come_back_equal_private_and_writable(tmp_path):
     import torch
 
-    objects = {"array": np.arange(10.0), "tensor": torch.arange(5), "other": {"a": [1, "b"]}}
+    objects = {
+        "array": np.arange(10.0),
+        "tensor": torch.arange(5),
+        "other": {"a": [1, "b"]},
+        "half": torch.ones(3).bfloat16(),
+    }
     path = store_objects(objects, tmp_path)
     assert store_objects(objects, tmp_path) == path
     first, second = load_objects(path), load_objects(path)
@@ -216,7 +221,8 @@ def test_stored_objects_come_back_equal_private_and_writable(tmp_path):
     assert np.array_equal(second["array"], objects["array"])
     assert torch.equal(second["tensor"], objects["tensor"])
     assert second["other"] == objects["other"]
-    assert second["array"].ctypes.data % 64 == 0
+    assert torch.equal(second["half"], objects["half"])
+    assert second["array"].ctypes.data % 64 == second["tensor"].data_ptr() % 64 == 0  # both are in the file
     with pytest.raises(TrainableError, match="cannot store the object 'bad'"):
         store_objects({"good": 1, "bad": threading.Lock()}, tmp_path)
 
