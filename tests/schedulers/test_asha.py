@@ -45,6 +45,7 @@ def milestones(told: Told) -> list[list[float]]:
         (1, 125, 5, 0, [125, 25, 5, 1]),
         (3, 3, 4, 0, [3]),
         (1, 1, 2, 0, [1]),
+        (1, 10**9, 10, 0, [10**k for k in range(9, -1, -1)]),
     ],
 )
 def test_the_rungs_lie_at_these_milestones(grace, max_t, factor, bracket, expected):

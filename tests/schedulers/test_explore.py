@@ -23,6 +23,14 @@ def values(config, mutations, key="x", **options):
     return {new[key] for new in explored(config, mutations, **options)}
 
 
+@pytest.mark.parametrize(
+    ("num_trials", "sizes"),
+    [(2, (1, 1, 1)), (3, (1, 1, 1)), (4, (1, 2, 1)), (5, (2, 2, 1)), (8, (2, 4, 1)), (10, (3, 5, 1))],
+)
+def test_the_quantiles_are_those_of_tune(num_trials, sizes):
+    assert tuple(quantile_size(num_trials, fraction) for fraction in (0.25, 0.5, 0.1)) == sizes
+
+
 def test_a_fraction_of_nothing_is_nobody_and_a_product_is_not_rounded_up_by_its_last_bit():
     assert quantile_size(10, 0.0) == 0
     assert quantile_size(100, 0.07) == 7
@@ -62,18 +70,13 @@ def test_a_number_is_multiplied_by_one_of_the_factors():
         (0.5, quniform(0, 1, 0.25), {0.5}),
         (10.0, randn(), {12.0, 8.0}),
         (10, uniform(0, 100), {12, 8}),
+        (32, lambda: 1, {38, 25}),  # an int stays an int, cut off
     ],
 )
 def test_a_domain_keeps_its_bounds_its_steps_and_its_type(start, spec, expected):
     found = values({"x": start}, {"x": spec})
     assert found == expected
     assert {type(value) for value in found} == {type(start)}
-
-
-def test_an_int_stays_an_int_cut_off():
-    found = values({"x": 32}, {"x": lambda: 1})
-    assert found == {38, 25}
-    assert {type(value) for value in found} == {int}
 
 
 @pytest.mark.parametrize("start", ["relu", None, True, math.nan, math.inf])

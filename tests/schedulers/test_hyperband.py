@@ -12,8 +12,6 @@ from sweep_run import in_virtual_time, new_sweep
 from sweep.core.messages import CloneTrial, PauseTrial, ResumeTrial, StopTrial
 from sweep.core.trial import Cause, Status
 from sweep.engines.simulator import Point
-from sweep.errors import ConfigError
-from sweep.schedulers import create_scheduler
 from sweep.schedulers.hyperband import HyperBandScheduler, bracket_milestones
 
 
@@ -245,12 +243,6 @@ def test_what_on_idle_did_is_found_out_from_the_results_that_follow():
         assert told.reach(4, 9, 1.0) == [
             StopTrial(tid(4), "reached the last milestone of its bracket: training_iteration=9", Cause.REACHED)
         ]
-
-
-def test_an_unknown_argument_is_refused_with_the_nearest_one():
-    with pytest.raises(ConfigError, match=r"HyperBandScheduler has no parameter 'max_T'.*max_t"):
-        create_scheduler("hyperband", max_T=9)
-    assert isinstance(create_scheduler("HyperBand", max_t=9), HyperBandScheduler)
 
 
 # --- sweeps in virtual time ----------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from sweep.core.messages import PauseTrial, ResizeTrial, StopTrial
 from sweep.core.resources import Placement
 from sweep.core.trial import Status
 from sweep.engines.simulator import Point
-from sweep.schedulers import create_scheduler
 from sweep.schedulers.median import MedianStoppingRule
 
 
@@ -216,8 +215,3 @@ def test_in_a_sweep_without_a_hard_stop_all_get_to_their_end():
     sweep, _ = run_in_virtual_time(hard_stop=False)
     assert {trial.last_result["training_iteration"] for trial in sweep.trials.values()} == {12}
     assert any(trial.attempt > 1 for trial in sweep.trials.values())
-
-
-@pytest.mark.parametrize("name", ["median_stopping_rule", "MedianStopping"])
-def test_it_has_two_names(name):
-    assert isinstance(create_scheduler(name, grace_period=1), MedianStoppingRule)

@@ -11,8 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep.core.messages import StopTrial
-from sweep.core.results import TrialResult
-from sweep.core.trial import evolve
 from sweep.errors import ConfigError
 from sweep.schedulers.moasha import MOASHAScheduler, ParetoOrder
 
@@ -69,56 +67,36 @@ def test_a_result_without_one_of_the_objectives_decides_nothing():
     assert told.scheduler.state()[0][-1][1] == []
 
 
-def test_a_last_result_counts_at_the_rung_it_reached():
-    told = moasha(rungs=[2, 4], reduction_factor=4, num_trials=1)
-    told.trials[tid(0)] = evolve(
-        told.trials[tid(0)], last_result=TrialResult({"training_iteration": 3, "a": 5, "b": 5})
-    )
-    told.end(0)
-    told.add(1)
-    told.end(1)
-    assert stopped(told, [(1, 1)], training_iteration=2) == [2]
-
-
-def test_brackets_are_drawn_by_seed_and_trial_number():
-    def drawn(seed):
-        told = moasha(brackets=3, max_t=64, reduction_factor=4, seed=seed)
-        stopped(told, [(0, 0)] * 40, training_iteration=16)
-        return [[rung[1] for rung in bracket] for bracket in told.scheduler.state()]
-
-    assert drawn(1) == drawn(1) != drawn(2)
-    assert all(any(rung for rung in bracket) for bracket in drawn(1)[:2])
-
-
 # --- objectives -------------------------------------------------------------------------------------------------------
 
 
-def test_objectives_may_be_given_here_and_repeated_by_the_run():
-    for repeated in ((None, None), (["a", "b"], ["min", "max"]), ("a", "min"), ("a", None)):
-        scheduler = MOASHAScheduler(metric=["a", "b"], mode=["min", "max"])
-        scheduler.set_search_properties(*repeated)
-        assert (scheduler.metrics, scheduler.modes) == (("a", "b"), ("min", "max"))
-        assert (scheduler.metric, scheduler.mode) == ("a", "min")
+AB = {"metric": ["a", "b"], "mode": ["min", "max"]}
+
+
+@pytest.mark.parametrize(
+    ("given", "to_run", "modes"),
+    [
+        (AB, (None, None), ("min", "max")),
+        (AB, (["a", "b"], ["min", "max"]), ("min", "max")),
+        (AB, ("a", "min"), ("min", "max")),
+        (AB, ("a", None), ("min", "max")),
+        ({"mode": ["min", "max"]}, (["a", "b"], None), ("min", "max")),
+        ({}, (["a", "b"], None), ("max", "max")),
+        ({}, (["a", "b"], "min"), ("min", "min")),  # one mode stands for all
+    ],
+)
+def test_objectives_may_be_given_here_or_to_the_run(given, to_run, modes):
+    scheduler = MOASHAScheduler(**given)
+    scheduler.set_search_properties(*to_run)
+    assert (scheduler.metrics, scheduler.modes) == (("a", "b"), modes)
+    assert (scheduler.metric, scheduler.mode) == ("a", modes[0])
 
 
 @pytest.mark.parametrize("given_to_run", [(["b", "a"], None), ("c", None), (["a", "b"], "max"), ("a", "max")])
 def test_other_objectives_of_the_run_are_refused(given_to_run):
-    scheduler = MOASHAScheduler(metric=["a", "b"], mode=["min", "max"])
+    scheduler = MOASHAScheduler(**AB)
     with pytest.raises(ConfigError, match="give them in one place"):
         scheduler.set_search_properties(*given_to_run)
-
-
-@pytest.mark.parametrize(("mode", "expected"), [(None, ("max", "max")), ("min", ("min", "min"))])
-def test_one_mode_may_stand_for_all(mode, expected):
-    scheduler = MOASHAScheduler()
-    scheduler.set_search_properties(["a", "b"], mode)
-    assert scheduler.modes == expected
-
-
-def test_modes_may_be_given_here_and_objectives_to_the_run():
-    scheduler = MOASHAScheduler(mode=["min", "max"])
-    scheduler.set_search_properties(["a", "b"], None)
-    assert scheduler.modes == ("min", "max")
 
 
 @pytest.mark.parametrize("metric", [None, "a", ["a"]])

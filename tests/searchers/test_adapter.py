@@ -87,13 +87,6 @@ def test_a_searcher_is_returned_itself():
     assert type(as_searcher(RandomSearch)) is RandomSearch
 
 
-def test_a_sampler_object_is_used_as_it_is():
-    sampler = optuna.samplers.TPESampler(seed=1)
-    search = as_searcher(sampler)
-    assert search.set_search_properties("loss", "min", {"x": uniform(0, 1)})
-    assert search.study.sampler is sampler
-
-
 def test_a_sampler_class_is_seeded_by_the_run_and_exact_after_a_restart():
     def make():
         search = as_searcher(optuna.samplers.TPESampler)
@@ -254,16 +247,6 @@ def test_one_of_the_first_releases_is_told_no_more_than_it_takes(base):
         search_alg=ConcurrencyLimiter(Early(), max_concurrent=1) if base is RandomSearch else as_searcher(Early()),
     )
     assert [trial.config["x"] for trial in found.trials] == [0.5, 0.5]
-
-
-def test_it_drives_a_sweep():
-    def curve(config, count):
-        yield Point(1.0, {"loss": config["momentum"]})
-
-    theirs = Foreign(num=7)
-    swept = simulate(curve, metric="loss", mode="min", num_samples=10, search_alg=as_searcher(theirs), cpus=2)
-    assert [trial.status.name for trial in swept.trials] == ["TERMINATED"] * 7
-    assert [result["loss"] for _, result, _ in theirs.heard] == [trial.config["momentum"] for trial in swept.trials]
 
 
 def test_samplers_of_your_own_are_refused_when_they_make_none():

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 from conformance.searchers import Recorder
 
-import searchers.base
 from searchers import (
     ConcurrencyLimiter,
     GridSearch,
@@ -135,8 +132,3 @@ def test_a_subclass_that_calls_no_constructor_can_be_asked():
             return {}
 
     assert Own().ask() == ("00000", {})
-
-
-def test_the_example_of_the_docstring_gives_what_it_shows():
-    results = doctest.testmod(searchers.base)
-    assert (results.failed, results.attempted > 3) == (0, True)

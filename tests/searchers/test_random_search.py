@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from searchers import EXHAUSTED, RandomSearch, SearchError, choice, grid_search, sample_from, uniform
+from searchers import EXHAUSTED, RandomSearch, SearchError, grid_search, sample_from, uniform
 
 
 def suggestions(searcher, number):
@@ -21,17 +21,6 @@ def test_more_samples_leave_the_earlier_ones_as_they_were():
     assert short.suggest("t3") is EXHAUSTED
     short.set_search_properties("loss", "min", {"x": uniform(0, 1)}, num_samples=4)
     assert short.suggest("t3") == long.suggest("t3")
-
-
-def test_constants_of_the_run_join_the_space_of_the_searcher():
-    search = RandomSearch({"x": choice([1])})
-    assert search.set_search_properties("loss", "min", {"data": "digits", "n": {"a": 1}})
-    assert search.suggest("a") == {"data": "digits", "n": {"a": 1}, "x": 1}
-
-
-def test_two_spaces_are_a_collision():
-    search = RandomSearch({"x": choice([1])})
-    assert not search.set_search_properties("loss", "min", {"x": choice([2])})
 
 
 def test_a_function_that_answers_differently_each_time_is_called_once_per_trial():

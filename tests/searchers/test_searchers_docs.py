@@ -18,7 +18,7 @@ def test_the_examples_of_a_page_give_what_they_show(page):
     assert results.attempted > 5
 
 
-@pytest.mark.parametrize("name", ["searchers.registry", "searchers.errors", "searchers.grid"])
+@pytest.mark.parametrize("name", ["searchers.base", "searchers.registry", "searchers.errors", "searchers.grid"])
 def test_the_examples_of_docstrings_give_what_they_show(name):
     results = doctest.testmod(importlib.import_module(name))
     assert results.failed == 0

@@ -48,12 +48,6 @@ def test_the_grid_variable_whose_path_sorts_first_varies_fastest():
     assert [(c["b"], c["a"]) for c in configs] == [(1, "x"), (1, "y"), (1, "z"), (2, "x"), (2, "y"), (2, "z")]
 
 
-def test_the_grid_is_repeated_for_every_sample():
-    configs = all_configs({"a": grid_search([1, 2]), "x": uniform(0, 1)}, num_samples=3)
-    assert [c["a"] for c in configs] == [1, 2, 1, 2, 1, 2]
-    assert len({c["x"] for c in configs}) == 6
-
-
 def test_a_constant_grid_search_keeps_random_values_over_the_grid():
     space = {"a": grid_search([1, 2, uniform(5, 6)]), "x": uniform(0, 1), "y": sample_from(lambda c: c["a"])}
     configs = all_configs(space, num_samples=2, is_constant=True)
