@@ -12,7 +12,7 @@ import pytest
 from killed import fork
 
 from sweep.accelerators import nvml
-from sweep.accelerators.amd import amd_parent, find_amd, look_at_amd
+from sweep.accelerators.amd import find_amd, look_at_amd
 from sweep.accelerators.gpu import count, detect, look, look_at_nvidia
 from sweep.accelerators.gpu_types import KNOWN_TYPES, check_type, labels_of
 from sweep.accelerators.nvml import Gpu, Instance, open_library
@@ -177,10 +177,7 @@ def shown(devices):
     ("library", "why"),
     [
         (None, "NVIDIA's driver cannot be asked without nvidia-ml-py (pip install nvidia-ml-py)"),
-        (
-            FakeNvml(init_error=NVMLError_LibraryNotFound()),
-            "NVIDIA's driver library, libnvidia-ml.so.1, is not here",
-        ),
+        (FakeNvml(init_error=NVMLError_LibraryNotFound()), "NVIDIA's driver library, libnvidia-ml.so.1, is not here"),
         (
             FakeNvml(init_error=NVMLError("Driver/library version mismatch")),
             "NVIDIA's driver library refuses: Driver/library version mismatch",
@@ -196,14 +193,9 @@ def test_no_library_no_driver_and_no_gpu_are_no_error_and_it_is_known_which_it_i
 
 @pytest.mark.parametrize("encode", [str, lambda text: text.encode()], ids=["str", "bytes"])
 def test_a_gpu_is_known_by_uuid_name_memory_types_and_index(install, encode, tmp_path):
-    install(FakeNvml(FakeGpu(encode("GPU-a"), encode("Tesla T4"), 15109 * MIB)))
+    library = install(FakeNvml(FakeGpu(encode("GPU-a"), encode("Tesla T4"), 15109 * MIB)))
     expected = Device("GPU-a", "gpu", "Tesla T4", 15109 * MIB, "0", ("T4", "T4-16G"), "nvidia")
     assert detect({}, sysfs=tmp_path) == (expected,)
-
-
-def test_the_library_is_closed_after_the_inventory(install, tmp_path):
-    library = install(FakeNvml(FakeGpu("GPU-a")))
-    detect({}, sysfs=tmp_path)
     assert (library.num_inits, library.num_open) == (1, 0)
 
 
@@ -215,18 +207,6 @@ def test_a_library_that_lacks_a_function_finds_the_gpus_all_the_same(install, tm
     assert detect({}, sysfs=tmp_path) == (
         Device("GPU-a", "gpu", "NVIDIA A100-SXM4-40GB", 0, "0", ("A100", "A100-40G"), "nvidia"),
     )
-
-
-def test_nothing_is_asked_when_the_list_is_empty(install, tmp_path):
-    library = install(FakeNvml(FakeGpu("GPU-a")))
-    assert detect({"CUDA_VISIBLE_DEVICES": " "}, sysfs=tmp_path) == ()
-    assert library.num_inits == 0
-
-
-def test_this_processs_own_environment_is_read(install, monkeypatch):
-    install(FakeNvml(FakeGpu("GPU-a"), FakeGpu("GPU-b")))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert shown(detect()) == [("GPU-b", "1")]
 
 
 T4, A100 = "Tesla T4", "NVIDIA A100-SXM4-40GB"
@@ -268,59 +248,11 @@ def test_a_child_is_told_an_index_where_that_is_safe_and_else_the_uuid(install, 
 def test_an_instance_has_a_type_of_its_own_and_its_own_memory(install, tmp_path):
     install(FakeNvml(MIG))
     first, _ = detect({}, sysfs=tmp_path)
-    assert first == Device(
-        "MIG-1",
-        "gpu",
-        "NVIDIA A100-SXM4-40GB MIG 3g.20gb",
-        20 * GIB,
-        "MIG-1",
-        ("A100", "A100-MIG-3g.20gb"),
-        "nvidia",
-    )
-
-
-def named(found, parent):
-    """Return the devices that a list names where CUDA counts along the bus."""
-    environ = {"CUDA_VISIBLE_DEVICES": parent, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    return shown(look_at_nvidia(found, environ).devices)
+    assert (first.type, first.memory) == ("NVIDIA A100-SXM4-40GB MIG 3g.20gb", 20 * GIB)
+    assert first.labels == ("A100", "A100-MIG-3g.20gb")
 
 
 FOUR = [Gpu(Device(identity)) for identity in ("GPU-aa1", "GPU-aa2", "GPU-b", "GPU-c")]
-
-
-@pytest.mark.parametrize(
-    ("parent", "expected"),
-    [
-        ("2,0", [("GPU-b", "2"), ("GPU-aa1", "0")]),
-        (" 1 , 3 ", [("GPU-aa2", "1"), ("GPU-c", "3")]),
-        ("0,2,-1,1", [("GPU-aa1", "0"), ("GPU-b", "2")]),
-        ("1,4,0", [("GPU-aa2", "1")]),
-        ("1,,0", [("GPU-aa2", "1")]),
-        ("1,99999999999999999999", [("GPU-aa2", "1")]),
-        ("0,1,0", []),
-        ("0,GPU-aa1", []),
-        ("0,-1,0", [("GPU-aa1", "0")]),
-        ("", []),
-        ("-1", []),
-        ("NoDevFiles", []),
-        ("0,NoDevFiles", [("GPU-aa1", "0")]),
-        ("1gpu,+2", [("GPU-aa2", "1"), ("GPU-b", "2")]),
-        ("GPU-b", [("GPU-b", "GPU-b")]),
-        ("GPU-aa2,GPU-c", [("GPU-aa2", "GPU-aa2"), ("GPU-c", "GPU-c")]),
-        ("GPU-aa", []),
-        ("GPU-", []),
-        ("3,GPU-b", [("GPU-c", "3"), ("GPU-b", "GPU-b")]),
-        ("GPU-b,GPU-x,0", [("GPU-b", "GPU-b")]),
-        ("gpu-b", []),
-        ("b", []),
-        ("MIG-1", []),
-        ("MIG-GPU-b/1/0", []),
-    ],
-)
-def test_the_parents_list_is_read_as_cuda_reads_it(parent, expected):
-    assert named(FOUR, parent) == expected
-
-
 CUT = [
     Gpu(Device("GPU-whole")),
     Gpu(Device("GPU-cut"), (Instance(Device("MIG-1"), 7, 0), Instance(Device("MIG-2"), 8, 1))),
@@ -330,23 +262,38 @@ CUT = [
 
 
 @pytest.mark.parametrize(
-    ("parent", "expected"),
+    ("found", "parent", "expected"),
     [
-        ("MIG-2,MIG-1", [("MIG-2", "MIG-2"), ("MIG-1", "MIG-1")]),
-        ("MIG-GPU-cut/8/1", [("MIG-2", "MIG-GPU-cut/8/1")]),
-        ("MIG-GPU-cut/8/0", []),
-        ("MIG-GPU-whole/0/0", []),
-        ("MIG-GPU-old/3/0", [("MIG-GPU-old/3/0", "MIG-GPU-old/3/0")]),
-        ("MIG-2,MIG-GPU-cut/8/1", []),
-        ("MIG-", []),
-        ("1", [("MIG-1", "MIG-1")]),
-        ("GPU-cut", [("MIG-1", "MIG-1")]),
-        ("0,2,1", [("GPU-whole", "0")]),
-        ("GPU-bare", []),
+        (FOUR, "2,0", [("GPU-b", "2"), ("GPU-aa1", "0")]),
+        (FOUR, " 1 , 3 ", [("GPU-aa2", "1"), ("GPU-c", "3")]),
+        (FOUR, "1,4,0", [("GPU-aa2", "1")]),
+        (FOUR, "1,,0", [("GPU-aa2", "1")]),
+        (FOUR, "0,1,0", []),
+        (FOUR, "0,GPU-aa1", []),
+        (FOUR, "0,-1,0", [("GPU-aa1", "0")]),
+        (FOUR, "1gpu,+2", [("GPU-aa2", "1"), ("GPU-b", "2")]),
+        (FOUR, "GPU-b", [("GPU-b", "GPU-b")]),
+        (FOUR, "GPU-aa", []),
+        (FOUR, "3,GPU-b", [("GPU-c", "3"), ("GPU-b", "GPU-b")]),
+        (FOUR, "GPU-b,GPU-x,0", [("GPU-b", "GPU-b")]),
+        (FOUR, "gpu-b", []),
+        (FOUR, "MIG-GPU-b/1/0", []),
+        (CUT, "MIG-2,MIG-1", [("MIG-2", "MIG-2"), ("MIG-1", "MIG-1")]),
+        (CUT, "MIG-GPU-cut/8/1", [("MIG-2", "MIG-GPU-cut/8/1")]),
+        (CUT, "MIG-GPU-cut/8/0", []),
+        (CUT, "MIG-GPU-whole/0/0", []),
+        (CUT, "MIG-GPU-old/3/0", [("MIG-GPU-old/3/0", "MIG-GPU-old/3/0")]),
+        (CUT, "MIG-2,MIG-GPU-cut/8/1", []),
+        (CUT, "MIG-", []),
+        (CUT, "1", [("MIG-1", "MIG-1")]),
+        (CUT, "GPU-cut", [("MIG-1", "MIG-1")]),
+        (CUT, "0,2,1", [("GPU-whole", "0")]),
+        (CUT, "GPU-bare", []),
     ],
 )
-def test_instances_are_named_by_their_own_uuid_or_by_their_gpus_and_two_numbers(parent, expected):
-    assert named(CUT, parent) == expected
+def test_the_parents_list_is_read_as_cuda_reads_it(found, parent, expected):
+    environ = {"CUDA_VISIBLE_DEVICES": parent, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert shown(look_at_nvidia(found, environ).devices) == expected
 
 
 SILENT = FakeNvml(init_error=NVMLError_LibraryNotFound())
@@ -360,33 +307,17 @@ def files(root, *names):
     return root
 
 
-def test_a_list_is_taken_at_its_word_and_that_is_said(install, tmp_path):
+@pytest.mark.parametrize(
+    ("vendor", "variable", "because"),
+    [("nvidia", "CUDA_VISIBLE_DEVICES", NO_DRIVER), ("amd", "HIP_VISIBLE_DEVICES", "the kernel shows no GPU of AMD")],
+)
+def test_a_list_is_taken_at_its_word_and_that_is_said(install, tmp_path, vendor, variable, because):
     install(SILENT)
-    seen = look({"CUDA_VISIBLE_DEVICES": "4,5"}, sysfs=tmp_path, dev=tmp_path)
-    assert seen.devices == tuple(Device(name, "gpu", visible=name, vendor="nvidia") for name in ("4", "5"))
-    assert (seen.law, seen.is_blank) == ("CUDA_VISIBLE_DEVICES='4,5'", False)
-    assert seen.why == f"CUDA_VISIBLE_DEVICES='4,5' names no others, and {NO_DRIVER}"
-    assert seen.notices == (
-        f"CUDA_VISIBLE_DEVICES='4,5' is taken at its word, because {NO_DRIVER}: types and memory are unknown",
-    )
-    assert detect({"CUDA_VISIBLE_DEVICES": "4,5"}, sysfs=tmp_path, dev=tmp_path, trust=False) == ()
-
-
-def test_amds_list_is_taken_at_its_word_too(install, tmp_path):
-    install(SILENT)
-    seen = look({"HIP_VISIBLE_DEVICES": "4"}, sysfs=tmp_path, dev=tmp_path)
-    assert seen.devices == (Device("4", "gpu", visible="4", vendor="amd"),)
-    assert seen.notices == (
-        "HIP_VISIBLE_DEVICES='4' is taken at its word, because the kernel shows no GPU of AMD: types and memory are "
-        "unknown",
-    )
-
-
-def test_a_driver_that_lists_no_gpu_is_believed_more_than_a_list(install, tmp_path):
-    install(FakeNvml())
-    seen = look({"CUDA_VISIBLE_DEVICES": "4,5"}, sysfs=tmp_path, dev=tmp_path)
-    assert (seen.devices, seen.is_blank) == ((), False)
-    assert seen.why == "CUDA_VISIBLE_DEVICES='4,5' names no GPU here: the driver of NVIDIA lists none"
+    seen = look({variable: "4,5"}, sysfs=tmp_path, dev=tmp_path)
+    assert seen.devices == tuple(Device(name, "gpu", visible=name, vendor=vendor) for name in ("4", "5"))
+    said = f"{variable}='4,5' is taken at its word, because {because}: types and memory are unknown"
+    assert (seen.is_blank, seen.notices) == (False, (said,))
+    assert detect({variable: "4,5"}, sysfs=tmp_path, dev=tmp_path, trust=False) == ()
 
 
 def test_device_files_are_counted_and_that_is_said(install, tmp_path):
@@ -405,21 +336,6 @@ def test_a_driver_that_answers_is_believed_more_than_device_files(install, libra
     seen = look({}, sysfs=tmp_path, dev=files(tmp_path, "nvidia0", "nvidia1"))
     assert len(seen.devices) == len(library.gpus)
     assert seen.notices == ()
-
-
-@pytest.mark.parametrize("library", [SILENT, FakeNvml(FakeGpu("GPU-a"))])
-@pytest.mark.parametrize(
-    ("value", "why"),
-    [
-        ("", "CUDA_VISIBLE_DEVICES is empty"),
-        ("-1", "CUDA_VISIBLE_DEVICES='-1' ends at '-1', which names no GPU here"),
-        ("NoDevFiles", "CUDA_VISIBLE_DEVICES='NoDevFiles' ends at 'NoDevFiles', which names no GPU here"),
-    ],
-)
-def test_a_list_of_nothing_is_known_as_such(install, library, value, why, tmp_path):
-    install(library)
-    seen = look({"CUDA_VISIBLE_DEVICES": value}, sysfs=tmp_path, dev=tmp_path)
-    assert (seen.devices, seen.is_blank, seen.why) == ((), True, why)
 
 
 def test_gpus_that_are_hidden_are_counted_all_the_same(install, monkeypatch, tmp_path):
@@ -514,13 +430,6 @@ def test_where_cuda_does_not_answer_an_index_stays_a_name_of_which_nothing_is_kn
     assert "Set CUDA_DEVICE_ORDER=PCI_BUS_ID as well, or write the UUIDs" in said
 
 
-def test_the_library_stays_open(install):
-    library = install(FakeNvml(FakeGpu("GPU-a")))
-    assert open_library() is library
-    assert open_library() is library
-    assert library.num_inits == 1
-
-
 def test_a_forked_child_opens_the_library_for_itself(install):
     library = install(FakeNvml(FakeGpu("GPU-a")))
     open_library()
@@ -571,15 +480,7 @@ def test_amd_gpus_are_read_from_the_kernels_nodes_in_the_order_of_their_numbers(
     write_node(tmp_path, 2, **AMD, unique_id=0xFEDCBA9876543210, drm_render_minor=128, device_id=0x740F)
     write_node(tmp_path, 3, vendor_id=4318, simd_count=8)
     assert find_amd(tmp_path) == (
-        Device(
-            "GPU-fedcba9876543210",
-            "gpu",
-            "AMD Instinct MI210",
-            0,
-            "0",
-            ("MI210", "AMD-Instinct-MI210"),
-            "amd",
-        ),
+        Device("GPU-fedcba9876543210", "gpu", "AMD Instinct MI210", 0, "0", ("MI210", "AMD-Instinct-MI210"), "amd"),
         Device(
             "GPU-00000000000000ab",
             "gpu",
@@ -608,35 +509,13 @@ def test_an_amd_gpu_without_a_number_or_a_product_name_has_the_next_best(tmp_pat
     assert (device.id, device.type) == (identity, name)
 
 
-def test_parts_of_one_amd_gpu_have_different_ids(tmp_path):
-    write_node(tmp_path, 1, **AMD, unique_id=5)
-    write_node(tmp_path, 2, **AMD, unique_id=5)
-    assert shown(find_amd(tmp_path)) == [("GPU-0000000000000005", "0"), ("GPU-0000000000000005/2", "1")]
-
-
-def test_an_amd_gpu_that_this_process_may_not_open_is_left_out(tmp_path):
-    write_node(tmp_path, 1, **AMD, unique_id=1)
-    write_node(tmp_path, 2, **AMD, unique_id=2)
-    properties = tmp_path / "class/kfd/kfd/topology/nodes/1/properties"
+def test_parts_of_one_amd_gpu_have_different_ids_and_one_that_may_not_be_opened_is_left_out(tmp_path):
+    for number, unique_id in enumerate((5, 1, 5), start=1):
+        write_node(tmp_path, number, **AMD, unique_id=unique_id)
+    properties = tmp_path / "class/kfd/kfd/topology/nodes/2/properties"
     properties.unlink()
     properties.mkdir()  # cannot be read, whoever asks
-    assert shown(find_amd(tmp_path)) == [("GPU-0000000000000002", "0")]
-
-
-@pytest.mark.parametrize(
-    ("environ", "expected"),
-    [
-        ({}, None),
-        ({"HIP_VISIBLE_DEVICES": "1"}, "1"),
-        ({"HIP_VISIBLE_DEVICES": ""}, ""),
-        ({"CUDA_VISIBLE_DEVICES": "0"}, "0"),
-        ({"HIP_VISIBLE_DEVICES": "0,1", "CUDA_VISIBLE_DEVICES": "0, 1"}, "0,1"),
-        ({"HIP_VISIBLE_DEVICES": "0", "ROCR_VISIBLE_DEVICES": "2,3"}, "0"),
-        ({"ROCR_VISIBLE_DEVICES": ""}, ""),
-    ],
-)
-def test_hips_list_decides_and_cudas_where_there_is_none(environ, expected):
-    assert amd_parent(environ) == expected
+    assert shown(find_amd(tmp_path)) == [("GPU-0000000000000005", "0"), ("GPU-0000000000000005/3", "1")]
 
 
 @pytest.mark.parametrize(
@@ -667,6 +546,7 @@ AMDS = tuple(Device(f"GPU-{n}f", visible=str(n), vendor="amd") for n in range(4)
         ({}, [("GPU-0f", "0"), ("GPU-1f", "1"), ("GPU-2f", "2"), ("GPU-3f", "3")]),
         ({"HIP_VISIBLE_DEVICES": "3,1"}, [("GPU-3f", "3"), ("GPU-1f", "1")]),
         ({"CUDA_VISIBLE_DEVICES": "2"}, [("GPU-2f", "2")]),
+        ({"HIP_VISIBLE_DEVICES": "0,1", "CUDA_VISIBLE_DEVICES": "0, 1"}, [("GPU-0f", "0"), ("GPU-1f", "1")]),
         ({"HIP_VISIBLE_DEVICES": "GPU-2,7,0"}, [("GPU-2f", "GPU-2")]),
         ({"HIP_VISIBLE_DEVICES": "GPU-"}, []),
         ({"HIP_VISIBLE_DEVICES": "1,1"}, []),
@@ -698,18 +578,12 @@ def test_nvidias_gpus_count_where_there_are_both(install, tmp_path):
 @pytest.mark.parametrize(
     ("name", "mebibytes", "expected"),
     [
-        ("Tesla V100-SXM2-32GB", 32510, ("V100", "V100-32G")),
         ("NVIDIA H100 80GB HBM3", 81559, ("H100", "H100-80G")),
-        ("NVIDIA H100 NVL", 95830, ("H100", "H100-94G")),
         ("NVIDIA H20-3e", 143771, ("H20", "H20-141G")),
-        ("NVIDIA GH200 480GB", 97871, ("GH200", "GH200-96G")),
-        ("Tesla T4", 15109, ("T4", "T4-16G")),
         ("NVIDIA GeForce RTX 3090 Ti", 24564, ("RTX3090Ti", "RTX3090Ti-24G")),
-        ("GeForce GTX 1060 6GB", 6078, ("GTX1060", "GTX1060-6G")),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", 16376, ("RTX4090Laptop", "RTX4090Laptop-16G")),
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 97887, ("RTXPRO6000", "RTXPRO6000-96G")),
         ("TITAN RTX", 24217, ("TITANRTX", "TITANRTX-24G")),
-        ("NVIDIA TITAN X (Pascal)", 12196, ("TITANX", "TITANX-12G")),
         ("GRID T4-8Q", 8192, ("T4", "T4-8G")),
         ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864, ("A100", "A100-MIG-1g.5gb")),
         (
@@ -722,13 +596,11 @@ def test_nvidias_gpus_count_where_there_are_both(install, tmp_path):
             65520,
             ("MI250X", "MI250", "MI250X-64G", "AMD-Instinct-MI250X", "AMD-Instinct-MI250X-MI250"),
         ),
-        ("AMD Radeon VII", 16368, ("RadeonVII", "RadeonVII-16G")),
         # without an amount of memory, that of the name counts, but for superchips, which name their CPU's
         ("NVIDIA GH200 480GB", 0, ("GH200",)),
         # nobody knows these
         ("NVIDIA X900 Turbo", 22 * 1024, ("X900Turbo", "X900Turbo-22G")),
         ("Graphics Device", 0, ("GraphicsDevice",)),
-        ("NVIDIA", 100, ("NVIDIA",)),
         ("", 0, ()),
         ("(?)", 1024, ()),
     ],
@@ -748,13 +620,10 @@ def test_every_known_type_is_spelled_as_it_is_detected():
     ("text", "expected"),
     [
         ("A100", "A100"),
-        (" a100 ", "A100"),
         ("A100 80GB", "A100-80G"),
         ("A100-SXM4-80GB", "A100-80G"),
         ("Tesla V100", "V100"),
         ("RTX 3090", "RTX3090"),
-        ("rtx_3090_ti", "RTX3090Ti"),
-        ("Titan RTX", "TITANRTX"),
         ("AMD-Instinct-MI300X-OAM", "MI300X"),
         ("AMD-Instinct-MI250X-MI250", "MI250X"),
         ("TPU-V6E", "TPU-V6E"),

@@ -53,14 +53,10 @@ def test_a_process_that_computes_and_draws_counts_once_with_the_larger_amount(in
     assert use.processes == (Holder(11, 2 * GIB, "python"), Holder(12, MIB, "Xorg"))
 
 
-def test_what_the_driver_reserves_is_not_in_use(install):
-    install(FakeNvml(FakeGpu("GPU-a", used=MIB, reserved=600 * MIB)))
-    assert read_memory([A]) == {"GPU-a": MemoryUse(MIB, 40 * GIB)}
-
-
-def test_an_old_driver_is_asked_in_the_way_that_it_knows(install):
-    install(FakeNvml(FakeGpu("GPU-a", used=MIB, reserved=600 * MIB, processes=[(11, MIB)]), is_old=True))
-    assert read_memory([A]) == {"GPU-a": MemoryUse(601 * MIB, 40 * GIB, (Holder(11, MIB, "python"),))}
+@pytest.mark.parametrize(("is_old", "used"), [(False, MIB), (True, 601 * MIB)])
+def test_what_the_driver_reserves_is_not_in_use_unless_an_old_one_cannot_tell(install, is_old, used):
+    install(FakeNvml(FakeGpu("GPU-a", used=MIB, reserved=600 * MIB, processes=[(11, MIB)]), is_old=is_old))
+    assert read_memory([A]) == {"GPU-a": MemoryUse(used, 40 * GIB, (Holder(11, MIB, "python"),))}
 
 
 def test_an_instance_has_a_memory_of_its_own(install):
@@ -72,13 +68,9 @@ def test_an_instance_has_a_memory_of_its_own(install):
 @pytest.mark.parametrize(
     "device",
     [
-        Device("0"),
-        Device("GPU-none"),
-        Device("tpu0", kind="tpu"),
+        *(Device(identity) for identity in ("0", "GPU-none", "GPU-lost", "GPU-mute")),
         Device("GPU-a", kind="tpu"),
         Device("GPU-a", vendor="amd"),
-        Device("GPU-lost"),
-        Device("GPU-mute"),
     ],
 )
 def test_a_device_that_the_driver_cannot_tell_of_is_left_out(install, device):
@@ -107,10 +99,7 @@ def test_a_process_that_may_not_be_looked_at_has_no_name(install, monkeypatch):
         ([Holder(1234, int(3.1 * GIB), "python")], "pid 1234 (python) 3.1GiB"),
         ([Holder(1234, None, "python"), Holder(5)], "pid 1234 (python), pid 5"),
         ([], "of no process that the driver names"),
-        (
-            [Holder(pid, 512 * MIB) for pid in range(1, 6)],
-            "pid 1 512MiB, pid 2 512MiB, pid 3 512MiB, 2 more",
-        ),
+        ([Holder(pid, 512 * MIB) for pid in range(1, 6)], "pid 1 512MiB, pid 2 512MiB, pid 3 512MiB, 2 more"),
     ],
 )
 def test_who_holds_memory_is_said_in_a_sentence(processes, expected):

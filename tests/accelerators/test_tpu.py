@@ -22,7 +22,9 @@ BOUNDS, HOST_BOUNDS, VISIBLE = "TPU_CHIPS_PER_HOST_BOUNDS", "TPU_HOST_BOUNDS", "
 
 
 @pytest.mark.parametrize("generation", GENERATIONS.values(), ids=str)
-def test_topologies_have_the_dimensions_of_their_generation_and_are_listed_smallest_first(generation):
+def test_a_generation_has_topologies_of_its_dimensions_smallest_first_and_is_found_by_its_labels(generation):
+    assert generation.labels[0] == generation.type
+    assert {parse_generation(label) for label in generation.labels} == {generation}
     shapes = [[int(number) for number in topology.split("x")] for topology in generation.topologies]
     assert {len(shape) for shape in shapes} == {generation.num_dimensions}
     chips = [math.prod(shape) for shape in shapes]
@@ -33,29 +35,18 @@ def test_topologies_have_the_dimensions_of_their_generation_and_are_listed_small
     ("text", "name"),
     [
         ("tpu3", "v3"),
-        ("tpu-v4-podslice", "v4"),
         ("TPU-V5LITEPOD", "v5e"),
-        ("v5litepod", "v5e"),
         ("TPU v5 lite", "v5e"),
         ("tpu-v5-lite-podslice", "v5e"),
         ("TPU-V6E", "v6e"),
-        ("TPU_V6E", "v6e"),
         (" v6e ", "v6e"),
-        ("TPU v6 lite", "v6e"),
         ("Trillium", "v6e"),
         ("TPU7X", "v7x"),
-        ("v7", "v7x"),
         ("Ironwood", "v7x"),
     ],
 )
 def test_a_generation_is_known_in_every_spelling(text, name):
     assert parse_generation(text) is GENERATIONS[name]
-
-
-@pytest.mark.parametrize("generation", GENERATIONS.values(), ids=str)
-def test_a_generation_is_found_by_each_of_its_labels(generation):
-    assert generation.labels[0] == generation.type
-    assert {parse_generation(label).name for label in generation.labels} == {generation.name}
 
 
 @pytest.mark.parametrize(
@@ -65,10 +56,8 @@ def test_a_generation_is_found_by_each_of_its_labels(generation):
         ("TPU-V5", "Did you mean 'v5p'?"),
         ("A100", "Known: v2, v3, v4, v5e, v5p, v6e, v7x."),
         ("", "unknown TPU type ''."),
-        ("TPU-V", "unknown TPU type 'TPU-V'."),
         ("v6e-16", "accelerator_type='TPU-V6E' and give the slice's shape, for instance topology='4x4'"),
         ("v4-8", "accelerator_type='TPU-V4' and give the slice's shape, for instance topology='2x2x1'"),
-        ("v5litepod-7", "accelerator_type='TPU-V5LITEPOD' and give the slice's shape, for instance topology='1x1'"),
         (None, "accelerator_type is None"),
     ],
 )
@@ -81,10 +70,8 @@ def test_an_unknown_generation_is_refused_with_the_nearest(text, words):
 @pytest.mark.parametrize(
     ("text", "generation", "dimensions"),
     [
-        ("32x32", "v3", (32, 32)),
         ("12x12x16", "v4", (12, 12, 16)),
         ("4X4", "TPU-V6E", (4, 4)),
-        (" 4 x 4 ", "v6e", (4, 4)),
         ("4×4", "v6e", (4, 4)),
         ("8x16x16", "TPU7X", (8, 16, 16)),
     ],
@@ -100,13 +87,10 @@ def test_a_topology_is_read_as_people_write_it(text, generation, dimensions):
         ("2x2x4", "v6e", "topology '2x2x4' has 3 dimensions; v6e has slices of 2, such as '2x4'."),
         ("3x5", "v6e", "topology '3x5' is no slice of v6e; the nearest ones are 2x8, 4x4, 2x4, 4x8."),
         ("4x2", "v6e", "the nearest ones are 2x4, "),
-        ("16x4x4", "v4", "the nearest ones are 4x4x16, "),
         ("0x0", "v6e", "is no slice of v6e"),
         ("banana", "v6e", "topology is 'banana'; expected numbers with x between them, such as '2x4'."),
-        ("", "v6e", "topology is ''"),
         ("-4x4", "v6e", "topology is '-4x4'"),
         ((4, 4), "v6e", "topology is (4, 4)"),
-        ("4x4", "v6", "Did you mean 'v6e'?"),
     ],
 )
 def test_what_is_no_topology_of_the_generation_is_refused_with_those_nearest(text, generation, words):
@@ -134,16 +118,12 @@ def test_a_pod_type_counts_cores_or_chips(generation, topology, name, chips):
 @pytest.mark.parametrize(
     ("generation", "topology", "override", "hosts", "chips_per_host"),
     [
-        ("v6e", "1x1", None, 1, 1),
         ("v6e", "2x2", None, 1, 4),
         ("v6e", "2x2", 1, 4, 1),
         ("v6e", "2x4", 4, 2, 4),
-        ("v6e", "4x4", None, 4, 4),
         ("v6e", "4x4", 8, 2, 8),
         ("v5e", "2x4", None, 1, 8),
-        ("v4", "2x2x1", None, 1, 4),
         ("v4", "12x12x16", None, 576, 4),
-        ("v7x", "4x4x4", None, 16, 4),
     ],
 )
 def test_a_slice_has_so_many_hosts_of_so_many_chips(generation, topology, override, hosts, chips_per_host):
@@ -187,78 +167,30 @@ def test_a_part_of_a_host_fills_slices_where_the_number_of_workers_allows_it(
     assert (plan.workers_per_slice, plan.num_slices) == (workers_per_slice, num_slices)
     assert plan.num_workers == (num_workers or workers_per_slice)
     assert (plan.tpu_per_worker, plan.hosts_per_slice) == (tpu_per_worker or 4, 4)
-    assert len(plan.warnings) == is_warned
-
-
-def test_the_warning_counts_the_chips_that_stay_unused_and_says_how_to_use_them():
-    (text,) = plan_slices("4x4", "v6e", 4, tpu_per_worker=2).warnings
-    assert text == (
-        "4 workers with TPU=2 each: a host has 4 chips, so 8 of the 16 chips of every slice stay unused, and the chips "
-        "in use may not be linked as one slice. To use them all set TPU=4, or num_workers to a multiple of 8."
-    )
+    unused = [f"so {16 - workers_per_slice * (tpu_per_worker or 4)} of the 16 chips of every slice stay unused"]
+    assert [said in text for said, text in zip(unused * is_warned, plan.warnings, strict=True)] == [True] * is_warned
 
 
 @pytest.mark.parametrize(
     ("num_workers", "options", "words"),
     [
-        (
-            1,
-            {},
-            "num_workers is 1; a v6e slice of 4x4 has 4 hosts of 4 chips, so expected a multiple of 4: 4, 8, 12 ...",
-        ),
-        (6, {}, "num_workers is 6"),
+        (1, {}, "num_workers is 1; a v6e slice of 4x4 has 4 hosts of 4 chips, so expected a multiple of 4: 4, 8, 12"),
         (6, {"tpu_per_worker": 2}, "expected a multiple of 4: 4, 8, 12 ..."),
         (3, {"chips_per_host": 8}, "has 2 hosts of 8 chips, so expected a multiple of 2: 2, 4, 6 ..."),
         (0, {}, "num_workers is 0; expected a whole number of at least 1."),
         (True, {}, "num_workers is True"),
-        (
-            4,
-            {"tpu_per_worker": 3},
-            "a worker asks for 3 TPU chips; expected 1, 2 or 4: a host of a v6e slice of 4x4 has 4 chips",
-        ),
-        (4, {"tpu_per_worker": 8}, "a worker asks for 8 TPU chips; expected 1, 2 or 4"),
+        (4, {"tpu_per_worker": 3}, "a worker asks for 3 TPU chips; expected 1, 2 or 4: a host of a v6e slice of 4x4"),
         (2, {"tpu_per_worker": 16, "chips_per_host": 8}, "a worker asks for 16 TPU chips; expected 1, 2, 4 or 8"),
         (4, {"tpu_per_worker": 0.5}, "a worker asks for 0.5 TPU chips"),
         (4, {"tpu_per_worker": True}, "a worker asks for True TPU chips"),
         (4, {"chips_per_host": 2}, "chips_per_host is 2; expected 1, 4 or 8 for a v6e slice of 4x4 (16 chips)."),
+        (0, {"chips_per_host": 2}, "num_workers is 0"),  # all that is wrong is said at once
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(num_workers, options, words):
     with pytest.raises(ResourceError) as error:
         plan_slices("4x4", "v6e", num_workers, **options)
     assert words in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("generation", "topology", "chips_per_host", "words"),
-    [
-        ("v4", "2x2x4", 8, "chips_per_host is 8; expected 4 for a v4 slice of 2x2x4 (16 chips)."),
-        ("v6e", "2x2", 8, "chips_per_host is 8; expected 1 or 4 for a v6e slice of 2x2 (4 chips)."),
-        ("v6e", "1x1", 4, "chips_per_host is 4; expected 1 for a v6e slice of 1x1 (1 chip)."),
-    ],
-)
-def test_a_host_has_only_numbers_of_chips_that_are_rented_out(generation, topology, chips_per_host, words):
-    with pytest.raises(ResourceError) as error:
-        plan_slices(topology, generation, 1, chips_per_host=chips_per_host)
-    assert str(error.value) == words
-
-
-def test_everything_that_is_wrong_with_a_plan_is_said_at_once():
-    with pytest.raises(ResourceError) as error:
-        plan_slices("4x4", "v6e", 0, tpu_per_worker=3, chips_per_host=2)
-    lines = str(error.value).split("\n")
-    assert [line.split(";")[0] for line in lines] == [
-        "chips_per_host is 2",
-        "a worker asks for 3 TPU chips",
-        "num_workers is 0",
-    ]
-
-
-@pytest.mark.parametrize(("topology", "type_"), [("4x4", "v6"), ("4x4", "v4"), ("5x5", "v6e")])
-def test_a_plan_needs_a_generation_and_one_of_its_topologies(topology, type_):
-    with pytest.raises(ResourceError):
-        plan_slices(topology, type_, 4)
 
 
 def shown(visible: str | None, bounds: str | None, host_bounds: str | None) -> dict[str, str | None]:
@@ -309,11 +241,5 @@ def test_a_worker_knows_its_slice_among_several():
         "MEGASCALE_NUM_SLICES": "2",
         "MEGASCALE_SLICE_ID": "1",
     }
-
-
-def test_a_single_slice_needs_no_variables():
     assert slice_variables(slice_id=0, num_slices=1, coordinator="host-a") == {}
-
-
-def test_a_process_knows_its_host_among_those_of_the_slice():
     assert identity_variables(1, ["a", "b"]) == {"TPU_WORKER_ID": "1", "TPU_WORKER_HOSTNAMES": "a,b"}
