@@ -166,13 +166,9 @@ def bowl(number, *, at=(0.3, 0.7), seed=1, time=10.0, noise=0.01):
     ]
 
 
-def distance(point, other):
-    return math.dist(point, other)
-
-
 @pytest.mark.parametrize("at", [(0.3, 0.7), (0.0, 1.0)])
 def test_after_enough_gains_the_point_is_where_they_are_largest(at):
-    assert distance(choice(bowl(60, at=at)), at) < 0.15
+    assert math.dist(choice(bowl(60, at=at)), at) < 0.15
 
 
 def test_the_choice_does_not_depend_on_the_scale_or_the_order_of_the_gains():
@@ -185,8 +181,8 @@ def test_the_choice_does_not_depend_on_the_scale_or_the_order_of_the_gains():
 
 def test_what_was_good_long_ago_counts_less_than_what_is_good_now():
     moved = bowl(40, at=(0.1, 0.1), time=0.0) + bowl(40, at=(0.9, 0.9), seed=2, time=200.0)
-    assert distance(choice(moved, time=200.0), (0.9, 0.9)) < 0.25
-    assert distance(choice(moved, time=0.0), (0.1, 0.1)) < 0.25
+    assert math.dist(choice(moved, time=200.0), (0.9, 0.9)) < 0.25
+    assert math.dist(choice(moved, time=0.0), (0.1, 0.1)) < 0.25
 
 
 def test_points_that_run_already_are_kept_away_from():
@@ -194,7 +190,7 @@ def test_points_that_run_already_are_kept_away_from():
     chosen = [choice(few)]
     for _ in range(3):
         chosen.append(choice(few, [Gain(10.0, 0.0, point, 0.0) for point in chosen]))
-    assert min(distance(a, b) for i, a in enumerate(chosen) for b in chosen[:i]) > 0.3
+    assert min(math.dist(a, b) for i, a in enumerate(chosen) for b in chosen[:i]) > 0.3
     known = [Gain(10.0, 0.0, point, 123.0) for point in chosen[:3]]
     assert choice(few, known) == chosen[3]  # what they will gain is not known
 
@@ -203,7 +199,7 @@ def test_where_training_diverged_is_avoided():
     """Everywhere else the score falls, so that a gain of nothing would look good."""
     told = [Gain(10.0, 0.0, (x / 10, y), -math.inf) for x in range(5) for y in (0.2, 0.5, 0.8)]
     told += [Gain(10.0, 0.0, one.point, one.gain - 1.0) for one in bowl(30, at=(0.7, 0.5)) if one.point[0] > 0.4]
-    assert distance(choice(told), (0.7, 0.5)) < 0.2
+    assert math.dist(choice(told), (0.7, 0.5)) < 0.2
 
 
 @pytest.mark.parametrize(
@@ -345,18 +341,13 @@ def test_a_clone_that_a_person_kept_from_its_barrier_is_not_taken_for_one_afterw
     ("bounds", "words"),
     [
         (None, "nothing is given that could be changed: pass hyperparam_bounds="),
-        ({}, "nothing is given that could be changed"),
         ([0, 1], "hyperparam_bounds is [0, 1]; expected a dict of config keys"),
         ({"x": 3}, "hyperparam_bounds['x'] is 3; expected two finite numbers [low, high]"),
-        ({"x": [1]}, "hyperparam_bounds['x'] is [1]"),
         ({"x": [1, 2, 3]}, "hyperparam_bounds['x'] is [1, 2, 3]"),
-        ({"x": ["a", "b"]}, "hyperparam_bounds['x'] is ['a', 'b']"),
         ({"x": [False, True]}, "hyperparam_bounds['x'] is [False, True]"),
         ({"x": [0, math.inf]}, "hyperparam_bounds['x'] is [0, inf]"),
-        ({"x": [0, math.nan]}, "hyperparam_bounds['x'] is [0, nan]"),
         ({"x": uniform(0, 1)}, "hyperparam_bounds['x'] is "),
         ({"x": [2, 1]}, "hyperparam_bounds['x'] is [2, 1]; expected the lower bound first and below the upper one"),
-        ({"x": [1, 1]}, "hyperparam_bounds['x'] is [1, 1]"),
         ({"x": [0, 1], "net": {"w": (5, 4)}}, "hyperparam_bounds['net']['w'] is (5, 4)"),
     ],
 )
@@ -366,22 +357,12 @@ def test_wrong_bounds_are_named(bounds, words):
     assert words in str(error.value)
 
 
-def test_arguments_have_the_order_and_the_defaults_of_tune():
-    scheduler = PB2("t", "m", "min", 5, {"x": [0, 1], "net": {"w": [1, 2]}}, 0.5, False, False, True, dict)
-    assert (scheduler.time_attr, scheduler.metric, scheduler.mode) == ("t", "m", "min")
-    assert (scheduler.perturbation_interval, scheduler.quantile_fraction, scheduler.synch) == (5, 0.5, True)
-    assert (scheduler.log_config, scheduler.require_attrs, scheduler.is_searching) == (False, False, True)
-    assert scheduler.mutated_paths == ("x", "net/w")
-    default = PB2(hyperparam_bounds={"x": [0, 1]})
-    assert (default.time_attr, default.perturbation_interval, default.quantile_fraction) == ("time_total_s", 60.0, 0.25)
-    assert (default.log_config, default.require_attrs, default.synch) == (True, True, False)
-
-
 def test_a_config_is_completed_within_the_bounds_by_seed_and_number():
     bounds = {"x": [2, 3], "net": {"w": [16, 32], "d": [0, 1]}, "plain": {"z": [0, 1]}}
     scheduler = scheduler_of(hyperparam_bounds=bounds)
     given = {"y": 1, "net": {"d": 7}, "plain": 3}
     first = scheduler.complete_config(given, 3)
+    assert scheduler.mutated_paths == ("x", "net/w", "net/d", "plain/z")
     assert first == scheduler.complete_config(given, 3)
     assert first["x"] != scheduler.complete_config(given, 4)["x"]
     assert first["x"] != scheduler_of(seed=1, hyperparam_bounds=bounds).complete_config(given, 3)["x"]

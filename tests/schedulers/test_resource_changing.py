@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import tempfile
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
@@ -58,25 +59,16 @@ class Answering(Scheduler):
         self.calls = []
         self.notices = []
 
-    def _answer(self, hook):
+    def _answer(self, hook, *args):
         self.calls.append(hook)
         answer, self.next = self.next, []
         return answer
 
-    def on_trial_add(self, trial):
-        self.calls.append("on_trial_add")
-
-    def on_result(self, trial, result, trials):
-        return self._answer("on_result")
-
-    def on_trial_end(self, trial):
-        return self._answer("on_trial_end")
-
-    def on_refused(self, trial, decision):
-        return self._answer("on_refused")
-
-    def on_nodes_changed(self, nodes):
-        return self._answer("on_nodes_changed")
+    on_trial_add = partialmethod(_answer, "on_trial_add")
+    on_result = partialmethod(_answer, "on_result")
+    on_trial_end = partialmethod(_answer, "on_trial_end")
+    on_refused = partialmethod(_answer, "on_refused")
+    on_nodes_changed = partialmethod(_answer, "on_nodes_changed")
 
 
 class Site(Told):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partialmethod
+
 import pytest
 from every_policy import SCHEDULERS
 from sweep_run import in_virtual_time, new_sweep
@@ -12,12 +14,7 @@ from sweep.engines.simulator import Point
 from sweep.schedulers.base import Scheduler
 from sweep.schedulers.pbt import PopulationBasedTraining
 
-RETOLD = {
-    "on_trial_add",
-    "on_result",
-    "on_trial_end",
-    "on_nodes_changed",
-}  # what the record holds; the rest follows from it
+RETOLD = {"on_trial_add", "on_result", "on_trial_end", "on_nodes_changed"}  # what the record holds
 
 
 class Recorder(Scheduler):
@@ -29,28 +26,16 @@ class Recorder(Scheduler):
 
     def _call(self, hook, *args):
         answer = getattr(self.inner, hook)(*args)
-        kept = tuple(arg if isinstance(arg, (tuple, str)) or not hasattr(arg, "items") else dict(arg) for arg in args)
-        kept = tuple(args[i] if hook == "on_result" and i == 1 else arg for i, arg in enumerate(kept))
+        kept = [dict(arg) if hook in ("on_result", "on_idle") and arg is args[-1] else arg for arg in args]
         self.calls.append((hook, kept, answer))
         return answer
 
-    def on_trial_add(self, trial):
-        self._call("on_trial_add", trial)
-
-    def on_result(self, trial, result, trials):
-        return self._call("on_result", trial, result, trials)
-
-    def on_trial_end(self, trial):
-        return self._call("on_trial_end", trial)
-
-    def on_nodes_changed(self, nodes):
-        return self._call("on_nodes_changed", nodes)
-
-    def on_refused(self, trial, decision):
-        return self._call("on_refused", trial, decision)
-
-    def on_idle(self, trials):
-        return self._call("on_idle", trials)
+    on_trial_add = partialmethod(_call, "on_trial_add")
+    on_result = partialmethod(_call, "on_result")
+    on_trial_end = partialmethod(_call, "on_trial_end")
+    on_nodes_changed = partialmethod(_call, "on_nodes_changed")
+    on_refused = partialmethod(_call, "on_refused")
+    on_idle = partialmethod(_call, "on_idle")
 
 
 def ready(name):

@@ -24,63 +24,39 @@ from sweep.schedulers.pbt import PopulationBasedTraining
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
 
 
-def hyperband(rng):
-    return HyperBandScheduler(max_t=6, reduction_factor=2, stop_last_trials=rng.random() < 0.7)
+def every(rng):
+    return {"time_attr": "training_iteration", "perturbation_interval": rng.choice([1, 2]), "synch": rng.random() < 0.5}
 
 
-def large_first(rng):
-    return HyperBandForBOHB(max_t=6, reduction_factor=2, stop_last_trials=rng.random() < 0.7)
-
-
-def promotion(rng):
-    return ASHAScheduler(
+BUILDERS = {
+    "hyperband": lambda rng: HyperBandScheduler(max_t=6, reduction_factor=2, stop_last_trials=rng.random() < 0.7),
+    "large first": lambda rng: HyperBandForBOHB(max_t=6, reduction_factor=2, stop_last_trials=rng.random() < 0.7),
+    "promotion": lambda rng: ASHAScheduler(
         max_t=6, reduction_factor=2, brackets=rng.choice([1, 2]), stop_last_trials=rng.random() < 0.7, type="promotion"
-    )
-
-
-def pasha(rng):
-    return PASHAScheduler(max_t=6, reduction_factor=rng.choice([1.5, 2]))
-
-
-def median(rng):
-    return MedianStoppingRule(
+    ),
+    "pasha": lambda rng: PASHAScheduler(max_t=6, reduction_factor=rng.choice([1.5, 2])),
+    "median": lambda rng: MedianStoppingRule(
         "training_iteration",
         grace_period=rng.choice([0, 2]),
         min_samples_required=rng.choice([1, 3]),
         hard_stop=rng.random() < 0.5,
-    )
-
-
-def population(rng):
-    return PopulationBasedTraining(
-        "training_iteration",
-        perturbation_interval=rng.choice([1, 2]),
-        hyperparam_mutations={"x": uniform(0, 1)},
-        quantile_fraction=0.5,
-        synch=rng.random() < 0.5,
-    )
-
-
-def bandit(rng):
-    return PB2(
-        "training_iteration",
-        perturbation_interval=rng.choice([1, 2]),
-        hyperparam_bounds={"x": [0, 1]},
-        quantile_fraction=0.5,
-        synch=rng.random() < 0.5,
-    )
+    ),
+    "population": lambda rng: PopulationBasedTraining(
+        hyperparam_mutations={"x": uniform(0, 1)}, quantile_fraction=0.5, **every(rng)
+    ),
+    "bandit": lambda rng: PB2(hyperparam_bounds={"x": [0, 1]}, quantile_fraction=0.5, **every(rng)),
+    "resource changing": lambda rng: ResourceChangingScheduler(
+        rng.choice([lambda rng: None, *map(BUILDERS.get, ("hyperband", "population", "median"))])(rng),
+        rng.choice([DistributeResources(), DistributeResourcesToTopJob(), by_turns]),
+    ),
+}
 
 
 def by_turns(view, trial, result, scheduler):
     return REQUESTS[(trial.number + trial.count) % len(REQUESTS)]
 
 
-def resource_changing(rng):
-    base = rng.choice([lambda rng: None, hyperband, population, median])(rng)
-    return ResourceChangingScheduler(base, rng.choice([DistributeResources(), DistributeResourcesToTopJob(), by_turns]))
-
-
-def run_one(build, seed):
+def run_one(name, seed):
     rng = random.Random(seed)
     engine = WildEngine(rng, sweep_asks=seed % 3 == 0)
     engine.checkpoints = rng.choice([0, 0.3, 1])
@@ -94,8 +70,8 @@ def run_one(build, seed):
         max_failures=rng.choice([0, 2, -1]),
         num_to_keep=rng.choice([None, 1]),
     )
-    scheduler = build(rng)
-    requests = REQUESTS[:1] if build is resource_changing else REQUESTS  # it needs trials that begin alike
+    scheduler = BUILDERS[name](rng)
+    requests = REQUESTS[:1] if name == "resource changing" else REQUESTS  # it needs trials that begin alike
     scheduler.set_search_properties("m", "min", seed=seed)
     packer = Packer(NODES)
     sweep = Sweep(plan, scheduler, packer)
@@ -116,14 +92,12 @@ def run_one(build, seed):
     return sweep, True
 
 
-@pytest.mark.parametrize(
-    "build", [hyperband, large_first, promotion, pasha, median, population, bandit, resource_changing]
-)
+@pytest.mark.parametrize("name", BUILDERS)
 @pytest.mark.parametrize("number", [40, pytest.param(150, marks=pytest.mark.slow)])
-def test_wild_sweeps_end_clean(build, number):
+def test_wild_sweeps_end_clean(name, number):
     ended = complete = 0
     for seed in range(number):
-        sweep, is_complete = run_one(build, seed)
+        sweep, is_complete = run_one(name, seed)
         complete += is_complete
         ended += sum(t.status in ENDED for t in sweep.trials.values())
     assert complete > 0.9 * number
