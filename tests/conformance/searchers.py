@@ -129,6 +129,7 @@ class SearcherContract:
     """What every searcher promises. Implement `make`; set `has_end` where `num_samples` ends the search."""
 
     space: dict[str, Any] = SPACE
+    is_inside = staticmethod(is_inside)
     has_end = False
 
     def make(self) -> Searcher:
@@ -148,7 +149,7 @@ class SearcherContract:
     def test_configs_lie_inside_the_space(self) -> None:
         configs = self.session().configs
         assert len(configs) == NUM_SAMPLES
-        assert all(map(is_inside, configs))
+        assert all(map(self.is_inside, configs))
 
     def test_a_config_belongs_to_its_caller(self) -> None:
         searcher = self.ready()
@@ -201,14 +202,14 @@ class SearcherContract:
             searcher.on_trial_result(trial_id, result or {})
             searcher.on_trial_complete(trial_id, result, error=number == 0)
             searcher.on_trial_complete(trial_id, result)  # a second time: heard before
-        assert is_inside(searcher.suggest("good"))
+        assert self.is_inside(searcher.suggest("good"))
 
     def test_unknown_trials_are_ignored(self) -> None:
         searcher = self.ready()
         searcher.on_trial_result("nobody", {"loss": 1.0, "training_iteration": 1})
         searcher.on_trial_complete("nobody", {"loss": 1.0})
         searcher.on_trial_complete("nobody", None, error=True)
-        assert is_inside(searcher.suggest("a"))
+        assert self.is_inside(searcher.suggest("a"))
 
     def test_the_number_of_trials_is_known_in_advance(self) -> None:
         searcher = self.ready()

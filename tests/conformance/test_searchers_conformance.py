@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import optuna
 import pytest
 from conformance.searchers import SearcherContract
 
@@ -14,6 +15,7 @@ from searchers import (
     RandomSearch,
     Repeater,
     Searcher,
+    as_searcher,
 )
 
 # Whether `num_samples` ends the search, and how it is made.
@@ -29,6 +31,7 @@ SEARCHERS = {
     "Nsga2": (False, lambda: OptunaSearch(sampler="nsgaii")),
     "Nsga3": (False, lambda: OptunaSearch(sampler="nsgaiii")),
     "OptunaRandom": (False, lambda: OptunaSearch(sampler="random")),
+    "ClassOfASampler": (False, lambda: as_searcher(optuna.samplers.TPESampler)),
     "LimitedRandomSearch": (True, lambda: ConcurrencyLimiter(RandomSearch(), max_concurrent=3)),
     "BatchesOfTpe": (False, lambda: ConcurrencyLimiter(OptunaSearch(), max_concurrent=3, batch=True)),
     "RepeatedTpe": (False, lambda: Repeater(OptunaSearch(), repeat=3)),

@@ -87,21 +87,6 @@ def test_a_searcher_is_returned_itself():
     assert type(as_searcher(RandomSearch)) is RandomSearch
 
 
-def test_a_sampler_class_is_seeded_by_the_run_and_exact_after_a_restart():
-    def make():
-        search = as_searcher(optuna.samplers.TPESampler)
-        assert search.set_search_properties(
-            "loss", "min", {"lr": uniform(0.1, 1), "model": {"width": uniform(1, 2)}, "momentum": uniform(0, 1)}, seed=3
-        )
-        return search
-
-    whole = Session(make())
-    whole.run(24)
-    again = whole.tell_again(make(), 40)
-    again.run(24)
-    assert again.configs == whole.configs
-
-
 def test_a_sampler_class_without_a_seed_is_built():
     class Middle(optuna.samplers.BaseSampler):
         def infer_relative_search_space(self, study, trial):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conformance.searchers import Session
+from conformance.searchers import SearcherContract
 
 from searchers import (
     EXHAUSTED,
@@ -252,56 +252,35 @@ def test_without_patience_it_draws_another_point(library):
     assert 0.5 not in values
 
 
-# --- restarts --------------------------------------------------------------------------------------------------------
+# --- the contract, with the stand-in and with the library itself -----------------------------------------------------
 
 
-def session_of(search, number):
-    session = Session(search)
-    session.run(number)
-    return session
+class Contract(SearcherContract):
+    space = SPACE
+
+    @staticmethod
+    def is_inside(config):
+        return (
+            config.keys() == SPACE.keys()
+            and 1e-4 <= config["lr"] <= 1e-1
+            and 8 <= config["model"]["width"] <= 64
+            and 0 <= config["momentum"] <= 0.9
+        )
+
+    def make(self):
+        return ConcurrencyLimiter(BayesOptSearch(random_search_steps=4), max_concurrent=3)
 
 
-def check_restarts(number, **arguments):
-    def make(seed=11):
-        search = ConcurrencyLimiter(BayesOptSearch(random_search_steps=4, **arguments), max_concurrent=3)
-        assert search.set_search_properties("loss", "min", SPACE, seed=seed)
-        return search
-
-    whole = session_of(make(), number)
-    assert len(whole.configs) == number
-    assert session_of(make(), number).configs == whole.configs
-    assert session_of(make(12), number).configs != whole.configs
-    for num_entries in (0, 1, len(whole.record) // 2, len(whole.record) - 1):
-        again = whole.tell_again(make(), num_entries)
-        again.run(number)
-        assert again.configs == whole.configs
-
-
-def test_a_restart_at_any_point_changes_nothing(library):
-    check_restarts(24)
-    assert len(library.made) > 100
-
-
-def test_a_saved_search_goes_on(library, tmp_path):
-    search = ready(SPACE, random_search_steps=2)
-    for n in range(4):
-        search.suggest(f"t{n}")
-        search.on_trial_complete(f"t{n}", {"loss": float(n)}, error=n == 2)
-    search.save(tmp_path / "state.json")
-    again = BayesOptSearch(random_search_steps=2)
-    again.restore(tmp_path / "state.json")
-    assert again.set_search_properties("loss", "min", SPACE, seed=99)
-    assert again.suggest("next") == search.suggest("next")
-
-
-# --- the library itself ----------------------------------------------------------------------------------------------
+@pytest.mark.usefixtures("library")
+class TestTheContractWithTheStandIn(Contract):
+    pass
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["ucb", "ei"])
-def test_a_restart_changes_nothing_with_the_library(kind):
-    pytest.importorskip("bayes_opt")
-    check_restarts(7, utility_kwargs={"kind": kind})
+class TestTheContractWithTheLibrary(Contract):
+    @pytest.fixture(autouse=True)
+    def _library(self):
+        pytest.importorskip("bayes_opt")
 
 
 def test_a_space_is_converted_to_bounds():

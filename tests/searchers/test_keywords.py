@@ -62,12 +62,6 @@ def refusal(function, *arguments, **keywords) -> str:
     return str(caught.value)
 
 
-def test_a_class_a_value_and_a_function_name_themselves_the_word_and_the_nearest():
-    assert refusal(Plain, sise=1) == "Plain has no parameter 'sise'. Did you mean 'size'? Known: colour, size."
-    assert refusal(Value, color=1) == "Value has no parameter 'color'. Did you mean 'colour'? Known: colour, size."
-    assert refusal(plainly, 1, xyz=1) == "plainly has no parameter 'xyz'. Known: colour, size."
-
-
 def test_a_hint_wins_over_the_nearest_and_is_found_when_it_is_misspelt():
     assert refusal(Plain, width=1) == "Plain has no parameter 'width'. It is called size."
     assert refusal(Plain, widht=1) == "Plain has no parameter 'widht'. Did you mean 'width'? It is called size."

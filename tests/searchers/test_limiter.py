@@ -29,10 +29,8 @@ def test_no_more_than_the_limit_are_open():
 
 
 def test_answers_without_a_config_take_no_place():
-    limiter = ConcurrencyLimiter(Recorder([NOT_NOW, EXHAUSTED]), 1)
-    assert limiter.suggest("a") is NOT_NOW
-    assert limiter.suggest("a") is EXHAUSTED
-    assert limiter.suggest("a") == {"id": "a"}
+    limiter = ConcurrencyLimiter(Recorder([NOT_NOW, None, EXHAUSTED]), 1)
+    assert [limiter.suggest("a") for _ in range(4)] == [NOT_NOW, NOT_NOW, EXHAUSTED, {"id": "a"}]
 
 
 def test_a_batch_is_passed_on_whole_in_order_of_completion():
@@ -123,12 +121,6 @@ def test_of_two_limits_of_a_searcher_that_limits_itself_the_smaller_holds_and_pa
     limiter.on_unpause("a")
     limiter.on_trial_complete("b", {"loss": 1.0})
     assert limiter.suggest("c") is NOT_NOW
-
-
-def test_a_searcher_that_answers_none_is_asked_again_and_takes_no_place():
-    limiter = ConcurrencyLimiter(Recorder([None]), 1)
-    assert limiter.suggest("a") is NOT_NOW
-    assert limiter.suggest("a") == {"id": "a"}
 
 
 def test_a_batch_of_one_is_passed_on_at_once_and_others_wait_for_all_that_are_open():

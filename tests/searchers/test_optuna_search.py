@@ -266,10 +266,9 @@ def test_points_of_others_are_learned_from():
     best, without = search.study.trials
     assert best.params == {"model": "option 0", "model/0/lr": 0.1, "drop": 0.25}
     assert (best.value, without.state) == (0.5, TrialState.PRUNED)
-    with pytest.raises(SpaceError, match="drop"):
-        search.observe({"model": "none"}, {"loss": 1})
-    with pytest.raises(SpaceError, match="sets drop to 3"):
-        search.observe({"model": "none", "drop": 3.0}, {"loss": 1})
+    for config in ({"model": "none"}, {"model": "none", "drop": 3.0}):
+        with pytest.raises(SpaceError, match="drop"):
+            search.observe(config, {"loss": 1})
 
 
 # --- points to evaluate ----------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from conformance.searchers import Session
+from conformance.searchers import Recorder, Session
 
 from searchers import (
     NOT_NOW,
@@ -14,56 +14,27 @@ from searchers import (
     ConcurrencyLimiter,
     RandomSearch,
     Repeater,
-    Searcher,
     SearchError,
     uniform,
 )
 from searchers import grid_search as grid
 
 
-class Counting(Searcher):
-    """Suggest 0, 1, 2 ... and write down what is heard."""
-
-    def __init__(self, metric="loss", mode="min"):
-        super().__init__(metric, mode)
-        self.count = 0
-        self.heard = []
-
-    def suggest(self, trial_id):
-        if trial_id == "later":
-            return NOT_NOW
-        self.count += 1
-        return {"n": self.count - 1, "inner": {"by": trial_id}}
-
-    def suggestion_state(self, trial_id):
-        return {"of": trial_id}
-
-    def retell(self, trial_id, config, state):
-        self.count += 1
-        self.heard.append(("retell", trial_id, config, state))
-
-    def on_trial_complete(self, trial_id, result=None, error=False):
-        self.heard.append((trial_id, result, error))
-
-    def observe(self, config, result):
-        self.heard.append(("observe", config, result))
-
-
 def test_consecutive_trials_share_a_suggestion():
-    repeater = Repeater(Counting(), repeat=2)
+    repeater = Repeater(Recorder([{"inner": {"by": "a"}}]), repeat=2)
     configs = [repeater.suggest(trial_id) for trial_id in "abc"]
     assert configs == [
-        {"n": 0, "inner": {"by": "a"}, "__trial_index__": 0},
-        {"n": 0, "inner": {"by": "a"}, "__trial_index__": 1},
-        {"n": 1, "inner": {"by": "c"}, "__trial_index__": 0},
+        {"inner": {"by": "a"}, "__trial_index__": 0},
+        {"inner": {"by": "a"}, "__trial_index__": 1},
+        {"id": "c", "__trial_index__": 0},
     ]
     configs[0]["inner"]["by"] = "spoiled"
     assert repeater.suggest("b") == configs[1]
-    assert Repeater(Counting(), repeat=2, set_index=False).suggest("a") == {"n": 0, "inner": {"by": "a"}}
+    assert Repeater(Recorder(), repeat=2, set_index=False).suggest("a") == {"id": "a"}
 
 
 def test_the_searcher_hears_the_mean_once_under_the_first_id():
-    repeater = Repeater(Counting(), repeat=3)
+    repeater = Repeater(Recorder(), repeat=3)
     for trial_id in "abc":
         repeater.suggest(trial_id)
     repeater.on_trial_complete("c", {"loss": 4.0})
@@ -71,12 +42,12 @@ def test_the_searcher_hears_the_mean_once_under_the_first_id():
     repeater.on_trial_complete("a", {"loss": 1.0})
     assert repeater.searcher.heard == []
     repeater.on_trial_complete("b", {"loss": 1.0})
-    assert repeater.searcher.heard == [("a", {"loss": 2.0}, False)]
+    assert repeater.searcher.heard == [("end", "a", {"loss": 2.0}, False)]
     assert repeater._group_of == {}
 
 
 def test_failed_and_nan_trials_are_left_out_of_the_mean():
-    repeater = Repeater(Counting(["loss", "cost"], ["min", "min"]), repeat=4)
+    repeater = Repeater(Recorder((), ["loss", "cost"], ["min", "min"]), repeat=4)
     for trial_id, end in {
         "a": (None, True),
         "b": ({"loss": math.nan, "cost": 2.0}, False),
@@ -85,28 +56,28 @@ def test_failed_and_nan_trials_are_left_out_of_the_mean():
     }.items():
         repeater.suggest(trial_id)
         repeater.on_trial_complete(trial_id, *end)
-    assert repeater.searcher.heard == [("a", {"loss": 3.0, "cost": 3.0}, False)]
+    assert repeater.searcher.heard == [("end", "a", {"loss": 3.0, "cost": 3.0}, False)]
 
 
 def test_a_group_without_a_number_is_nan_and_one_that_failed_has_failed():
-    repeater = Repeater(Counting(), repeat=2)
+    repeater = Repeater(Recorder(), repeat=2)
     for trial_id, end in {"a": ({}, False), "b": (None, True), "c": (None, True), "d": (None, True)}.items():
         repeater.suggest(trial_id)
         repeater.on_trial_complete(trial_id, *end)
-    (first, result, failed), second = repeater.searcher.heard
+    (_, first, result, failed), second = repeater.searcher.heard
     assert (first, failed) == ("a", False)
     assert math.isnan(result["loss"])
-    assert second == ("c", None, True)
+    assert second == ("end", "c", None, True)
 
 
 def test_a_searcher_that_cannot_answer_yet_begins_no_group():
-    repeater = Repeater(Counting(), repeat=2)
+    repeater = Repeater(Recorder([NOT_NOW]), repeat=2)
     assert repeater.suggest("later") is NOT_NOW
     assert repeater.suggest("a")["__trial_index__"] == 0
 
 
 def test_a_restart_in_the_middle_of_a_group_goes_on_with_it():
-    repeater = Repeater(Counting(), repeat=2)
+    repeater = Repeater(Recorder(), repeat=2)
     repeater.retell("a", {"n": 0, "__trial_index__": 0}, {"of": "a"})
     assert repeater.searcher.heard == [("retell", "a", {"n": 0}, {"of": "a"})]
     assert repeater.suggest("b") == {"n": 0, "__trial_index__": 1}
@@ -115,7 +86,7 @@ def test_a_restart_in_the_middle_of_a_group_goes_on_with_it():
 
 
 def test_points_of_others_are_learned_from_without_the_index():
-    repeater = Repeater(Counting(), repeat=2)
+    repeater = Repeater(Recorder(), repeat=2)
     repeater.observe({"n": 1, "__trial_index__": 0}, {"loss": 1})
     assert repeater.searcher.heard == [("observe", {"n": 1}, {"loss": 1})]
 

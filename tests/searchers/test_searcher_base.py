@@ -8,7 +8,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from conformance.searchers import SPACE, Recorder, loss_of
+from conformance.searchers import SPACE, Recorder
 
 from searchers import (
     EXHAUSTED,
@@ -125,14 +125,6 @@ def test_the_trials_of_another_sweep_are_learned_from():
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def driven(search, number, prefix="t"):
-    configs = []
-    for n in range(number):
-        configs.append(search.suggest(f"{prefix}{n}"))
-        search.on_trial_complete(f"{prefix}{n}", {"loss": math.nan if n % 5 == 4 else loss_of(configs[-1])})
-    return configs
-
-
 def known(search, seed=11, num_samples=None):
     assert search.set_search_properties("loss", "min", SPACE, num_samples=num_samples, seed=seed)
     return search
@@ -140,7 +132,9 @@ def known(search, seed=11, num_samples=None):
 
 def test_open_trials_are_no_part_of_a_state(tmp_path):
     limiter = known(ConcurrencyLimiter(OptunaSearch(), 1))
-    driven(limiter, 2)
+    for trial_id in ("t0", "t1"):
+        limiter.suggest(trial_id)
+        limiter.on_trial_complete(trial_id, {"loss": 1.0})
     limiter.suggest("open")
     limiter.save(tmp_path / "state")
     bare = OptunaSearch()
