@@ -300,7 +300,10 @@ def test_amounts_are_numbers_under_known_names(field, amounts, words):
         ({"use_gpu": True, "resources_per_worker": {"GPU": -1}}, "gpu=-1.0; expected a number of at least 0."),
         ({"trainer_resources": {"GPU": 2.5}}, "gpu=2.5; expected a whole number"),
         ({"trainer_resources": {"TPU": 4}}, "trainer_resources has TPU; expected no chips"),
-        ({"use_tpu": True, "resources_per_worker": {"TPU": 3}}, "TPU is 3; expected 1, 2, 4 or 8"),
+        *(
+            ({"use_tpu": True, "resources_per_worker": {"TPU": number}}, "expected 1, 2, 4 or 8")
+            for number in (3, 5, 16, 0.5)
+        ),
         ({"num_workers": 4, **V6E, "resources_per_worker": {"TPU": 3}}, "TPU is 3; expected 1, 2, 4 or 8"),
     ],
 )
