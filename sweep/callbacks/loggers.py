@@ -1,4 +1,4 @@
-"""Loggers: the base of those that users write, what switches log files on, and what writers of numbers share."""
+"""Loggers: the base of those that users write, and what has log files written, which `sweep/logs/` does."""
 
 from __future__ import annotations
 
@@ -60,31 +60,14 @@ class LoggerCallback(FilesCallback):
         self.log_trial_result(iteration if isinstance(iteration, int) else trial.count, trial, result)
 
 
-@refuse_unknown()
-class _FileLogger(LoggerCallback):
-    """Says that log files of some kind are wanted: they are made from the record, in `sweep/logs/`."""
+class JsonLoggerCallback(LoggerCallback):
+    """Have `result.json` written, one JSON object per line and report, with the config, and `params.json`.
 
-    def __init__(self) -> None:
-        """There is nothing to be set."""
-
-    def __init_subclass__(cls, **more: Any) -> None:
-        """Refuse a class whose hooks would never write anything."""
-        super().__init_subclass__(**more)
-        own = [name for name in vars(cls) if name.startswith(("on_trial_", "log_trial_"))]
-        if own:
-            what = f"{cls.__name__} overrides {own[0]} of {cls.__mro__[1].__name__}, which writes nothing itself"
-            raise ConfigError(f"{what}: its files are made from the record. Derive it from LoggerCallback.")
-
-
-class JsonLoggerCallback(_FileLogger):
-    """Have `result.json` written, one JSON object per line and report, nested and with the config, and `params.json`.
-
-    NaN and infinities are written as `NaN` and `Infinity`, as Python and Tune do; objects that JSON does not know as
-    their text.
+    NaN and infinities are written as `NaN` and `Infinity`, as Python and Tune do; other objects as their text.
     """
 
 
-class CSVLoggerCallback(_FileLogger):
+class CSVLoggerCallback(LoggerCallback):
     """Have `progress.csv` written: one row per report, keys flattened with `/`, without the config.
 
     A key that appears later adds a column: the file is rewritten with it, and earlier rows are empty there.
@@ -97,8 +80,7 @@ class TBXLoggerCallback(LoggerCallback):
 
     Numbers become scalars named by their flattened key, lists and arrays of one or two dimensions histograms, arrays of
     three, four and five dimensions an image, images and a video (left out when Pillow or moviepy is missing). The step
-    is `timesteps_total` if reported, else `training_iteration`. After a crash the last seconds may be missing; they are
-    not filled in.
+    is `timesteps_total` if reported, else `training_iteration`. After a crash the last seconds may be missing.
 
     Raises:
         ConfigError: tensorboardX is not installed.
@@ -173,8 +155,7 @@ def number_of(value: Any) -> float | None:
 
 
 def step_of(result: Mapping[str, Any], count: int) -> int:
-    """Return what charts put a report at: the first of its `timesteps_total`, its iteration and its number that can be
-    a step, which is at most 64 bits long."""
+    """Return the first of a report's `timesteps_total`, iteration and number that can be a step of a chart: 64 bits."""
     for name in ("timesteps_total", "training_iteration"):
         number = as_float(result.get(name))
         if number and abs(number) < 2**63:  # neither 0 nor NaN

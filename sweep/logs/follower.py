@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.history import Fact
+from sweep.core.literals import jsonable
 from sweep.core.messages import Exited, ExitKind, Hook, Reported, Suggested
 from sweep.core.results import date_str, flatten
 from sweep.core.trial import Cause, CheckpointRef
-from sweep.logs.text import csv_line, plain, to_json
 from sweep.record.db import open_for_following
 from sweep.record.facts import read_facts
 from sweep.record.files import write_atomically
@@ -27,6 +29,7 @@ from sweep.record.space import lacks_space
 if TYPE_CHECKING:
     from sweep.logs.policies import PolicyFiles
 
+plain = partial(jsonable, is_strict=False)  # NaN and infinities stay what they are, as in Tune's files
 _ROUND = 500  # events that are read in one transaction, and then written
 _FILES = {"json": ("result.json", "params.json"), "csv": ("progress.csv",), "errors": (ERROR_FILE,)}
 
@@ -59,17 +62,15 @@ class Follower:
 
     The record is read from its beginning, to know the config that each trial has. What had happened up to `job.seq` is
     in the files already, unless they have to be written anew; so they have when a full disk did not take something.
-    `say` is called with one line for the user, each only once; `position` is the number of the last event taken in.
     """
 
     def __init__(self, job: LogJob, say: Callable[[str], None]) -> None:
-        self._job, self._say = job, say
-        self._said: set[str] = set()
+        self._job, self._say, self._said = job, say, set[str]()
         self._begin_at(job.seq if job.is_complete else 0)
 
     def _begin_at(self, num_written: int) -> None:
         """Read from the beginning; what is in the files already is not written."""
-        self.position = 0
+        self.position = 0  # number of the last event taken in
         self._num_written = num_written
         self._whole: dict[str, str] = {}  # what files are to say, by their paths in the experiment
         self._lines: dict[str, list[str]] = defaultdict(list)  # to be appended
@@ -215,3 +216,18 @@ class Follower:
         if text not in self._said:
             self._said.add(text)
             self._say(text)
+
+
+def to_json(value: Any) -> str:
+    """Return `value` as JSON text on one line, as `plain` would have it."""
+    try:
+        return json.dumps(value, default=plain)
+    except (TypeError, ValueError):  # keys that JSON does not know, whole numbers beyond what Python prints
+        return json.dumps(plain(value))
+
+
+def csv_line(values: Iterable[Any]) -> str:
+    """Return one line of CSV, in which a carriage return is quoted, too."""
+    line = io.StringIO(newline="")
+    csv.writer(line, lineterminator="\r\n").writerow(values)
+    return line.getvalue()[:-2] + "\n"

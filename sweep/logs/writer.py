@@ -36,12 +36,11 @@ class LogWriter:
 
     def start(self) -> None:
         """Begin."""
-        if limits.are_processes_few():
-            return
         thread = threading.Thread(target=self._run, name="sweep-logs", daemon=True)
         with contextlib.suppress(RuntimeError):  # no thread is free
-            thread.start()
-            self._thread = thread
+            if not limits.are_processes_few():
+                thread.start()
+                self._thread = thread
 
     def catch_up(self) -> None:
         """Return when files say all that is committed now; or the disk is full; or after ten seconds."""

@@ -23,8 +23,7 @@ from sweep.core.history import Fact
 from sweep.core.messages import Event, Exit, Exited, ExitKind, Hook, Reported, Started, Suggested
 from sweep.core.results import flatten
 from sweep.logs import follower
-from sweep.logs.follower import Follower, LogJob
-from sweep.logs.text import to_json
+from sweep.logs.follower import Follower, LogJob, to_json
 
 NAMES = ("params.json", "result.json", "progress.csv", "error.txt")
 
