@@ -92,8 +92,7 @@ def test_a_log_without_an_index_is_read_from_a_copy_that_is_deleted_afterwards(
 
 
 def test_no_room_for_the_copy_is_said_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = MadeExperiment(tmp_path)
-    shutil.copytree(made.commit(), tmp_path / "copied")
+    shutil.copytree(MadeExperiment(tmp_path).commit(), tmp_path / "copied")
     (tmp_path / "copied" / "sweep.db-shm").unlink()
 
     def full(source, target):

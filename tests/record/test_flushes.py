@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from record.test_journal import Failing
 
 from sweep.core.messages import Ask, Asked, Changes
 from sweep.core.trial import CheckpointRef
@@ -68,9 +69,13 @@ def test_a_checkpoint_is_deleted_after_the_flush_of_what_says_so(
     tmp_path: Path, flushes: Flushes, durability: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deleted: list[tuple[str, int]] = []
-    journal = Journal(
-        tmp_path / "sweep.db", durability=durability, discard=lambda path: deleted.append((path, flushes.number))
-    )
+    told: list[str] = []
+
+    def delete(path: str) -> None:
+        deleted.append((path, flushes.number))
+        raise CheckpointError("busy")  # which is said, and ends nothing
+
+    journal = Journal(tmp_path / "sweep.db", durability=durability, discard=delete, notice=told.append)
     commit(journal)
     journal.discard(X)
     assert deleted == []
@@ -82,19 +87,7 @@ def test_a_checkpoint_is_deleted_after_the_flush_of_what_says_so(
     journal.discard(X)
     journal.close()  # it does not wait beyond the end
     assert deleted[1:] == [(X.path, 2 * by_then)]
-
-
-def test_a_deletion_that_fails_is_said_and_ends_nothing(tmp_path: Path) -> None:
-    told: list[str] = []
-
-    def delete(path: str) -> None:
-        raise CheckpointError("busy")
-
-    journal = Journal(tmp_path / "sweep.db", discard=delete, notice=told.append)
-    commit(journal)
-    journal.discard(X)
-    journal.close()
-    assert told == [f"{X.path} is not deleted: busy"]
+    assert told == [f"{X.path} is not deleted: busy"] * 2
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
@@ -121,43 +114,19 @@ def test_a_flush_that_fails_ends_the_sweep_and_is_never_tried_again(
     assert len(list(read_facts(tmp_path / "sweep.db"))) == 1
 
 
-def test_a_last_flush_that_fails_is_an_error_of_the_run(tmp_path: Path, flushes: Flushes) -> None:
-    journal = Journal(tmp_path / "sweep.db")
-    commit(journal)
-    flushes.error = OSError(errno.EIO, "Input/output error")
-    with pytest.raises(RecordError, match=r"could not be flushed to its disk \(.*Input/output error\)"):
-        journal.close()
-
-
 class FailedFlush(sqlite3.OperationalError):
     sqlite_errorname = "SQLITE_IOERR_FSYNC"
-
-
-class Failing:
-    """A connection on which one statement fails as when SQLite's own flush does."""
-
-    def __init__(self, connection: sqlite3.Connection, statement: str) -> None:
-        self.connection, self.statement, self.times = connection, statement, 0
-
-    def execute(self, statement: str, *arguments: object) -> object:
-        if statement == self.statement:
-            self.times += 1
-            raise FailedFlush("disk I/O error")
-        return self.connection.execute(statement, *arguments)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.connection, name)
 
 
 def test_a_flush_of_sqlite_that_fails_is_never_tried_again_either(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "sweep.db", durability="full")
     commit(journal)
     real = journal._db
-    failing = Failing(real, "COMMIT")
+    failing = Failing(real, 9, FailedFlush("disk I/O error"))
     journal._db = failing  # type: ignore[assignment]
     with pytest.raises(RecordError, match="could not be flushed"):
         commit(journal)
-    assert failing.times == 1
+    assert failing.times == 8
     journal._db = real
     with pytest.raises(RecordError, match="could not be flushed"):
         commit(journal)
@@ -181,11 +150,15 @@ def test_the_log_is_put_into_the_database_between_commits_and_never_within_one(
     journal.close()
 
 
-def test_what_a_killed_driver_left_is_flushed(tmp_path: Path, flushes: Flushes) -> None:
+def test_what_a_killed_driver_left_is_flushed_and_a_last_flush_that_fails_is_an_error(
+    tmp_path: Path, flushes: Flushes
+) -> None:
     flush_log(tmp_path / "sweep.db")  # there is none
     assert flushes.number == 0
     journal = Journal(tmp_path / "sweep.db")
     commit(journal)
     flush_log(tmp_path / "sweep.db")
     assert flushes.number == 1
-    journal.close()
+    flushes.error = OSError(errno.EIO, "Input/output error")
+    with pytest.raises(RecordError, match=r"could not be flushed to its disk \(.*Input/output error\)"):
+        journal.close()

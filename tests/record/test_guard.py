@@ -15,24 +15,17 @@ from sweep.record.guard import DirectoryGuard, make_writable, refusing_full_disk
 from sweep.record.layout import ExperimentLayout
 
 
-class Guarded:
-    """A directory with a record."""
-
-    def __init__(self, root: Path) -> None:
-        root.mkdir(parents=True)
-        self.layout = ExperimentLayout(root)
-        self.layout.database.write_text("the record")
-        self.layout.lock.write_text("pid 1")
-        self.layout.code.mkdir()
-        self.guard = DirectoryGuard(self.layout)
-        self.guard.start()
-
-
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Guarded]:
-    made = Guarded(tmp_path / "storage" / "one")
-    yield made
-    made.guard.close()
+def guarded(tmp_path: Path) -> Iterator[DirectoryGuard]:
+    """The guard of a directory with a record."""
+    layout = ExperimentLayout(tmp_path / "storage" / "one")
+    layout.code.mkdir(parents=True)
+    layout.database.write_text("the record")
+    layout.lock.write_text("pid 1")
+    guard = DirectoryGuard(layout)
+    guard.start()
+    yield guard
+    guard.close()
 
 
 def move(root: Path) -> None:
@@ -49,14 +42,9 @@ def delete_and_begin_anew(root: Path) -> None:
     (root / "sweep.db").write_text("of another sweep")
 
 
-def replace_record(root: Path) -> None:
-    (root / "new").write_text("a copy put back")
-    (root / "new").replace(root / "sweep.db")
-
-
-def replace_lock(root: Path) -> None:
-    (root / "new").write_text("pid 2")
-    (root / "new").replace(root / "driver.lock")
+def replace(root: Path, name: str) -> None:
+    (root / "new").write_text("another")
+    (root / "new").replace(root / name)
 
 
 @pytest.mark.parametrize(
@@ -67,9 +55,9 @@ def replace_lock(root: Path) -> None:
         (move, r"one was moved to \S+/storage/elsewhere while.*storage_path='\S+/storage', name='elsewhere'"),
         (move_storage, r"one was moved to \S+/elsewhere/one while.*sweep resume one --storage \S+/elsewhere\)"),
         (lambda root: (root / "sweep.db").unlink(), r"sweep\.db was deleted or replaced while.*output are still in"),
-        (replace_record, r"sweep\.db was deleted or replaced while"),
+        (lambda root: replace(root, "sweep.db"), r"sweep\.db was deleted or replaced while"),
         (lambda root: (root / "driver.lock").unlink(), r"driver\.lock was deleted or .*another driver could.*resume"),
-        (replace_lock, r"driver\.lock was deleted or replaced while"),
+        (lambda root: replace(root, "driver.lock"), r"driver\.lock was deleted or replaced while"),
         (lambda root: (root / "code").rmdir(), r"one/code was deleted or .*no trial can start.*resume the sweep"),
     ],
     ids=[
@@ -77,27 +65,27 @@ def replace_lock(root: Path) -> None:
         *("lock deleted", "lock of another driver", "code deleted"),
     ],
 )
-def test_what_is_gone_is_noticed(guarded: Guarded, act: Callable[[Path], object], said: str) -> None:
-    guarded.guard.check()
-    act(guarded.layout.root)
-    guarded.guard.check(anew=False)
+def test_what_is_gone_is_noticed(guarded: DirectoryGuard, act: Callable[[Path], object], said: str) -> None:
+    guarded.check()
+    act(guarded._layout.root)
+    guarded.check(anew=False)
     with pytest.raises(RecordError, match=said):
-        guarded.guard.check()
+        guarded.check()
 
 
-def test_what_runs_in_the_directory_is_no_harm(guarded: Guarded) -> None:
-    root = guarded.layout.root
+def test_what_runs_in_the_directory_is_no_harm(guarded: DirectoryGuard) -> None:
+    root = guarded._layout.root
     (root / "trial").mkdir()
-    guarded.layout.database.write_text("more of the record")
+    guarded._layout.database.write_text("more of the record")
     (root / "sweep.db-wal").write_text("a log")
     os.utime(root)
     shutil.copy2(root / "driver.lock", root / "lock")  # numbered anew, as some file systems do
     (root / "lock").replace(root / "driver.lock")
-    guarded.guard.check()
+    guarded.check()
 
 
 def test_a_file_system_that_does_not_answer_or_numbers_anew_is_no_proof(
-    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+    guarded: DirectoryGuard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.stat
 
@@ -105,11 +93,11 @@ def test_a_file_system_that_does_not_answer_or_numbers_anew_is_no_proof(
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "stat", refuse)
-    guarded.guard.check()
+    guarded.check()
     monkeypatch.setattr(
-        os, "stat", lambda path, *_, **__: real("/") if path == str(guarded.layout.root) else real(path)
+        os, "stat", lambda path, *_, **__: real("/") if path == str(guarded._layout.root) else real(path)
     )
-    guarded.guard.check()
+    guarded.check()
 
 
 def test_a_directory_that_takes_no_files_is_refused_and_nothing_is_left(tmp_path: Path) -> None:

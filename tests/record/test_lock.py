@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from sweep.errors import ExperimentError
-from sweep.record.lock import DriverLock, mark_of_dead_driver
+from sweep.record.lock import DriverLock, find_driver, mark_of_dead_driver
 
 
 def die_with(lock: DriverLock) -> None:
@@ -69,30 +69,23 @@ def test_what_holds_the_lock_of_a_dead_driver_for_too_long_is_ended(path, monkey
     assert taken == ["7.8.boot.1"] * 3
 
 
-def test_who_let_go_did_not_die_with_it(path):
-    DriverLock(path, "7.8.boot.1").release()
-    assert mark_of_dead_driver(path) == ""
-    lock = DriverLock(path, "9.9.boot.1")
-    assert lock.dead == ""
-    lock.release()
-
-
 def test_who_only_looks_after_the_files_keeps_what_was_noted(path):
     die_with(DriverLock(path, "7.8.boot.1"))
     lock = DriverLock(path)
     assert mark_of_dead_driver(path) == ""
     lock.release()
     assert mark_of_dead_driver(path) == "7.8.boot.1"
-    DriverLock(path, "9.9.boot.1").release()
+    DriverLock(path, "9.9.boot.1").release()  # who let go did not die with it
     DriverLock(path).release()
     assert mark_of_dead_driver(path) == ""
 
 
-@pytest.mark.parametrize("content", [None, "", "{", "[]", "{}", '{"pid": 7}'])
+@pytest.mark.parametrize("content", [None, "", "{", "[]", "{}", '{"pid": "x"}', '{"pid": null}'])
 def test_what_says_nothing_names_nobody(path, content):
     if content is not None:
         path.write_text(content)
     assert mark_of_dead_driver(path) == ""
+    assert find_driver(path) is None
 
 
 def test_who_looks_for_a_moment_keeps_no_driver_from_starting(path, monkeypatch):

@@ -61,7 +61,7 @@ def experiment(tmp_path: Path) -> Path:
     return tmp_path / "first"
 
 
-def test_pickles_are_readable_by_their_owner_alone_and_directories_as_the_umask_says(experiment: Path):
+def test_pickles_are_readable_by_their_owner_alone_and_hold_no_values_of_environment_variables(experiment: Path):
     pickles = [path for path in experiment.rglob("*") if path.suffix in (".pkl", ".objects")]
     assert {path.name for path in pickles} >= {"tuner.pkl", "callbacks.pkl", "dict_checkpoint.pkl"}
     assert {path.parent.name for path in pickles} >= {"code"}
@@ -69,6 +69,10 @@ def test_pickles_are_readable_by_their_owner_alone_and_directories_as_the_umask_
     assert [path for path in pickles if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
     for path in (experiment, experiment / "code"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o755
+    for path in experiment.rglob("*"):
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+    arguments, _ = read_saved_spec(experiment)
+    assert (arguments["env_names"], "env" in arguments) == (["LEVEL", "TOKEN"], False)
 
 
 def test_a_private_file_is_so_from_its_first_moment_and_takes_the_place_of_another(tmp_path: Path):
@@ -77,15 +81,6 @@ def test_a_private_file_is_so_from_its_first_moment_and_takes_the_place_of_anoth
         assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == 0o600
         file.write(b"x")
     assert not (tmp_path / "victim").exists()
-
-
-def test_the_values_of_environment_variables_are_not_stored(experiment: Path):
-    for path in experiment.rglob("*"):
-        if path.is_file():
-            assert SECRET.encode() not in path.read_bytes(), path
-    arguments, _ = read_saved_spec(experiment)
-    assert arguments["env_names"] == ["LEVEL", "TOKEN"]
-    assert "env" not in arguments
 
 
 def test_a_restored_experiment_takes_them_from_the_environment_or_names_those_that_are_missing(

@@ -92,20 +92,11 @@ def test_a_later_process_of_the_same_number_is_not_the_driver(tmp_path: Path) ->
         assert found.is_alive is True
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"pid": "x"}', '{"pid": null}'])
-def test_a_lock_file_that_says_nothing_names_nobody(tmp_path: Path, content: str) -> None:
-    reader = reader_of(tmp_path, "PENDING")
-    reader.layout.lock.write_text(content)
-    assert reader.driver() is None
-    assert reader.state() == "stopped"
-
-
 @pytest.mark.parametrize(
     ("statuses", "host", "state"),
     [
         (["TERMINATED", "ERROR"], "", "ended"),
         (["TERMINATED", "PENDING"], "", "stopped"),
-        (["TERMINATED", "PAUSED"], "", "stopped"),
         (["TERMINATED", "STOPPING"], "", "crashed"),
         (["TERMINATED", "STARTING"], "", "stopped"),
         ([], "", "stopped"),
@@ -175,15 +166,6 @@ def test_rows_are_pickled_without_what_was_decoded_from_them(tmp_path: Path) -> 
     assert copy == row
     assert (copy.config, copy.last_metrics["loss"], copy.is_trusted) == ({"x": 1}, 1.0, True)
     assert pickle.loads(pickle.dumps(reader)).trust is True
-
-
-def test_a_snapshot_is_that_of_the_last_event_and_made_once(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path)
-    made.report(made.trial({}), {"loss": 1.0})
-    made.trial({})
-    reader = ExperimentReader(made.close())
-    assert reader.snapshot().seq == made.seq
-    assert reader.snapshot() is reader.snapshot()
 
 
 def test_values_of_one_trial_are_read_alone(tmp_path: Path) -> None:
