@@ -69,16 +69,16 @@ class Tunes(Callback):
     def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
         self.heard.append(("end", iteration, [str(one) for one in trials]))
 
-    def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:  # type: ignore[override]
+    def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         self.heard.append(("start", iteration, trial.trial_id, info))
 
-    def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:  # type: ignore[override]
+    def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
         self.heard.append(("result", type(result), result["config"], result["experiment_tag"], result["loss"]))
 
-    def on_checkpoint(self, iteration: int, trials: Any, trial: Any, checkpoint: Any, **info: Any) -> None:  # type: ignore[override]
+    def on_checkpoint(self, iteration: int, trials: Any, trial: Any, checkpoint: Any, **info: Any) -> None:
         self.heard.append(("checkpoint", checkpoint.path))
 
-    def on_trial_complete(self, **info: Any) -> None:  # type: ignore[override]
+    def on_trial_complete(self, **info: Any) -> None:
         self.heard.append(("complete", sorted(info)))
 
 
@@ -113,13 +113,11 @@ def test_tunes_form_gets_keywords_and_a_plain_dict_with_the_config() -> None:
     ]
 
 
-def test_a_hook_that_is_given_all_trials_sees_how_the_others_are_though_it_was_not_called_for_that(
-    tmp_path: Path,
-) -> None:
+def test_a_hook_that_is_given_all_trials_sees_how_the_others_are_though_it_was_not_called_for_that(tmp_path):
     seen = []
 
     class Counts(Callback):
-        def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:  # type: ignore[override]
+        def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
             seen.append((trial.trial_id[-1], [str(one.status) for one in trials]))
 
     def train(config: dict[str, Any]) -> None:
@@ -209,7 +207,7 @@ def test_setup_passes_only_what_it_takes() -> None:
     class Bare(Callback):
         got: Any = None
 
-        def setup(self, stop: Any = None, num_samples: Any = None, total_num_samples: Any = None) -> None:  # type: ignore[override]
+        def setup(self, stop: Any = None, num_samples: Any = None, total_num_samples: Any = None) -> None:
             self.got = (stop, num_samples, total_num_samples)
 
     class Everything(Callback):
@@ -235,7 +233,7 @@ def test_a_hook_that_raises_is_named_once_and_switched_off_after_three(form: str
             raise KeyError("oh")
 
     class TunesRaises(Callback):
-        def on_trial_result(self, iteration: Any, trials: Any, trial: Any, result: Any, **info: Any) -> None:  # type: ignore[override]
+        def on_trial_result(self, iteration: Any, trials: Any, trial: Any, result: Any, **info: Any) -> None:
             calls.append(1)
             raise KeyError("oh")
 
@@ -383,8 +381,8 @@ def test_the_order_of_hooks_in_a_real_sweep_is_tunes(tmp_path: Path) -> None:
                 return lambda *a, **k: order.append(name)
             return super().__getattribute__(name)
 
-        on_trial_start = on_trial_result = on_checkpoint = on_trial_save = lambda self, *a: None  # type: ignore[assignment]
-        on_trial_complete = on_experiment_end = lambda self, *a: None  # type: ignore[assignment]
+        on_trial_start = on_trial_result = on_checkpoint = on_trial_save = lambda self, *a: None
+        on_trial_complete = on_experiment_end = lambda self, *a: None
 
     def train(config: dict[str, Any]) -> Any:
         (tmp_path / "c").mkdir(exist_ok=True)
@@ -539,8 +537,8 @@ def test_a_notebook_reporter_works_outside_of_one_too(tmp_path: Path) -> None:
     "make",
     [
         lambda: sweep.CLIReporter(metric_columns="loss"),
-        lambda: sweep.CLIReporter(metric_columns={"loss": 3}),  # type: ignore[dict-item]
-        lambda: sweep.CLIReporter(parameter_columns=3),  # type: ignore[arg-type]
+        lambda: sweep.CLIReporter(metric_columns={"loss": 3}),
+        lambda: sweep.CLIReporter(parameter_columns=3),
         lambda: sweep.CLIReporter(max_progress_rows=0),
         lambda: sweep.CLIReporter(max_report_frequency=-1),
         lambda: sweep.CLIReporter(mode="up"),

@@ -82,9 +82,9 @@ class _Writer:
 @pytest.fixture
 def writers(monkeypatch: pytest.MonkeyPatch) -> list[_Writer]:
     module, summary = types.ModuleType("tensorboardX"), types.ModuleType("tensorboardX.summary")
-    module.__spec__ = types.SimpleNamespace()  # type: ignore[assignment]
-    module.SummaryWriter = _Writer  # type: ignore[attr-defined]
-    summary.hparams = lambda hparam_dict, metric_dict: [(hparam_dict, metric_dict)]  # type: ignore[attr-defined]
+    module.__spec__ = types.SimpleNamespace()
+    module.SummaryWriter = _Writer
+    summary.hparams = lambda hparam_dict, metric_dict: [(hparam_dict, metric_dict)]
     monkeypatch.setitem(sys.modules, "tensorboardX", module)
     monkeypatch.setitem(sys.modules, "tensorboardX.summary", summary)
     _Writer.made = []

@@ -173,9 +173,7 @@ def test_a_resumed_sweep_goes_on_with_its_runs(client: Client, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("is_late", "logged"), [(False, {"lr": "0.1", "net/width": "16"}), (True, {"lr": "0.2", "new": "1"})]
 )
-def test_of_a_config_that_changes_the_first_values_stay_or_the_last_are_logged(
-    client: Client, tmp_path: Path, is_late: bool, logged: dict[str, str]
-) -> None:
+def test_of_a_config_that_changes_the_first_values_stay_or_the_last_are_logged(client, tmp_path, is_late, logged):
     callback = ready(tmp_path, log_params_on_trial_end=is_late)
     callback.on_trial_start(TRIAL)
     changed = evolve(TRIAL, config={"lr": 0.2, "new": 1})
@@ -206,9 +204,7 @@ def test_a_trials_directory_is_uploaded_when_it_has_ended(client: Client, tmp_pa
     assert client.runs[0].artifacts == [str(directory)] * num
 
 
-def test_a_server_that_is_not_there_is_no_reason_not_to_start(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_is_not_there_is_no_reason_not_to_start(client, tmp_path, monkeypatch):
     def refuse(name: str) -> None:
         raise ConnectionError("no route")
 
@@ -235,9 +231,7 @@ def in_trial(monkeypatch: pytest.MonkeyPatch, rank: int = 0) -> None:
 TAGS = {"sweep.trial_id": TRIAL.id, "sweep.experiment": "tuning"}
 
 
-def test_a_trial_starts_its_own_run_and_goes_on_with_it_when_it_is_started_again(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_starts_its_own_run_and_goes_on_with_it_when_it_is_started_again(client, monkeypatch):
     in_trial(monkeypatch)
     module = setup_mlflow({"lr": 0.1}, "memory", tags={"team": "a"})
     assert module.started.calls == [
@@ -258,9 +252,7 @@ def test_a_trial_starts_its_own_run_and_goes_on_with_it_when_it_is_started_again
     ]
 
 
-def test_an_experiment_that_was_named_must_exist_or_be_asked_for(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_experiment_that_was_named_must_exist_or_be_asked_for(client, monkeypatch):
     in_trial(monkeypatch)
     with pytest.raises(ConfigError, match=r"no experiment 'mine' at memory.*create_experiment_if_not_exists=True"):
         setup_mlflow(experiment_name="mine")
@@ -289,7 +281,6 @@ def runs_of(uri: str, experiment: str) -> list[Any]:
 
     client = mlflow.MlflowClient(uri)
     found = client.get_experiment_by_name(experiment)
-    assert found is not None
     runs = client.search_runs([found.experiment_id])
     return sorted(runs, key=lambda run: run.data.tags["sweep.trial_id"])
 

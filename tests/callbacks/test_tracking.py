@@ -120,9 +120,7 @@ def test_a_trial_whose_service_hangs_does_not_hold_up_another(told: Told, monkey
     told.on_experiment_end([])
 
 
-def test_what_waits_is_bounded_and_the_end_of_a_run_is_never_dropped(
-    told: Told, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_waits_is_bounded_and_the_end_of_a_run_is_never_dropped(told, monkeypatch):
     monkeypatch.setattr(tracking, "_MAX_WAITING", 3)
     told.gate.clear()
     told.on_trial_start(TRIAL)
@@ -177,4 +175,4 @@ def test_a_trial_is_called_by_its_name_where_it_has_one() -> None:
             return "train_abcde_00000"
 
     assert trial_name(TRIAL) == "abcde_00000"
-    assert trial_name(Named()) == "train_abcde_00000"  # type: ignore[arg-type]
+    assert trial_name(Named()) == "train_abcde_00000"

@@ -117,9 +117,7 @@ def test_each_trial_is_a_run_of_its_own_beside_others(runs: list[Run], tmp_path:
     assert run.exit_code == 0
 
 
-def test_what_the_user_gives_to_init_wins_and_offline_runs_are_not_resumed(
-    runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_user_gives_to_init_wins_and_offline_runs_are_not_resumed(runs, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_GROUP_NAME", "of the environment")
     callback = ready(tmp_path, group="g", mode="offline", name="mine", settings={"silent": False}, upload_timeout=7)
     callback.on_trial_start(TRIAL)
@@ -188,9 +186,7 @@ def test_checkpoints_are_uploaded_when_that_is_asked_for(runs: list[Run], tmp_pa
     assert found == [(f"checkpoint_{TRIAL.id}", "model", ["weights"])] * num
 
 
-def test_a_key_reaches_the_library_and_its_absence_is_said_before_the_first_trial(
-    runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_reaches_the_library_and_its_absence_is_said_before_the_first_trial(runs, tmp_path, monkeypatch):
     ready(tmp_path, api_key="secret")
     assert os.environ["WANDB_API_KEY"] == "secret"
     monkeypatch.setattr(sys.modules["wandb"], "login", lambda prompt, verify: False)
@@ -254,18 +250,14 @@ def test_a_trial_opens_its_own_run(runs: list[Run], tmp_path: Path, monkeypatch:
     }
 
 
-def test_the_run_takes_tunes_names_of_its_id_and_name(
-    runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_run_takes_tunes_names_of_its_id_and_name(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(ours, "get_context", lambda: Context(tmp_path))
     options = setup_wandb({}, trial_id="7", trial_name="mine", group="7").options
     assert (options["id"], options["name"], options["group"]) == ("7", "mine", "7")
     assert not {"trial_id", "trial_name"} & set(options)
 
 
-def test_other_ranks_get_a_run_that_does_nothing_or_one_of_their_own(
-    runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_ranks_get_a_run_that_does_nothing_or_one_of_their_own(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(ours, "get_context", lambda: Context(tmp_path, rank=1))
     assert setup_wandb().options == {"mode": "disabled"}
     own = setup_wandb(rank_zero_only=False).options

@@ -76,9 +76,7 @@ def test_what_a_scheduler_notes_is_said_as_soon_as_it_does_and_that_there_is_not
 
 
 @pytest.mark.parametrize("verbose", [0, 1])
-def test_a_stop_key_with_a_slip_is_said_at_the_first_report_of_an_endless_trial_also_by_a_quiet_sweep(
-    swept: Swept, verbose: int
-) -> None:
+def test_a_stop_key_with_a_slip_is_said_at_the_first_report_of_an_endless_trial_also_by_a_quiet_sweep(swept, verbose):
     class Endless(sweep.Trainable):
         def step(self) -> dict[str, Any]:
             return {"loss": 1.0, "done": self.iteration >= 30}
@@ -178,9 +176,7 @@ def failing_alike(config: dict[str, Any]) -> None:
         (["early", "late", "early"], []),
     ],
 )
-def test_the_same_failure_of_the_first_trials_is_said_at_once_with_its_count_and_not_for_each(
-    swept: Swept, xs: list[str], counts: list[int]
-) -> None:
+def test_the_same_failure_of_the_first_trials_is_said_at_once_with_its_count_and_not_for_each(swept, xs, counts):
     said = swept(
         failing_alike,
         config={"x": sweep.grid_search(xs)},

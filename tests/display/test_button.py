@@ -90,9 +90,7 @@ def test_a_sweep_on_another_thread_which_hears_no_interrupt_has_none(monkeypatch
     assert [one is None for one in found] == [False, True]
 
 
-def test_it_is_there_while_the_sweep_runs_and_offers_no_more_than_to_kill_the_trials(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_it_is_there_while_the_sweep_runs_and_offers_no_more_than_to_kill_the_trials(monkeypatch):
     pytest.importorskip("IPython")
     connected(monkeypatch, f"kernel-{KERNEL}.json")
     ending = Ending()

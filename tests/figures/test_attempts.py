@@ -25,18 +25,14 @@ def kinds(reader: ExperimentReader) -> list[list[tuple[str, float, float]]]:
     return [[(one.kind, one.begin, one.end) for one in some] for some in spans(reader).values()]
 
 
-def start(
-    made: MadeExperiment, trial_id: str, at: float, attempt: int = 1, *, kind: str = "Tick", owner: str = ""
-) -> None:
+def start(made, trial_id, at, attempt=1, *, kind="Tick", owner=""):
     data = {"others": []} if kind == "ClaimsChanged" else None
     made.event(kind, owner or None, data, at=at, commands=[["Start", trial_id, attempt, [["local", [["gpu-0", 1.0]]]]]])
     made.event("Started", trial_id, 1, at + 1)
 
 
 @pytest.mark.parametrize("scheduler", ["asha", "promotion", "hyperband", "pbt"])
-def test_the_spans_of_a_trial_follow_each_other_and_its_reports_lie_where_it_ran(
-    scheduler: str, tmp_path: Path
-) -> None:
+def test_the_spans_of_a_trial_follow_each_other_and_its_reports_lie_where_it_ran(scheduler, tmp_path):
     reader = run_sweep(tmp_path, scheduler)._reader
     found = spans(reader)
     ran = {row.trial_id: [one for one in found[row.number] if one.kind == "running"] for row in reader.trials()}

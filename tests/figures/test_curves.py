@@ -57,7 +57,7 @@ def test_any_number_is_shown_over_any_other(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no trial '9'"):
         plot.curves(trials=[9])
     with pytest.raises(ConfigError, match="trials"):
-        plot.curves(trials=3)  # type: ignore[arg-type]
+        plot.curves(trials=3)
     with pytest.raises(ConfigError, match="names no trial"):
         plot.curves(trials=[])
 

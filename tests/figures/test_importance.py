@@ -33,8 +33,8 @@ def analysis(tmp_path_factory: pytest.TempPathFactory) -> ExperimentAnalysis:
 
 
 def bars(figure: object) -> dict[str, float]:
-    (bar,) = figure.data  # type: ignore[attr-defined]
-    names = [text.partition(" ")[0] for text in figure.layout.yaxis.ticktext]  # type: ignore[attr-defined]
+    (bar,) = figure.data
+    names = [text.partition(" ")[0] for text in figure.layout.yaxis.ticktext]
     return dict(zip(names, bar.x, strict=True))
 
 
@@ -79,7 +79,7 @@ def test_a_conditional_parameter_counts_or_is_said_to_be_left_out(analysis: Expe
     other = analysis.plot.importance(evaluator="fanova")
     assert set(bars(other)) == {"lr", "opt/kind", "noise"}
     assert "Left out, because some trials lack it: opt/beta." in other.layout.meta["note"]
-    assert max(bars(other), key=bars(other).get) == "lr"  # type: ignore[arg-type]
+    assert max(bars(other), key=bars(other).get) == "lr"
 
 
 def test_evaluators_are_named_or_given(analysis: ExperimentAnalysis) -> None:

@@ -55,9 +55,7 @@ def test_what_is_missing_or_no_finite_number_has_no_place(tmp_path: Path) -> Non
         ({"x": sweep.loguniform(1e-5, 1)}, [-1.0, 1.0], "linear"),
     ],
 )
-def test_an_axis_is_as_the_space_says_or_as_the_values_look(
-    space: dict[str, Any], values: list[float], expected: str, tmp_path: Path
-) -> None:
+def test_an_axis_is_as_the_space_says_or_as_the_values_look(space, values, expected, tmp_path):
     found = read(tmp_path, values, domains=to_json(space))
     assert ("category" if found.labels else "log" if found.is_log else "linear") == expected
     if found.labels:

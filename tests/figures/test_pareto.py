@@ -57,6 +57,6 @@ def test_objectives_of_a_sweep_with_one_are_named(tmp_path: Path) -> None:
         (["loss", "x"], ["min", "less"]),
     ):
         with pytest.raises(ValueError, match="min"):
-            plot.pareto(metrics, modes)  # type: ignore[arg-type]
+            plot.pareto(metrics, modes)
     with pytest.raises(MetricError, match="Did you mean 'loss'"):
         plot.pareto(["los", "time_total_s"], ["min", "min"])

@@ -122,7 +122,7 @@ def test_the_metric_is_completed_by_the_defaults(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="mode"):
         analysis.plot.history(mode="least")
     with pytest.raises(ValueError, match="metric"):
-        analysis.plot.history(metric=["loss"])  # type: ignore[arg-type]
+        analysis.plot.history(metric=["loss"])
 
 
 def test_without_plotly_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

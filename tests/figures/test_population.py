@@ -37,7 +37,6 @@ def test_the_figure_shows_the_changed_parameters_and_the_way_to_the_best(analysi
     names = [trace.name for trace in figure.data]
     assert names[:3] == ["trial", "continued from another", "the best and what it comes from"]
     best = analysis.best_trial
-    assert best is not None
     way = figure.data[2]
     assert (way.x[-1], way.y[-1]) == (LAST, best.number)
     assert list(way.x) == sorted(way.x)

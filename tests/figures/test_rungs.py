@@ -80,7 +80,7 @@ def test_what_cannot_be_compared_is_refused_with_what_to_do(tmp_path: Path) -> N
         plot.rungs()
     for at in ([], "3", ["a"], [1] * 50, 3):
         with pytest.raises(ConfigError, match="at is"):
-            plot.rungs(at=at)  # type: ignore[arg-type]
+            plot.rungs(at=at)
     with pytest.raises(MetricError, match="time_attr"):
         plot.rungs(at=[100])
 

@@ -61,4 +61,4 @@ def test_a_constant_parameter_can_be_named_and_an_unknown_one_cannot(tmp_path: P
         plot.slice(["with"])
     for params in ([], 3, {"lr": 1}):
         with pytest.raises(ConfigError, match="params is"):
-            plot.slice(params)  # type: ignore[arg-type]
+            plot.slice(params)

@@ -43,7 +43,7 @@ def test_of_many_trials_the_best_and_a_spread_are_drawn(field: Field, most: int)
 @given(number=st.integers(0, 200), most=st.integers(1, 50))
 def test_a_spread_has_the_first_and_the_last(number: int, most: int) -> None:
     rows = list(range(number))
-    found = spread(rows, most)  # type: ignore[arg-type]
+    found = spread(rows, most)
     assert len(found) == min(number, most)
     assert found == sorted(set(found))
     if number and most > 1:

@@ -36,7 +36,6 @@ def text(root: Path) -> str:
 
 def packed(text: str, name: str) -> str:
     found = re.search(rf'<script type="text/plain" id="{name}">([^<]*)</script>', text)
-    assert found is not None
     return gzip.decompress(base64.b64decode(found[1])).decode()
 
 
@@ -108,9 +107,7 @@ def test_an_experiment_that_has_only_begun_has_a_page(tmp_path: Path) -> None:
     assert payload(text)["experiments"][0]["figures"] == {}
 
 
-def test_a_page_of_a_sweep_that_runs_says_as_of_when_it_is(
-    root: Path, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_of_a_sweep_that_runs_says_as_of_when_it_is(root, text, monkeypatch):
     monkeypatch.setattr(ExperimentReader, "state", lambda reader: "running")
     assert re.search(r'role="status">as of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d', rendered([subject(root)]))
     assert 'role="status"' not in text
@@ -152,9 +149,7 @@ def test_without_plotly_the_command_to_install_it_is_said(root: Path, monkeypatc
         rendered([subject(root)])
 
 
-def test_the_command_writes_beside_where_it_is_called(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_writes_beside_where_it_is_called(root, tmp_path, monkeypatch):
     other = shown_experiment(tmp_path / "store", "other").root
     monkeypatch.chdir(tmp_path)
     for arguments, name in (

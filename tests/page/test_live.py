@@ -51,9 +51,7 @@ def made(tmp_path: Path) -> MadeExperiment:
         (f"/sweep.db?token={TOKEN}", {}, 404),
     ],
 )
-def test_only_who_knows_the_token_and_asks_here_is_served(
-    shared: Served, path: str, headers: dict[str, str], status: int
-) -> None:
+def test_only_who_knows_the_token_and_asks_here_is_served(shared, path, headers, status):
     found, sent = shared.get(path, **headers)
     assert found == status
     if status == 200:
@@ -169,9 +167,7 @@ def test_the_command_serves_until_ctrl_c_and_leaves_everything_as_it_was(tmp_pat
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
     try:
-        assert process.stdout is not None
         found = re.fullmatch(r"shown: http://127\.0\.0\.1:(\d+)/\?token=(\S{32})\n", process.stdout.readline())
-        assert found is not None
         assert f"ssh -L {found[1]}:127.0.0.1:{found[1]} " in process.stdout.readline()
         with closing(http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=30)) as connection:
             connection.request("GET", f"/?token={found[2]}")

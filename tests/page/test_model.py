@@ -27,7 +27,7 @@ class Clock:
 def timed(made: MadeExperiment) -> tuple[ExperimentModel, Clock, Clock]:
     """Return a page, and the clocks by which it goes: of the time and of its CPU."""
     model, clock, cpu = ExperimentModel(subject(made.root)), Clock(), Clock()
-    model._clock, model._cpu = clock, cpu  # type: ignore[method-assign]
+    model._clock, model._cpu = clock, cpu
     return model, clock, cpu
 
 
@@ -42,7 +42,7 @@ def test_what_has_not_changed_is_not_made_again_and_nothing_is_news(made: MadeEx
     version = model.version
     calls: list[str] = []
     for name, piece in model.parts.items():
-        piece.make = lambda name=name: calls.append(name) or ""  # type: ignore[func-returns-value]
+        piece.make = lambda name=name: calls.append(name) or ""
     model.refresh()
     assert calls == []
     assert model.version == version
@@ -68,9 +68,7 @@ def test_a_new_report_is_news_of_its_row_and_of_what_shows_it_only(made: MadeExp
     assert model.news(0)["columns"] == model.columns
 
 
-def test_a_piece_that_is_dear_is_made_seldom_and_holds_up_no_other(
-    made: MadeExperiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_piece_that_is_dear_is_made_seldom_and_holds_up_no_other(made, monkeypatch):
     """Two seconds of CPU at a share of 2% are made up for in 100 s; what is cheap goes on meanwhile, once a second."""
     monkeypatch.setattr(model_module, "_SHARE", 0.02)
     model, clock, cpu = timed(made)
@@ -107,7 +105,7 @@ def test_figures_of_a_sweep_that_runs_are_at_most_five_seconds_old(made: MadeExp
         made_at[name].append(clock.now)
         return str(clock.now)
 
-    model.figures = {name: Piece(lambda name=name: make(name)) for name in model.order}  # type: ignore[misc]
+    model.figures = {name: Piece(lambda name=name: make(name)) for name in model.order}
     for step in range(40):
         made.event("Tick", at=20.0 + step)
         made.commit()
@@ -118,9 +116,7 @@ def test_figures_of_a_sweep_that_runs_are_at_most_five_seconds_old(made: MadeExp
         assert max(later - earlier for earlier, later in pairwise([100.0, *times, clock.now])) <= 5.0
 
 
-def test_a_figure_that_is_older_than_the_counts_says_as_of_when(
-    made: MadeExperiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_figure_that_is_older_than_the_counts_says_as_of_when(made, monkeypatch):
     (model, clock, _), wall = timed(made), Clock()
     monkeypatch.setattr(model_module.time, "time", wall)
 
@@ -132,14 +128,14 @@ def test_a_figure_that_is_older_than_the_counts_says_as_of_when(
 
     go_on(0.0)
     assert model.news(0)["old"] == {}
-    model.figures["curves"].is_due = lambda now: False  # type: ignore[method-assign]
+    model.figures["curves"].is_due = lambda now: False
     for at, old in ((4.0, {}), (3.0, {"curves": (100.0, 8)})):
         made.end("abcde_00008", at=20.0 + at)
         made.commit()
         go_on(at)
         assert model.news(0)["old"] == old
     version = model.version
-    del model.figures["curves"].is_due  # type: ignore[method-assign]
+    del model.figures["curves"].is_due
     go_on(2.0)
     assert model.news(version)["old"] == {}
 
@@ -157,9 +153,7 @@ def test_at_first_everything_is_made_at_once(made: MadeExperiment) -> None:
     assert model.news(0) == whole.news(0)
 
 
-def test_a_file_offers_only_what_it_holds_and_holds_what_is_small_beside_what_is_large(
-    made: MadeExperiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_offers_only_what_it_holds_and_holds_what_is_small_beside_what_is_large(made, monkeypatch):
     whole = ExperimentModel(subject(made.root))
     whole.refresh()
     assert len(whole.choices["curves"]["metrics"]) > 2
@@ -206,9 +200,7 @@ def test_several_experiments_are_compared_and_alike_names_become_paths(tmp_path:
         {"metric": ["loss", "size"], "mode": ["min", "min"], "metrics": ["loss", "size"], "modes": ["min", "min"]},
     ],
 )
-def test_experiments_without_an_objective_in_common_are_compared_in_words_only(
-    tmp_path: Path, meta: dict[str, Any]
-) -> None:
+def test_experiments_without_an_objective_in_common_are_compared_in_words_only(tmp_path, meta):
     one, other = shown_experiment(tmp_path, "one"), shown_experiment(tmp_path, "other", **meta)
     comparison = models_of([subject(one.root), subject(other.root)])[0]
     comparison.refresh()

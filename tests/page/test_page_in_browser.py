@@ -150,9 +150,7 @@ BRUSHED = (
         ("lr<1 or loss<1", range(10), 'conditions are combined with "and"; "or" is not known'),
     ],
 )
-def test_the_conditions_of_the_filter_all_hold_in_the_table_and_in_the_figures(
-    driver: Any, typed: str, numbers: Any, wrong: str
-) -> None:
+def test_the_conditions_of_the_filter_all_hold_in_the_table_and_in_the_figures(driver, typed, numbers, wrong):
     box = driver.find_element("css selector", "input[type=search]")
     box.send_keys(typed)
     assert wrong in driver.find_element("css selector", ".wrong").text

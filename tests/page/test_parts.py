@@ -153,9 +153,7 @@ def test_the_cost_is_what_was_held(root: Path) -> None:
     assert "GPU" not in said
 
 
-def test_while_a_sweep_runs_the_best_is_so_far_and_its_end_is_estimated(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_while_a_sweep_runs_the_best_is_so_far_and_its_end_is_estimated(root, monkeypatch):
     assert "to go" not in words(part("head", root))
     assert "Best so far" not in words(part("winner", root))
     monkeypatch.setattr(ExperimentReader, "state", lambda reader: "running")

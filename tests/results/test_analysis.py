@@ -240,7 +240,6 @@ def test_another_metric_without_a_mode_shows_the_last_reports_as_in_tune(mixed: 
 def test_best_by_every_scope(mixed: ExperimentAnalysis) -> None:
     def lr(scope: str, mode: str = "min") -> float:
         config = mixed.get_best_config("loss", mode, scope)
-        assert config is not None
         return float(config["lr"])
 
     assert lr("last") == 0.1
@@ -259,19 +258,15 @@ def test_nan_is_never_best_and_infinity_only_when_asked_for(tmp_path: Path) -> N
     for scope in SCOPES:
         assert analysis.get_best_config("loss", "max", scope) == {"loss": "1.0"}
         best = analysis.get_best_trial("loss", "max", scope, filter_nan_and_inf=False)
-        assert best is not None
         assert best.config == {"loss": "inf"}
 
 
 def test_the_best_properties_agree(mixed: ExperimentAnalysis) -> None:
     best = mixed.best_trial
-    assert best is not None
     assert best.number == 0
     assert mixed.best_config == {"lr": 0.1, "net": {"width": 16}, "act": "relu"}
-    assert mixed.best_result is not None
     assert mixed.best_result["loss"] == 1.0
     assert mixed.best_result["config"] == mixed.best_config
-    assert mixed.best_dataframe is not None
     assert mixed.best_dataframe["loss"].tolist() == [3.0, 2.0, 1.0]
     assert mixed.best_result_df["loss"].tolist() == [1.0]
     assert mixed.best_result_df.index.tolist() == [best.trial_id]
@@ -309,7 +304,7 @@ def test_a_trial_view_is_frozen_and_complete(mixed: ExperimentAnalysis) -> None:
     assert [view.status == view.ERROR for view in mixed.trials] == [False] * 3 + [True] + [False] * 2
     assert (view.TERMINATED, view.PAUSED) == ("TERMINATED", "PAUSED")
     with pytest.raises(AttributeError):
-        view.status = "RUNNING"  # type: ignore[misc]
+        view.status = "RUNNING"
 
 
 def test_nothing_found_is_a_warning_that_names_what_was_reported(mixed: ExperimentAnalysis) -> None:
@@ -371,7 +366,6 @@ def test_a_result_grid_is_a_sequence_of_results(mixed: ExperimentAnalysis) -> No
     assert grid[0].metrics["done"] is True
     assert grid[0].config["lr"] == 0.1
     assert grid[0].best_metrics is not None
-    assert grid[1].best_metrics is not None
     assert grid[1].best_metrics["loss"] == 0.1
     assert grid[0].metrics_dataframe["eval/acc"].tolist() == [0.0, 0.1, 0.2]
     assert grid[0].metrics_dataframe["config/lr"].tolist() == [0.1] * 3
@@ -411,11 +405,9 @@ def test_checkpoints_are_those_that_still_exist_with_their_metrics(mixed: Experi
     (root / result.trial_id / "checkpoint_1").rmdir()
     kept = result.best_checkpoints
     assert [(Path(c.path).name, m["loss"]) for c, m in kept] == [("checkpoint_0", 3.0), ("checkpoint_2", 1.0)]
-    assert result.checkpoint is not None
     assert Path(result.checkpoint.path).name == "checkpoint_2"
     assert Path(result.get_best_checkpoint("loss", "max").path).name == "checkpoint_0"
     assert Path(result.get_best_checkpoint("eval/acc", "max").path).name == "checkpoint_2"
-    assert mixed.best_checkpoint is not None
     assert Path(mixed.best_checkpoint.path).name == "checkpoint_2"
     assert mixed.get_last_checkpoint(result.trial_id) is not None
     with pytest.raises(MetricError, match="no report with a checkpoint"):
@@ -454,7 +446,6 @@ def test_a_running_experiment_is_seen_as_it_grows(tmp_path: Path) -> None:
 
 def test_frames_and_configs_are_fresh_each_time(mixed: ExperimentAnalysis) -> None:
     frame, config = mixed.dataframe(), mixed.best_config
-    assert config is not None
     frame.loc[0, "loss"] = 99.0
     config["net"]["width"] = 99
     assert mixed.dataframe()["loss"][0] == 1.0
@@ -558,9 +549,7 @@ NAMED = [name for name in dir(ExperimentAnalysis) if name.startswith("best_")]
 
 
 @pytest.mark.parametrize("name", [*NAMED, "get_best_trial", "get_best_config", "get_best_logdir"])
-def test_of_several_objectives_nothing_is_best_and_the_error_names_the_pareto_set(
-    several: ExperimentAnalysis, name: str
-) -> None:
+def test_of_several_objectives_nothing_is_best_and_the_error_names_the_pareto_set(several, name):
     said = r"several objectives, loss \(min\), size \(max\), so no single trial is best: get_pareto_trials\(\) has"
     asked = (lambda: getattr(several, name)) if name in NAMED else getattr(several, name)
     with pytest.raises(ValueError, match=said):
@@ -579,7 +568,6 @@ def test_of_several_objectives_no_result_is_best_unless_one_is_named(several: Ex
     assert grid[0].get_best_checkpoint("loss", "min").path.endswith("checkpoint_000001")
     chosen = grid.get_best_result("size")
     assert chosen.config == {"x": 0.2}
-    assert chosen.best is not None
     assert chosen.best["size"] == 9.0
 
 
@@ -625,7 +613,6 @@ def test_of_repeats_the_suggestion_with_the_best_mean_wins_and_its_number_is_no_
     shown = capfd.readouterr().out
     assert analysis.best_config == {"x": 1}
     best = analysis.get_best_trial()
-    assert best is not None
     assert best.config == {"x": 1, **({"__trial_index__": 0} if set_index else {})}, "a trial has what it was given"
     assert [round(value, 6) for _, value in analysis.ranking()] == [1.5, 1.5, 4.5, 4.5, 8.0, 8.0]
     assert "config/__trial_index__" not in analysis.dataframe().columns

@@ -70,7 +70,6 @@ def test_trials_are_named_by_whatever_stands_for_one(returned: ExperimentAnalysi
 
 def test_the_members_of_the_old_releases_lead_to_the_new_ones(returned: ExperimentAnalysis) -> None:
     best = returned.best_trial
-    assert best is not None
     assert returned.best_logdir == returned.get_best_logdir("loss", "min") == best.path
     assert [*returned.fetch_trial_dataframes()] == [trial.trial_id for trial in returned.trials]
     (first, first_loss), (second, second_loss) = returned.get_trial_checkpoints_paths(best)

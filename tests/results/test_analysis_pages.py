@@ -67,9 +67,7 @@ def analysis(tmp_path: Path) -> ExperimentAnalysis:
     return ExperimentAnalysis(made.close())
 
 
-def test_an_experiment_shows_its_counts_its_best_what_had_been_better_and_a_marked_table(
-    analysis: ExperimentAnalysis,
-) -> None:
+def test_an_experiment_shows_its_counts_its_best_what_had_been_better_and_a_marked_table(analysis):
     page = Page(analysis._repr_html_())
     assert "digits · 3 trials: 1 waiting, 2 finished" in page.text
     assert "no driver runs digits now" in page.text

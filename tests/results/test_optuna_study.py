@@ -554,7 +554,7 @@ def test_a_study_is_loaded_by_its_name(tmp_path):
 
 def test_a_study_that_cannot_be_used_is_one_error(tmp_path):
     with pytest.raises(ConfigError, match="was given 3; expected a study"):
-        sweep.from_optuna(3)  # type: ignore[arg-type]
+        sweep.from_optuna(3)
     study = optuna_study()
     with pytest.raises(ConfigError, match=r"has 1 objective and no names for them; expected .* metric='loss'"):
         sweep.from_optuna(study)

@@ -140,7 +140,6 @@ def test_a_trial_has_what_tunes_trials_have(grid: ResultGrid) -> None:
     assert running.resources == running.placement_group_factory
     assert isinstance(running.resources, Resources)
     assert (running.resources.total.cpu, running.resources.total.gpu) == (2.0, 1.0)
-    assert ended.checkpoint is not None
     assert Path(ended.checkpoint.path).name == "checkpoint_000002"
     assert {ended: 1}[opened(grid).trials[0]] == 1
 
@@ -178,7 +177,6 @@ def test_a_trial_that_ran_when_its_driver_died_says_so(grid: ResultGrid) -> None
 def test_a_result_has_its_last_and_its_best_report(grid: ResultGrid) -> None:
     result = grid[0]
     assert result.last == result.metrics
-    assert result.best is not None
     assert (result.last["loss"], result.best["loss"], result.best["training_iteration"]) == (2.0, 1.0, 2)
     assert result.best["checkpoint_dir_name"] == "checkpoint_000002"
     assert result.best_metrics == result.best
@@ -203,9 +201,7 @@ def test_the_best_result_says_by_what_and_offers_the_checkpoint_of_its_best_repo
 
 def test_the_best_of_a_chosen_result_is_by_the_metric_it_was_chosen_by(grid: ResultGrid) -> None:
     by_accuracy = grid.get_best_result("eval/acc", "max", scope="avg")
-    assert by_accuracy.choice is not None
     assert (by_accuracy.choice.metric, round(by_accuracy.choice.value, 6)) == ("eval/acc", 0.2)
-    assert by_accuracy.best is not None
     assert by_accuracy.best["eval"] == {"acc": 0.3}
     highest = grid.get_best_result("loss", "max")
     assert highest.trial_id == "abcde_00001"
@@ -229,9 +225,7 @@ def test_the_only_trial_is_best_without_a_scope(tmp_path: Path) -> None:
         ({"checkpoint_score": "eval/acc", "checkpoint_mode": "max"}, ["4", "3", "2", "1"]),
     ],
 )
-def test_checkpoints_are_ordered_by_their_score_the_best_last(
-    tmp_path: Path, plan: dict[str, str], names: list[str]
-) -> None:
+def test_checkpoints_are_ordered_by_their_score_the_best_last(tmp_path, plan, names):
     made = MadeExperiment(tmp_path)
     made.event("PlanChanged", data={"checkpoint_score": "other"})
     made.event("PlanChanged", data=plan)
@@ -377,9 +371,9 @@ def test_an_object_whose_code_is_gone_is_shown_as_its_text(tmp_path: Path) -> No
 
 def test_paths_lie_on_the_file_system_that_is_given_with_them(grid: ResultGrid) -> None:
     for where in (grid, grid[0], opened(grid)):
-        path = getattr(where, "experiment_path", None) or where.path  # type: ignore[union-attr]
-        assert where.filesystem.exists(f"{path}/checkpoint_000002") is (where == grid[0])  # type: ignore[union-attr]
-        assert where.filesystem.exists(path)  # type: ignore[union-attr]
+        path = getattr(where, "experiment_path", None) or where.path
+        assert where.filesystem.exists(f"{path}/checkpoint_000002") is (where == grid[0])
+        assert where.filesystem.exists(path)
 
 
 def test_a_result_is_found_by_a_link_to_its_directory_and_by_its_uri(grid: ResultGrid, tmp_path: Path) -> None:

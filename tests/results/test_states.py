@@ -81,10 +81,8 @@ def look(root: Path, state: str) -> None:
     assert analysis.dataframe("loss", "min")["loss"].tolist() == [0.0, 1 / 3, 1.0]
     frames = analysis.fetch_trial_dataframes()
     assert [len(frames[trial.trial_id]) for trial in trials] == [3, 3, 2, 0]
-    assert analysis.best_trial is not None
     assert analysis.best_trial.trial_id == trials[0].trial_id
     assert (analysis.best_config, analysis.best_logdir) == ({"x": 0}, trials[0].path)
-    assert analysis.best_checkpoint is not None
     assert Path(analysis.best_checkpoint.path).is_relative_to(root)
     assert Path(analysis.experiment_path) == root
     grid = ResultGrid(analysis)

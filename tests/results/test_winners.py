@@ -80,9 +80,7 @@ def cli(root: Path, *arguments: str) -> Any:
 
 @settings(deadline=None, max_examples=40)
 @given(reports, st.data(), st.sampled_from(["min", "max"]), st.sampled_from(["loss", "eval/loss"]))
-def test_display_command_line_and_analysis_name_the_same_trial(
-    given_reports: list[list[Any]], data: st.DataObject, mode: str, metric: str
-) -> None:
+def test_display_command_line_and_analysis_name_the_same_trial(given_reports, data, mode, metric):
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         played = Played(root, metric, mode)
@@ -147,9 +145,7 @@ def check(root: Path, view: ViewState, num_trials: int) -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(st.lists(st.lists(st.tuples(value, value), max_size=3), min_size=2, max_size=5), st.data())
-def test_of_several_objectives_they_name_the_same_pareto_set(
-    given_reports: list[list[tuple[Any, Any]]], data: st.DataObject
-) -> None:
+def test_of_several_objectives_they_name_the_same_pareto_set(given_reports, data):
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         played = Played(root, "loss", "min", (("loss", "min"), ("size", "max")))
@@ -178,7 +174,6 @@ def test_a_value_that_had_been_better_belongs_to_the_first_trial_and_step_that_h
     for trial_id, loss in ((second, 1.0), (first, 2.0), (first, 1.0), (first, 1.0), (first, 5.0), (second, 4.0)):
         made.report(trial_id, {"loss": loss})
     found = better_earlier(ExperimentAnalysis(made.close())._reader, "loss", "min")
-    assert found is not None
     assert (found.row.trial_id, found.value, found.step) == (first, 1.0, 2)
 
 
