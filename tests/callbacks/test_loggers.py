@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from callbacks.played import TRIAL, play, ready
 
 from sweep.callbacks.loggers import LoggerCallback, TBXLoggerCallback
 from sweep.callbacks.mlflow import MLflowLoggerCallback
 from sweep.callbacks.wandb import WandbLoggerCallback
-from sweep.core.plan import Plan
-from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
-from sweep.core.trial import Status, Trial, evolve
+from sweep.core.trial import Trial, evolve
 from sweep.errors import ConfigError
-
-TRIAL = Trial("abcde_00000", {"lr": 0.1, "net": {"width": 16}}, Resources(), Status.RUNNING, attempt=1)
 
 
 def test_a_logger_of_ones_own_overrides_the_log_methods(tmp_path: Path) -> None:
@@ -35,8 +30,7 @@ def test_a_logger_of_ones_own_overrides_the_log_methods(tmp_path: Path) -> None:
         def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
             heard.append(("end", failed))
 
-    logger = Mine()
-    logger.setup(experiment_dir=str(tmp_path), plan=Plan(), num_trials=2)
+    logger = ready(Mine(), tmp_path)
     logger.on_trial_start(TRIAL)
     logger.on_trial_result(TRIAL, TrialResult({"training_iteration": 7, "loss": 1}))
     logger.on_trial_error(TRIAL)
@@ -80,25 +74,23 @@ class _Writer:
 
 
 @pytest.fixture
-def writers(monkeypatch: pytest.MonkeyPatch) -> list[_Writer]:
-    module, summary = types.ModuleType("tensorboardX"), types.ModuleType("tensorboardX.summary")
-    module.__spec__ = types.SimpleNamespace()
-    module.SummaryWriter = _Writer
-    summary.hparams = lambda hparam_dict, metric_dict: [(hparam_dict, metric_dict)]
-    monkeypatch.setitem(sys.modules, "tensorboardX", module)
-    monkeypatch.setitem(sys.modules, "tensorboardX.summary", summary)
+def writers(monkeypatch):
+    play(monkeypatch, "tensorboardX", "", SummaryWriter=_Writer)
+    play(monkeypatch, "tensorboardX.summary", "", hparams=lambda hparam_dict, metric_dict: [(hparam_dict, metric_dict)])
     _Writer.made = []
     return _Writer.made
 
 
-def test_tensorboard_gets_scalars_histograms_and_the_hyperparameters(tmp_path: Path, writers: list[_Writer]) -> None:
+def test_tensorboard_gets_scalars_histograms_and_the_hyperparameters_and_all_files_are_closed(
+    tmp_path: Path, writers: list[_Writer]
+) -> None:
     result = {"loss": 0.5, "eval": {"acc": True}, "hist": [1, 2], "image": np.zeros((3, 2, 2)), "word": "x", "pid": 1}
     trial = evolve(TRIAL, last_result=TrialResult({"training_iteration": 3, **result}))
-    logger = TBXLoggerCallback()
-    logger.setup(experiment_dir=str(tmp_path), plan=Plan(), num_trials=1)
+    logger = ready(TBXLoggerCallback(), tmp_path)
     logger.on_trial_result(trial, trial.last_result)
     logger.on_trial_complete(trial)
-    (writer,) = writers
+    logger.on_trial_result(evolve(TRIAL, id="abcde_00001"), TrialResult({"loss": 1.0}))
+    writer, other = writers
     assert writer.directory == tmp_path / trial.id
     assert writer.told == [
         ("add_scalar", "loss", 3),
@@ -107,12 +99,6 @@ def test_tensorboard_gets_scalars_histograms_and_the_hyperparameters(tmp_path: P
         ("add_image", "image", 3),
         ("hparams", {"lr": 0.1, "net/width": 16}, {"loss": 0.5, "eval/acc": True}),
     ]
-    assert writer.closed
-
-
-def test_at_the_end_all_files_of_tensorboard_are_closed(tmp_path: Path, writers: list[_Writer]) -> None:
-    logger = TBXLoggerCallback()
-    logger.setup(experiment_dir=str(tmp_path), plan=Plan(), num_trials=1)
-    logger.on_trial_result(TRIAL, TrialResult({"loss": 1.0}))
+    assert (writer.closed, other.closed) == (True, False)
     logger.on_experiment_end([TRIAL])
-    assert [writer.closed for writer in writers] == [True]
+    assert other.closed

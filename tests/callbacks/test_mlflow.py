@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.machinery
 import math
-import sys
 import types
 from pathlib import Path
 from typing import Any
 
 import pytest
+from callbacks.played import TRIAL, in_trial, play, ready, train
 
 import sweep
 from sweep.callbacks import mlflow as ours
 from sweep.callbacks.mlflow import MLflowLoggerCallback, setup_mlflow
-from sweep.core.plan import Plan
-from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
-from sweep.core.trial import Status, Trial, evolve
+from sweep.core.trial import evolve
 from sweep.errors import ConfigError
-
-TRIAL = Trial("abcde_00000", {"lr": 0.1, "net": {"width": 16}}, Resources(), Status.RUNNING, attempt=1)
 
 
 class Client:
@@ -89,37 +84,30 @@ class Started:
 
 
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> Client:
+def client(monkeypatch):
     """The client, with the library played."""
-    found = Client()
 
     def entity(*names: str) -> Any:
         return lambda *values: types.SimpleNamespace(**dict(zip(names, values, strict=True)))
 
-    entities = types.ModuleType("mlflow.entities")
-    vars(entities).update(Metric=entity("key", "value", "timestamp", "step"), Param=entity("key", "value"))
-    played = types.ModuleType("mlflow")
-    played.__spec__ = importlib.machinery.ModuleSpec("mlflow", None)
+    found = Client()
     started = Started(found)
-    vars(played).update(MlflowClient=lambda *where: found, started=started, get_tracking_uri=lambda: "memory")
-    for name in ("set_tracking_uri", "set_registry_uri", "set_experiment", "start_run", "set_tags", "log_params"):
-        vars(played)[name] = getattr(started, name)
-    monkeypatch.setitem(sys.modules, "mlflow", played)
-    monkeypatch.setitem(sys.modules, "mlflow.entities", entities)
-    for name in ("MLFLOW_EXPERIMENT_NAME", "MLFLOW_TRACKING_TOKEN"):
-        monkeypatch.setenv(name, "")  # and what is set meanwhile is taken back
-        monkeypatch.delenv(name)
+    names = ("set_tracking_uri", "set_registry_uri", "set_experiment", "start_run", "set_tags", "log_params")
+    told = {name: getattr(started, name) for name in names}
+    client = {"MlflowClient": lambda *where: found, "started": started, "get_tracking_uri": lambda: "memory"}
+    play(monkeypatch, "mlflow", "MLFLOW_EXPERIMENT_NAME MLFLOW_TRACKING_TOKEN", **client, **told)
+    entities = {"Metric": entity("key", "value", "timestamp", "step"), "Param": entity("key", "value")}
+    play(monkeypatch, "mlflow.entities", "", **entities)
     return found
 
 
-def ready(root: Path, *arguments: Any, **given: Any) -> MLflowLoggerCallback:
-    callback = MLflowLoggerCallback(*arguments, **given)
-    callback.setup(experiment_dir=str(root / "tuning"), plan=Plan(), num_trials=2)
-    return callback
+@pytest.fixture
+def logger(tmp_path):
+    return lambda **given: ready(MLflowLoggerCallback(**given), tmp_path / "tuning")
 
 
-def test_each_trial_is_a_run_with_its_config_and_its_numbers(client: Client, tmp_path: Path) -> None:
-    callback = ready(tmp_path, tags={"team": 3})
+def test_each_trial_is_a_run_with_its_config_and_its_numbers(client, logger):
+    callback = logger(tags={"team": 3})
     callback.on_trial_start(TRIAL)
     callback.on_trial_result(
         TRIAL, TrialResult({"training_iteration": 2, "eval": {"acc": 0.5}, "x@y": math.nan, "s": "t"})
@@ -151,8 +139,8 @@ def test_each_trial_is_a_run_with_its_config_and_its_numbers(client: Client, tmp
     assert run.artifacts == []
 
 
-def test_a_resumed_sweep_goes_on_with_its_runs(client: Client, tmp_path: Path) -> None:
-    first = ready(tmp_path, experiment_name="mine")
+def test_a_resumed_sweep_goes_on_with_its_runs(client, logger):
+    first = logger(experiment_name="mine")
     first.on_trial_start(TRIAL)
     first.on_trial_start(evolve(TRIAL, id="abcde_00001"))
     first.on_experiment_end([TRIAL])
@@ -160,7 +148,7 @@ def test_a_resumed_sweep_goes_on_with_its_runs(client: Client, tmp_path: Path) -
     client.statuses.clear()
     # each trial has a thread of its own, so either may have begun first
     own = next(run.info.run_id for run in client.runs if run.data.tags["sweep.trial_id"] == TRIAL.id)
-    second = ready(tmp_path, experiment_name="mine")
+    second = logger(experiment_name="mine")
     second.on_trial_start(TRIAL)
     second.on_trial_error(TRIAL)
     second.on_experiment_end([])
@@ -173,8 +161,8 @@ def test_a_resumed_sweep_goes_on_with_its_runs(client: Client, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("is_late", "logged"), [(False, {"lr": "0.1", "net/width": "16"}), (True, {"lr": "0.2", "new": "1"})]
 )
-def test_of_a_config_that_changes_the_first_values_stay_or_the_last_are_logged(client, tmp_path, is_late, logged):
-    callback = ready(tmp_path, log_params_on_trial_end=is_late)
+def test_of_a_config_that_changes_the_first_values_stay_or_the_last_are_logged(client, logger, is_late, logged):
+    callback = logger(log_params_on_trial_end=is_late)
     callback.on_trial_start(TRIAL)
     changed = evolve(TRIAL, config={"lr": 0.2, "new": 1})
     callback.on_trial_start(changed)
@@ -184,8 +172,8 @@ def test_of_a_config_that_changes_the_first_values_stay_or_the_last_are_logged(c
     assert client.runs[0].data.params == expected
 
 
-def test_what_is_large_is_sent_in_parts_that_mlflow_takes(client: Client, tmp_path: Path) -> None:
-    callback = ready(tmp_path)
+def test_what_is_large_is_sent_in_parts_that_mlflow_takes(client, logger):
+    callback = logger()
     trial = evolve(TRIAL, config={f"p{n}": n for n in range(250)})
     callback.on_trial_start(trial)
     callback.on_trial_result(trial, TrialResult({f"m{n}": n for n in range(1200)}))
@@ -194,45 +182,24 @@ def test_what_is_large_is_sent_in_parts_that_mlflow_takes(client: Client, tmp_pa
 
 
 @pytest.mark.parametrize(("end", "num"), [("on_trial_complete", 1), ("on_trial_error", 1), ("on_trial_pause", 0)])
-def test_a_trials_directory_is_uploaded_when_it_has_ended(client: Client, tmp_path: Path, end: str, num: int) -> None:
+def test_a_trials_directory_is_uploaded_when_it_has_ended(client, logger, tmp_path, end: str, num: int):
     directory = tmp_path / "tuning" / TRIAL.id
     directory.mkdir(parents=True)
-    callback = ready(tmp_path, save_artifact=True)
+    callback = logger(save_artifact=True)
     callback.on_trial_start(TRIAL)
     getattr(callback, end)(TRIAL)
     callback.on_experiment_end([])
     assert client.runs[0].artifacts == [str(directory)] * num
 
 
-def test_a_server_that_is_not_there_is_no_reason_not_to_start(client, tmp_path, monkeypatch):
-    def refuse(name: str) -> None:
-        raise ConnectionError("no route")
-
-    monkeypatch.setattr(client, "get_experiment_by_name", refuse)
-    callback = ready(tmp_path)
-    callback.on_trial_start(TRIAL)
-    with pytest.raises(ConnectionError, match="no route"):
-        callback.on_experiment_end([])
-
-
 # --- within a trial ------------------------------------------------------------------------------------------------
-
-
-def in_trial(monkeypatch: pytest.MonkeyPatch, rank: int = 0) -> None:
-    context = types.SimpleNamespace(
-        get_trial_id=lambda: TRIAL.id,
-        get_trial_name=lambda: "train_0",
-        get_experiment_name=lambda: "tuning",
-        get_world_rank=lambda: rank,
-    )
-    monkeypatch.setattr(ours, "get_context", lambda: context)
 
 
 TAGS = {"sweep.trial_id": TRIAL.id, "sweep.experiment": "tuning"}
 
 
 def test_a_trial_starts_its_own_run_and_goes_on_with_it_when_it_is_started_again(client, monkeypatch):
-    in_trial(monkeypatch)
+    in_trial(monkeypatch, ours)
     module = setup_mlflow({"lr": 0.1}, "memory", tags={"team": "a"})
     assert module.started.calls == [
         ("set_tracking_uri", "memory"),
@@ -253,7 +220,7 @@ def test_a_trial_starts_its_own_run_and_goes_on_with_it_when_it_is_started_again
 
 
 def test_an_experiment_that_was_named_must_exist_or_be_asked_for(client, monkeypatch):
-    in_trial(monkeypatch)
+    in_trial(monkeypatch, ours)
     with pytest.raises(ConfigError, match=r"no experiment 'mine' at memory.*create_experiment_if_not_exists=True"):
         setup_mlflow(experiment_name="mine")
     setup_mlflow(experiment_name="mine", create_experiment_if_not_exists=True)
@@ -261,7 +228,7 @@ def test_an_experiment_that_was_named_must_exist_or_be_asked_for(client, monkeyp
 
 
 def test_in_other_ranks_every_call_does_nothing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    in_trial(monkeypatch, rank=1)
+    in_trial(monkeypatch, ours, rank=1)
     module = setup_mlflow({"lr": 0.1})
     with module.start_run(nested=True):
         module.log_metric("loss", 0.1)
@@ -269,11 +236,6 @@ def test_in_other_ranks_every_call_does_nothing(client: Client, monkeypatch: pyt
 
 
 # --- the real library ----------------------------------------------------------------------------------------------
-
-
-def train(config: Any) -> None:
-    for step in range(3):
-        sweep.report(loss=config["lr"] / (step + 1), odd=math.nan)
 
 
 def runs_of(uri: str, experiment: str) -> list[Any]:

@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from callbacks.played import TRIAL, ready
 
 from sweep.callbacks import tracking
 from sweep.callbacks.dispatch import Dispatcher
 from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
 from sweep.core.messages import Hook, Notify
-from sweep.core.plan import Plan
-from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
-from sweep.core.trial import Status, Trial, evolve
+from sweep.core.trial import Trial, evolve
 
-TRIAL = Trial("abcde_00000", {"lr": 0.1}, Resources(), Status.RUNNING, attempt=1)
 OTHER = evolve(TRIAL, id="abcde_00001")
 
 
@@ -54,8 +52,7 @@ class Told(TrackingCallback):
 
 @pytest.fixture
 def told(tmp_path: Path) -> Any:
-    callback = Told()
-    callback.setup(experiment_dir=str(tmp_path), plan=Plan(), num_trials=2)
+    callback = ready(Told(), tmp_path)
     yield callback
     callback.gate.set()
 
@@ -145,7 +142,7 @@ def test_the_dispatcher_shows_what_the_service_said() -> None:
     notices: list[str] = []
     callback = Told()
     dispatcher = Dispatcher([callback], notices.append)
-    dispatcher.setup(experiment_dir="nowhere", plan=Plan(), num_trials=1)
+    ready(dispatcher, "nowhere")
     dispatcher.start()
     dispatcher.notify([Notify(Hook.START, TRIAL), Notify(Hook.RESULT, TRIAL, result(1, bad=True))])
     dispatcher.close([TRIAL])
