@@ -154,7 +154,8 @@ def test_a_callback_can_ask_for_what_a_metric_has_been(tmp_path: Path) -> None:
     assert analysis.trials[0].metric_analysis["inner/loss"] == seen[0]
 
 
-def test_log_files_are_brought_up_to_date_once_for_all_that_was_handed_over_before() -> None:
+@pytest.mark.parametrize("is_ours", [False, True])
+def test_log_files_are_brought_up_to_date_before_a_callback_of_the_user_hears_of_an_end(is_ours):
     class Mine(Callback):
         def on_trial_result(self, trial: Any, result: Any) -> None:
             told_of.append("result")
@@ -176,31 +177,15 @@ def test_log_files_are_brought_up_to_date_once_for_all_that_was_handed_over_befo
             return False
 
     told_of: list[str] = []
-    dispatcher = Dispatcher([Mine()], pytest.fail, files=Files())
+    ours = MissingKeys("", {"x": "which nobody reports"}, "", lambda text: None, lambda text: None)
+    dispatcher = Dispatcher([ours if is_ours else Mine()], pytest.fail, files=Files())
     ends = [told(Hook.COMPLETE, trial())]
     dispatcher._thread = threading.current_thread()  # not started yet: what is handed over waits
     dispatcher.notify([told(Hook.RESULT, trial(), {"loss": 1}), *ends])
     dispatcher.notify(ends)
     dispatcher.start()
     assert dispatcher.close([]) is False
-    assert told_of == ["result", "files", "complete", "complete", "all files", "end"]
-
-
-def test_callbacks_of_this_package_do_not_wait_for_log_files() -> None:
-    class Files:
-        is_asleep = False
-
-        def catch_up(self) -> None:
-            pytest.fail("nobody reads them")
-
-        def finish(self) -> bool:
-            return True
-
-    missing = MissingKeys("", {"x": "which nobody reports"}, "", lambda text: None, lambda text: None)
-    dispatcher = Dispatcher([missing], pytest.fail, files=Files())
-    dispatcher.start()
-    dispatcher.notify([told(Hook.COMPLETE, trial())])
-    assert dispatcher.close([]) is True
+    assert told_of == (["all files"] if is_ours else ["result", "files", "complete", "complete", "all files", "end"])
 
 
 def test_setup_passes_only_what_it_takes() -> None:
@@ -223,19 +208,20 @@ def test_setup_passes_only_what_it_takes() -> None:
     assert everything.got == ["experiment_dir", "num_samples", "stop", "total_num_samples", "trials"]
 
 
+@pytest.mark.parametrize("kind", [KeyError, SystemExit, KeyboardInterrupt, GeneratorExit])
 @pytest.mark.parametrize("form", ["ours", "tunes"])
-def test_a_hook_that_raises_is_named_once_and_switched_off_after_three(form: str) -> None:
+def test_a_hook_that_raises_whatever_is_named_once_and_switched_off_after_three(form, kind):
     calls = []
 
     class OursRaises(Callback):
         def on_trial_result(self, trial: Any, result: Any) -> None:
             calls.append(1)
-            raise KeyError("oh")
+            raise kind("oh")
 
     class TunesRaises(Callback):
         def on_trial_result(self, iteration: Any, trials: Any, trial: Any, result: Any, **info: Any) -> None:
             calls.append(1)
-            raise KeyError("oh")
+            raise kind("oh")
 
     other = Ours()
     raising = OursRaises() if form == "ours" else TunesRaises()
@@ -243,24 +229,10 @@ def test_a_hook_that_raises_is_named_once_and_switched_off_after_three(form: str
     name = type(raising).__name__
     line = type(raising).on_trial_result.__code__.co_firstlineno + 2
     assert notices == [
-        f"the callback {name}.on_trial_result raised KeyError: 'oh' ({__file__}:{line})",
+        f"the callback {name}.on_trial_result raised {kind.__name__}: {kind('oh')} ({__file__}:{line})",
         f"the callback {name} raised 3 times and is switched off",
     ]
-    assert len(calls) == 3
-    assert len(other.heard) == 6
-
-
-@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_a_callback_that_raises_what_is_no_error_silences_nobody(kind: type[BaseException]) -> None:
-    class Leaves(Callback):
-        def on_trial_result(self, trial: Any, result: Any) -> None:
-            raise kind("of my own")
-
-    other = Ours()
-    notices = run_through([Leaves(), other], [[told(Hook.RESULT, trial(), {"loss": n})] for n in range(5)])
-    assert len(other.heard) == 5
-    assert notices[0].startswith(f"the callback Leaves.on_trial_result raised {kind.__name__}: of my own (")
-    assert notices[1:] == ["the callback Leaves raised 3 times and is switched off"]
+    assert (len(calls), len(other.heard)) == (3, 6)
 
 
 def test_a_callback_that_blocks_holds_up_nobody_but_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,10 +252,10 @@ def test_a_callback_that_blocks_holds_up_nobody_but_the_end(monkeypatch: pytest.
     ]
 
 
-def test_states_are_stored_at_the_end_and_given_back_to_the_next_run(tmp_path: Path) -> None:
+def test_states_are_stored_at_the_end_and_given_back_to_the_next_run(tmp_path):
     class Counts(Callback):
-        def __init__(self) -> None:
-            self.n = 0
+        def __init__(self, n: int = 0) -> None:
+            self.n = n
 
         def on_trial_result(self, trial: Any, result: Any) -> None:
             self.n += 1
@@ -294,78 +266,50 @@ def test_states_are_stored_at_the_end_and_given_back_to_the_next_run(tmp_path: P
         def set_state(self, state: Any) -> None:
             self.n = state["n"]
 
-    about = ExperimentInfo(str(tmp_path), "train")
-    first = [Counts(), Counts()]
-    first[1].n = 10
-    dispatcher = Dispatcher(first, pytest.fail, about=about)
+    about, notices = ExperimentInfo(str(tmp_path), "train"), []
+    dispatcher = Dispatcher([Counts(), Counts(10)], notices.append, about=about)
     dispatcher.start()
     dispatcher.notify([told(Hook.RESULT, trial(), {"a": 1})])
     dispatcher.close([])
-    second = [Counts(), Counts(), Counts()]
-    Dispatcher(second, pytest.fail, about=about).setup(**SETUP, is_resumed=True)
-    assert [one.n for one in second] == [1, 11, 0]
-    third = [Counts()]
-    Dispatcher(third, pytest.fail, about=about).setup(**SETUP, is_resumed=False)
-    assert third[0].n == 0
-
-
-def test_a_state_that_cannot_be_read_is_said_and_costs_only_itself(tmp_path: Path) -> None:
-    class Has(Callback):
-        def get_state(self) -> Any:
-            return threading.Lock()
-
-    notices: list[str] = []
-    about = ExperimentInfo(str(tmp_path), "train")
-    Dispatcher([Has()], notices.append, about=about).close([])
-    assert "cannot be stored: TypeError" in notices.pop()
+    for is_resumed, found in ((True, [1, 11, 0]), (False, [0, 0, 0])):
+        callbacks = [Counts(), Counts(), Counts()]
+        Dispatcher(callbacks, notices.append, about=about).setup(**SETUP, is_resumed=is_resumed)
+        assert [one.n for one in callbacks] == found
+    assert notices == []
+    Dispatcher([Counts(threading.Lock())], notices.append, about=about).close([])
     (tmp_path / "callbacks.pkl").write_bytes(b"torn")
-    Dispatcher([Has()], notices.append, about=about).setup(**SETUP, is_resumed=True)
-    assert "callbacks.pkl cannot be read" in notices.pop()
+    Dispatcher([Counts()], notices.append, about=about).setup(**SETUP, is_resumed=True)
+    assert "cannot be stored: TypeError" in notices[0]
+    assert "callbacks.pkl cannot be read" in notices[1]
 
 
-def test_an_observed_trial_has_tunes_names(tmp_path: Path) -> None:
+def test_an_observed_trial_and_a_plain_result_have_tunes_names():
     one = ObservedTrial(trial(7, status=Status.STOPPING, failures=1, reason="why"), ABOUT)
-    assert (one.trial_id, one.id, str(one), one.trainable_name) == (
-        "abcde_00007",
-        "abcde_00007",
-        "train_abcde_00007",
-        "train",
-    )
-    assert (one.status, one.is_finished(), one.get_error()) == ("RUNNING", False, None)
+    failed = ObservedTrial(trial(status=Status.ERROR, reason="no luck"), ABOUT)
+    saved = ObservedTrial(trial(checkpoint=CheckpointRef("abcde_00000/checkpoint_000001", 1, 1, 1.0)), ABOUT)
+    assert (one.trial_id, one.id, str(one)) == ("abcde_00007", "abcde_00007", "train_abcde_00007")
+    assert (one.trainable_name, one.status, one.is_finished(), one.get_error()) == ("train", "RUNNING", False, None)
     assert (one.evaluated_params, one.experiment_tag) == ({"lr": 0.5}, "7_lr=0.5000")
     assert (one.path, one.local_path, one.logdir) == ("/x/abcde_00007",) * 3
     assert (one.num_failures, one.max_failures, one.error_file) == (1, 2, "/x/abcde_00007/error.txt")
     assert (one.checkpoint, one.custom_trial_name, dict(one.last_result)) == (None, None, {})
     assert (one.number, one.placement_group_factory) == (7, Resources())
     assert {one: 1}[ObservedTrial(trial(7), ABOUT)] == 1
-    assert one != ObservedTrial(trial(8), ABOUT)
+    assert one != failed
     with pytest.raises(AttributeError):
         _ = one.nothing_of_the_kind
-    failed = ObservedTrial(trial(status=Status.ERROR, reason="no luck"), ABOUT)
     assert (failed.is_finished(), failed.get_error()) == (True, "no luck")
     assert (one.status == one.RUNNING, failed.status == ObservedTrial.ERROR) == (True, True)
     names = ("PENDING", "RUNNING", "PAUSED", "TERMINATED", "ERROR")
     assert [getattr(ObservedTrial, name) for name in names] == [getattr(one, name) for name in names] == [*names]
-    saved = ObservedTrial(trial(checkpoint=CheckpointRef("abcde_00000/checkpoint_000001", 1, 1, 1.0)), ABOUT)
     assert (one.has_checkpoint(), saved.has_checkpoint()) == (False, True)
-
-
-def test_an_observed_trial_may_be_given_a_name_and_travels() -> None:
     about = ExperimentInfo("/x", "train", None, lambda one: f"n{one.number}")
-    one = pickle.loads(pickle.dumps(ObservedTrial(trial(3), about)))
-    assert (str(one), one.custom_trial_name, one.trial_id) == ("n3", "n3", "abcde_00003")
-    assert one.evaluated_params == {"lr": 0.5, "fixed": 1}
-
-
-def test_a_plain_result_has_what_tune_fills_in() -> None:
-    plain = plain_result(ObservedTrial(trial(), ABOUT), TrialResult({"loss": 1, "timestamp": 0}))
-    assert {key: plain[key] for key in ("trial_id", "done", "node_ip", "experiment_tag")} == {
-        "trial_id": "abcde_00000",
-        "done": False,
-        "node_ip": "127.0.0.1",
-        "experiment_tag": "0_lr=0.5000",
-    }
-    assert plain["config"] == {"lr": 0.5, "fixed": 1}
+    named = pickle.loads(pickle.dumps(ObservedTrial(trial(3), about)))
+    assert (str(named), named.custom_trial_name, named.trial_id) == ("n3", "n3", "abcde_00003")
+    assert named.evaluated_params == {"lr": 0.5, "fixed": 1}
+    plain = plain_result(failed, TrialResult({"loss": 1, "timestamp": 0}))
+    assert plain | {"trial_id": "abcde_00000", "done": False, "node_ip": "127.0.0.1"} == plain
+    assert (plain["config"], plain["experiment_tag"]) == ({"lr": 0.5, "fixed": 1}, "0_lr=0.5000")
     assert len(plain["date"]) == len("1970-01-01_00-00-00")
 
 
@@ -459,43 +403,36 @@ def test_a_cli_reporter_shows_tunes_columns_and_the_errors(tmp_path: Path) -> No
     assert "/error.txt" in shown
 
 
-def test_columns_can_be_chosen_named_and_sorted(tmp_path: Path) -> None:
+def test_columns_and_rows_can_be_chosen_named_and_sorted(tmp_path):
     def make(out: Any) -> sweep.CLIReporter:
-        reporter = sweep.CLIReporter(
-            metric_columns={"loss": "the_loss"}, parameter_columns=["fixed"], sort_by_metric=True, file=out
-        )
+        options: dict[str, Any] = {"parameter_columns": ["fixed"], "sort_by_metric": True, "max_progress_rows": 2}
+        reporter = sweep.JupyterNotebookReporter(metric_columns={"loss": "the_loss"}, file=out, **options)
         reporter.add_metric_column("other")
         reporter.add_parameter_column("x", "EX")
         return reporter
 
-    table = last_table(shown_by(make, tmp_path))
+    shown = shown_by(make, tmp_path)  # outside of a notebook too
+    table = last_table(shown)
     assert table[0] == ["name", "status", "fixed", "EX", "the_loss", "other"]
-    assert [row[2:] for row in table[1:]] == [["4", "1", "1", "7"], ["4", "2", "2", "7"], ["4", "3"]]
-
-
-def test_at_most_so_many_rows_are_shown(tmp_path: Path) -> None:
-    shown = shown_by(lambda out: sweep.CLIReporter(max_progress_rows=2, file=out), tmp_path)
-    assert len(last_table(shown)) == 3
+    assert [row[2:] for row in table[1:]] == [["4", "1", "1", "7"], ["4", "2", "2", "7"]]
     assert "... 1 more trials not shown (1 ERROR)" in shown
 
 
-def test_tables_come_at_most_every_so_many_seconds(tmp_path: Path) -> None:
-    now = iter(range(0, 1000, 3))  # seconds: every question comes three later
-    often = shown_by(lambda out: sweep.CLIReporter(max_report_frequency=0, file=out), tmp_path / "a")
-    seldom = shown_by(
-        lambda out: sweep.CLIReporter(max_report_frequency=9, file=out, clock=lambda: next(now)), tmp_path / "b"
-    )
-    never = shown_by(lambda out: sweep.CLIReporter(print_intermediate_tables=False, file=out), tmp_path / "c")
-    heads = [text.count("trial name         status") for text in (often, seldom, never)]
-    assert heads[0] > heads[1] > heads[2] == 1
-
-
-def test_a_subclass_may_say_when(tmp_path: Path) -> None:
+def test_tables_come_at_most_every_so_many_seconds_or_when_a_subclass_says(tmp_path):
     class AtTheEnd(sweep.CLIReporter):
         def should_report(self, trials: Any, done: bool = False) -> bool:
             return done
 
-    assert shown_by(lambda out: AtTheEnd(file=out), tmp_path).count("trial name         status") == 1
+    now = iter(range(0, 1000, 3))  # seconds: every question comes three later
+    reporters = (
+        lambda out: sweep.CLIReporter(max_report_frequency=0, file=out),
+        lambda out: sweep.CLIReporter(max_report_frequency=9, file=out, clock=lambda: next(now)),
+        lambda out: sweep.CLIReporter(print_intermediate_tables=False, file=out),
+        lambda out: AtTheEnd(file=out),
+    )
+    shown = [shown_by(make, tmp_path / str(number)) for number, make in enumerate(reporters)]
+    often, seldom, never, at_the_end = (text.count("trial name         status") for text in shown)
+    assert often > seldom > never == at_the_end == 1
 
 
 def test_a_reporter_of_ones_own_is_called_with_the_trials(tmp_path: Path) -> None:
@@ -513,24 +450,15 @@ def test_a_reporter_of_ones_own_is_called_with_the_trials(tmp_path: Path) -> Non
     assert calls[-1] == (True, ["TERMINATED", "TERMINATED", "ERROR"])
 
 
-def test_verbose_0_is_silent_with_a_reporter_and_without(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_verbose_0_is_silent_and_from_2_on_each_result_has_a_line(tmp_path, capfd):
     assert shown_by(lambda out: sweep.CLIReporter(file=out), tmp_path / "a", verbose=0) == ""
-    assert shown_by(lambda out: None, tmp_path / "b", verbose=0) == ""
-    assert capfd.readouterr().out == ""
-
-
-def test_verbose_2_adds_a_line_per_result_and_3_is_the_same(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    numbers = []
-    for verbose in (1, 2, 3):
+    counts = []
+    for verbose in range(4):
         shown_by(lambda out: None, tmp_path / str(verbose), verbose=verbose)
-        numbers.append("".join(capfd.readouterr()).count("other=7"))
-    assert numbers[0] == 0
-    assert numbers[1] == numbers[2] == 4
-
-
-def test_a_notebook_reporter_works_outside_of_one_too(tmp_path: Path) -> None:
-    shown = shown_by(lambda out: sweep.JupyterNotebookReporter(file=out), tmp_path)
-    assert last_table(shown)[0][0] == "name"
+        shown = capfd.readouterr()
+        counts.append("".join(shown).count("other=7"))
+        assert verbose or shown.out == ""
+    assert counts == [0, 0, 4, 4]
 
 
 @pytest.mark.parametrize(

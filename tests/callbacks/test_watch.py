@@ -40,8 +40,9 @@ def test_the_first_that_waits_is_named_once_a_minute() -> None:
     said: list[str] = []
     time = [100.0]
     notice = SpaceNotice(said.append, clock=lambda: time[0])
-    trials = {one.id: one for one in (trial(0, "rank 1 waits for rank 0"), trial(1, SHORT), trial(2, SHORT))}
-    notice.on_step(trials, 0.0, ["abcde_00000"])
+    waiting = (trial(0, "rank 1 waits for rank 0"), trial(1, SHORT), trial(2, SHORT), trial(3, SHORT, Status.ERROR))
+    trials = {one.id: one for one in waiting}
+    notice.on_step(trials, 0.0, ["abcde_00000", "abcde_00003"])  # what has ended waits for nothing
     assert said == []
     notice.on_step(trials, 0.0, list(trials))
     notice.on_step(trials, 0.0, list(trials))
@@ -49,13 +50,6 @@ def test_the_first_that_waits_is_named_once_a_minute() -> None:
     time[0] = 161.0
     notice.on_step(trials, 0.0, ["abcde_00002"])
     assert len(said) == 2
-
-
-def test_a_trial_that_has_ended_waits_for_nothing() -> None:
-    said: list[str] = []
-    ended = trial(0, SHORT, Status.ERROR)
-    SpaceNotice(said.append).on_step({ended.id: ended}, 0.0, [ended.id])
-    assert said == []
 
 
 def test_what_a_scheduler_notes_is_said_as_soon_as_it_does_and_that_there_is_nothing_to_copy_at_the_first_end() -> None:
@@ -101,20 +95,21 @@ def test_every_failure_is_appended_to_error_txt(tmp_path: Path) -> None:
     assert "test_watch.py" in text
 
 
-def test_a_stop_key_that_nobody_reports_is_said_once_after_ten_reports_of_a_trial(swept: Swept) -> None:
+@pytest.mark.parametrize(
+    ("key", "reports", "said_after"), [("accuracies", 3, 3), ("accuracies", 11, 10), ("late", 12, None)]
+)
+def test_a_stop_key_that_nobody_reports_is_said_once_after_ten_reports_of_a_trial_or_at_its_end(
+    swept, key, reports, said_after
+):
     def train(config: dict[str, Any]) -> None:
-        for _ in range(config["reports"]):
-            sweep.report(accuracy=0.5)
+        for step in range(reports):
+            sweep.report(accuracy=0.5) if step < 8 else sweep.report(accuracy=0.5, late=1)
 
-    def said_with(reports: int) -> str:
-        return swept(train, config={"reports": sweep.grid_search([reports, reports])}, stop={"accuracies": 0.9})
-
-    said = said_with(3)
-    assert said.count("made 3 reports without 'accuracies', which stop= names") == 1  # at the end of a trial
-    assert said.count("stop=") == 1
-    said = said_with(11)
-    assert said.count("made 10 reports without 'accuracies', which stop= names") == 1
-    assert "Did you mean 'accuracy'" in said
+    said = swept(train, num_samples=2, stop={key: 99})
+    assert said.count("stop=") == (said_after is not None)
+    if said_after is not None:
+        assert f"made {said_after} reports without 'accuracies', which stop= names" in said
+        assert "Did you mean 'accuracy'" in said
 
 
 def test_a_progress_that_nobody_reports_is_said_once(swept: Swept) -> None:
@@ -138,14 +133,6 @@ def test_a_score_of_checkpoints_that_is_not_reported_is_said_at_the_first_one(sw
     said = swept(train, num_samples=2, checkpoint_config=keep)
     assert said.count("reported no 'accuracy', which checkpoint_score_attribute names") == 1
     assert "Did you mean 'acc'" in said
-
-
-def test_a_stop_key_that_is_reported_from_the_second_trial_on_is_not_said(swept: Swept) -> None:
-    def train(config: dict[str, Any]) -> None:
-        for step in range(12):
-            sweep.report(loss=0.5) if step < 8 else sweep.report(accuracy=0.5)
-
-    assert "stop=" not in swept(train, stop={"accuracy": 0.9}, num_samples=2)
 
 
 @pytest.mark.parametrize(("metric", "is_said"), [("los", True), ("val_loss", False), ("loss", False)])
@@ -191,8 +178,3 @@ def test_the_same_failure_of_the_first_trials_is_said_at_once_with_its_count_and
         said,
     )
     assert [int(count) for count in found] == counts
-
-
-def test_a_trial_that_fails_again_and_again_is_counted_once(swept: Swept) -> None:
-    said = swept(failing_alike, config={"x": "early"}, max_failures=6, raise_on_failed_trial=False)
-    assert "failed did so alike" not in said
