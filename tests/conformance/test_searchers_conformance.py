@@ -27,6 +27,7 @@ SEARCHERS = {
     "LimitedBOHB": (False, lambda: ConcurrencyLimiter(BOHBSearch(), max_concurrent=3)),
     "Tpe": (False, lambda: OptunaSearch()),
     "CmaEs": (False, lambda: OptunaSearch(sampler="cmaes")),
+    "ConstrainedTpe": (False, lambda: OptunaSearch(constraints={"loss": 7})),
     "Qmc": (False, lambda: OptunaSearch(sampler="qmc")),
     "Nsga2": (False, lambda: OptunaSearch(sampler="nsgaii")),
     "Nsga3": (False, lambda: OptunaSearch(sampler="nsgaiii")),

@@ -325,10 +325,7 @@ def test_arguments_that_make_no_sense_are_refused(kind, options, message):
         kind(**options)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"metric": 3}, "metric is 3"), ({"metric": ""}, "metric is ''"), ({"mode": "up"}, "mode is 'up'")],
-)
+@pytest.mark.parametrize(("options", "message"), [({"metric": 3}, "metric is 3"), ({"mode": "up"}, "mode is 'up'")])
 def test_a_metric_is_a_name_and_a_mode_is_min_or_max(options, message):
     with pytest.raises(ConfigError, match=message):
         DistributeResourcesToTopJob(**options)
@@ -380,16 +377,9 @@ def test_a_view_shows_machines_and_trials():
 
 # --- on any machines -------------------------------------------------------------------------------------------------
 
-SITES = st.lists(
-    st.builds(
-        lambda n, size, num: Node(f"n{n}", float(size), devices=gpus(num)),
-        st.just(0),
-        st.integers(1, 9),
-        st.integers(0, 4),
-    ),
-    min_size=1,
-    max_size=3,
-).map(lambda nodes: [Node(f"n{n}", node.cpus, devices=node.devices) for n, node in enumerate(nodes)])
+SITES = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 4)), min_size=1, max_size=3).map(
+    lambda sizes: [Node(f"n{n}", float(cpu), devices=gpus(gpu)) for n, (cpu, gpu) in enumerate(sizes)]
+)
 BASES = st.sampled_from([{"cpu": 1}, {"cpu": 0.5}, {"cpu": 2}, {"cpu": 1, "gpu": 1}, {"gpu": 0.5}, {"cpu": 1.5}])
 UNITS = st.sampled_from([None, {"CPU": 1}, {"CPU": 0.5}, {"GPU": 0.5}, {"CPU": 1, "GPU": 1}])
 

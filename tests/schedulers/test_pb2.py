@@ -203,15 +203,7 @@ def test_where_training_diverged_is_avoided():
 
 
 @pytest.mark.parametrize(
-    "gained",
-    [
-        [0.1] * 9,
-        [-math.inf] * 3,
-        [1e100, -1e100, 0.0],
-        [1e-320, 2e-320],
-        [-math.inf, 1.0],
-        [5.0],
-    ],
+    "gained", [[0.1] * 9, [-math.inf] * 3, [1e100, -1e100, 0.0], [1e-320, 2e-320], [-math.inf, 1.0], [5.0]]
 )
 def test_strange_gains_give_a_point_of_the_cube_without_a_warning(gained):
     for scale in (1e-310, 1e-100, 1e100):
@@ -222,7 +214,6 @@ def test_strange_gains_give_a_point_of_the_cube_without_a_warning(gained):
 
 def test_new_values_lie_within_the_bounds_and_keep_what_they_are():
     bounds = {"x": [1, 5], "net": {"width": [16, 128], "rate": (0.1, 0.2)}, "new": [-3, -2], "few": [0.2, 0.8]}
-    told = population(2, hyperparam_bounds=bounds)
     configs = []
     for seed in range(6):
         told = population(2, hyperparam_bounds=bounds, seed=seed)
@@ -271,11 +262,7 @@ def test_at_a_barrier_each_clone_is_chosen_knowing_those_before_it(monkeypatch):
     decisions = told.scheduler.on_idle(told.trials)
     assert decisions[:3] == [ResumeTrial(tid(number)) for number in (3, 4, 5)]
     sources = [int(clone.source_id[-1]) for clone in decisions[3:]]
-    assert [(clone.trial_id, clone.config["x"]) for clone in decisions[3:]] == [
-        (tid(0), 2.5),
-        (tid(1), 5.0),
-        (tid(2), 7.5),
-    ]
+    assert [(d.trial_id, d.config["x"]) for d in decisions[3:]] == [(tid(0), 2.5), (tid(1), 5.0), (tid(2), 7.5)]
     gained = [Gain(0.5, 0.0, (number / 10,), float(number)) for number in range(6)]
     under_way = [Gain(1.0, float(number), (number / 10,), 0.0) for number in (5, 4, 3, 2, 1, 0)]
     first, second = Gain(1.0, float(sources[0]), (0.25,), 0.0), Gain(1.0, float(sources[1]), (0.5,), 0.0)

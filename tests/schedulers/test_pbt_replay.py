@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import pathlib
 import random
-import tempfile
 
 import pytest
 from conformance.schedulers import Told
 from core.test_fuzz import NODES, Checker, WildEngine
 from sweep_run import given_configs
 
-import sweep
 from searchers.space import grid_search
 from sweep.core.messages import CloneTrial, PauseTrial, ResumeTrial
 from sweep.core.packing import Packer
@@ -287,47 +284,6 @@ def test_a_path_may_begin_with_the_home_directory(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     written(tmp_path, CHAIN)
     assert PopulationBasedTrainingReplay("~/pbt_policy_abcde_00002.txt").state()[1] == {"x": 1}
-
-
-# --- with processes --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def _machine():
-    sweep.init(num_cpus=1, num_gpus=0)
-    yield
-    sweep.shutdown()
-
-
-def adding(config):
-    total, begin = 0, 1
-    if (checkpoint := sweep.get_checkpoint()) is not None:
-        with checkpoint.as_directory() as path:
-            total, begin = json.loads(pathlib.Path(path, "state.json").read_text())
-    for step in range(begin, 9):
-        total += config["x"] * 10**step
-        with tempfile.TemporaryDirectory() as path:
-            pathlib.Path(path, "state.json").write_text(json.dumps([total, step + 1]))
-            sweep.report({"total": total}, checkpoint=sweep.Checkpoint.from_directory(path))
-
-
-@pytest.mark.usefixtures("_machine")
-def test_a_process_continues_from_its_own_checkpoint_with_the_next_config(tmp_path):
-    grid = sweep.run(
-        adding,
-        metric="total",
-        mode="max",
-        scheduler=PopulationBasedTrainingReplay(written(tmp_path, CHAIN)),
-        resources_per_trial={"cpu": 1},
-        storage_path=str(tmp_path),
-        name="replay",
-        verbose=0,
-    )
-    (trial,) = grid.trials
-    assert trial.status == "TERMINATED"
-    assert trial.last_result["total"] == 333322110
-    assert trial.last_result["training_iteration"] == 8
-    assert trial.attempt == 3
 
 
 # --- with an engine that loses, delays and kills whatever it may -----------------------------------------------------

@@ -7,9 +7,7 @@ import inspect
 import itertools
 import json
 import os
-import tempfile
 from functools import partialmethod
-from pathlib import Path
 
 import pytest
 from conformance.schedulers import Told, tid
@@ -281,16 +279,8 @@ def test_a_fault_of_it_ends_the_sweep_with_its_name():
 
 def test_every_hook_of_a_scheduler_is_forwarded():
     public = {n for n in vars(Scheduler) if not n.startswith("_")}
-    copied = {
-        "metric",
-        "mode",
-        "is_searching",
-        "is_multi_objective",
-        "mutated_paths",
-        "time_attr",
-        "first_judgement",
-        "milestones",
-    }
+    copied = {"metric", "mode", "is_searching", "is_multi_objective", "mutated_paths", "time_attr"}
+    copied |= {"first_judgement", "milestones"}
     own = {"is_stateless", "state", "inner"}
     forwarded = set(vars(ResourceChangingScheduler))
     assert public - copied - own <= forwarded, "a new hook of Scheduler is not handed on to the base scheduler"
@@ -463,32 +453,13 @@ class Watcher(sweep.Trainable):
         self.seen = checkpoint["seen"]
 
 
-def watch(config):
-    checkpoint, seen = sweep.get_checkpoint(), []
-    if checkpoint is not None:
-        with checkpoint.as_directory() as directory:
-            seen = json.loads(Path(directory, "seen.json").read_text())
-    while not (len(seen) == 2 if config["number"] == 0 else seen[-1:] == [4] or len(seen) == LONG):
-        seen.append(sweep.get_context().get_trial_resources().required_resources["CPU"])
-        values = {"m": 1.0, "seen": changes_of(seen), "threads": os.environ["OMP_NUM_THREADS"]}
-        with tempfile.TemporaryDirectory() as directory:
-            Path(directory, "seen.json").write_text(json.dumps(seen))
-            sweep.report(values, checkpoint=sweep.Checkpoint.from_directory(directory))
-
-
-@pytest.fixture
-def _four_cpus():
+@pytest.mark.parametrize("reuse_actors", [False, True])
+def test_a_process_sees_what_it_was_given_and_goes_on_where_it_was(tmp_path, request, reuse_actors):
+    request.addfinalizer(sweep.shutdown)
     sweep.init(num_cpus=4, num_gpus=0)
-    yield
-    sweep.shutdown()
-
-
-@pytest.mark.usefixtures("_four_cpus")
-@pytest.mark.parametrize(("trainable", "reuse_actors"), [(Watcher, False), (Watcher, True), (watch, False)])
-def test_a_process_sees_what_it_was_given_and_goes_on_where_it_was(tmp_path, trainable, reuse_actors):
     scheduler = ResourceChangingScheduler()
     analysis = sweep.run(
-        trainable,
+        Watcher,
         config={"number": sweep.grid_search([0, 1])},
         metric="m",
         mode="max",

@@ -114,32 +114,6 @@ def test_how_a_trial_ends(result, error, state, violations):
     assert (trial.state, list(trial.constraints.values())) == (state, violations)
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "nsgaii"])
-def test_a_restart_and_a_saved_state_keep_the_constraints(sampler, tmp_path):
-    def make():
-        return OptunaSearch(SPACE, "loss", "min", sampler=sampler, constraints="lack", seed=4)
-
-    whole, again = make(), make()
-    told = []
-    for number in range(30):
-        config = whole.suggest(f"t{number}")
-        told.append((f"t{number}", config, whole.suggestion_state(f"t{number}")))
-        whole.on_trial_complete(f"t{number}", result_of(config))
-    for trial_id, config, state in told[:25]:
-        again.retell(trial_id, config, state)
-        again.on_trial_complete(trial_id, result_of(config))
-    for trial_id, config, _ in told[25:]:
-        assert again.suggest(trial_id) == config
-        again.on_trial_complete(trial_id, result_of(config))
-    whole.save(tmp_path / "state")
-    restored = make()
-    restored.restore(tmp_path / "state")
-    assert restored.suggest("next") == whole.suggest("next")
-    assert [trial.constraints for trial in restored.study.trials[:30]] == [
-        trial.constraints for trial in whole.study.trials[:30]
-    ]
-
-
 def test_a_lasting_storage_is_not_told_twice(tmp_path):
     def make():
         return OptunaSearch(

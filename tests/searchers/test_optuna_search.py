@@ -286,13 +286,6 @@ def test_points_are_suggested_first_and_completed():
     assert len(search.study.trials) == 4
 
 
-def test_points_may_use_names_and_fix_computed_values():
-    space = {"n": {"x": uniform(0, 1), "l": [uniform(0, 1), 2]}, "f": sample_from(lambda: 0), "c": 1}
-    search = ready(space, points_to_evaluate=[{"n/x": 0.5, "n/l": [0.25, 2], "f": 9, "c": 2}])
-    assert search.suggest("a") == {"n": {"x": 0.5, "l": [0.25, 2]}, "f": 9, "c": 2}
-    assert search.suggest("b")["f"] == 0
-
-
 def test_points_work_with_every_form_of_a_space():
     search = OptunaSearch({"n/w": IntDistribution(1, 9)}, "loss", "min", [{"n": {"w": 4}}, {"n/w": 5}])
     assert [config["n"]["w"] for config in suggestions(search, 2)] == [4, 5]

@@ -97,12 +97,7 @@ def test_randn_has_its_mean_and_deviation():
 def test_choice_returns_its_options_as_they_are():
     marker = object()
     assert sp.choice([marker]).sample() is marker
-    assert Counter(type(value) for value in draws(sp.choice([1, "a", None, 2.5]))).keys() == {
-        int,
-        str,
-        type(None),
-        float,
-    }
+    assert {type(value) for value in draws(sp.choice([1, "a", None, 2.5]))} == {int, str, type(None), float}
 
 
 def test_choice_takes_arrays_and_ranges():
@@ -151,35 +146,25 @@ def test_one_sample_is_a_plain_number_and_several_are_an_array(make, types):
         (lambda: sp.uniform(0, math.inf), "must be finite"),
         (lambda: sp.uniform(-1e308, 1e308), "must be finite"),
         (lambda: sp.uniform(math.nan, 1), "lower is nan"),
-        (lambda: sp.uniform(None, 1), "lower is None"),
         (lambda: sp.uniform(0, True), "upper is True"),
         (lambda: sp.uniform("1e-4", 1), "Write 0.0001, without quotes"),
         (lambda: sp.loguniform(0, 1), "must be above 0"),
-        (lambda: sp.loguniform(-1, 1), "must be above 0"),
-        (lambda: sp.loguniform(1, 0.1), "swap them"),
-        (lambda: sp.loguniform(1, math.inf), "must be finite"),
         (lambda: sp.quniform(0, 1, 0.3), "not a multiple of q=0.3"),
         (lambda: sp.quniform(0, 1, 0), "q is 0"),
-        (lambda: sp.quniform(0, 1, None), "q is None"),
         (lambda: sp.qloguniform(0, 1, 0.5), "must be above 0"),
         (lambda: sp.randint(3, 3), "upper bound is exclusive"),
-        (lambda: sp.randint(4, 3), "swap them"),
         (lambda: sp.randint(0.5, 3), "expected a whole number"),
         (lambda: sp.randint(0, 10**30), "beyond"),
         (lambda: sp.uniform(0, 10**400), "upper is 1000.*; expected a number that a float holds"),
         (lambda: sp.randint(True, 3), "lower is True"),
         (lambda: sp.qrandint(1, 2, 3), "no multiple of q=3"),
-        (lambda: sp.qrandint(1, 2, 0), "q is 0"),
         (lambda: sp.qrandint(1, 5, 1.5), "whole number"),
         (lambda: sp.lograndint(0, 3), "must be above 0"),
-        (lambda: sp.qlograndint(0, 4, 2), "must be above 0"),
         (lambda: sp.randn(0, 0), "sd above 0"),
         (lambda: sp.randn(None), "mean is None"),
         (lambda: sp.choice([]), "empty list"),
         (lambda: sp.choice("abc"), "expected a list"),
         (lambda: sp.choice({1, 2}), "expected a list"),
-        (lambda: sp.choice(3), "expected a list"),
-        (lambda: sp.grid_search([]), "empty list"),
         (lambda: sp.grid_search(3), "expected a list"),
         (lambda: sp.sample_from(3), "expected a function"),
         (lambda: sp.sample_from(lambda a, b: a), r"requires \(a, b\)"),

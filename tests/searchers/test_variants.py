@@ -115,34 +115,24 @@ def test_a_chain_of_computed_values_may_be_long():
 
 
 def test_all_forms_of_reading_a_config_work():
-    space = {
-        "a": choice([3]),
-        "n": {"w": choice([4]), "l": [1, choice([2]), sample_from(lambda c: c["a"])]},
-        "by_spec": sample_from(lambda spec: spec.config.a * 2),
-        "by_spec_key": sample_from(lambda spec: spec["config"]["a"] * 3),
-        "by_attribute": sample_from(lambda config: config.n.w),
-        "by_get": sample_from(lambda config: config.get("missing", 5) + config.get("a", 0)),
-        "by_items": sample_from(lambda config: sorted(config.n.keys())),
-        "in_list": sample_from(lambda config: config["n"]["l"][-1] + sum(config["n"]["l"][:2])),
-        "whole": sample_from(lambda config: config["n"]),
-        "unpacked": sample_from(lambda config: {**config["n"]}["w"]),
-        "nothing": sample_from(lambda: "constant"),
-        "is_in": sample_from(lambda config: "a" in config and "z" not in config),
-        "is_equal": sample_from(lambda config: config["n"] == {"w": 4, "l": [1, 2, 3]}),
+    forms = {
+        "by_spec": (lambda spec: spec.config.a * 2, 6),
+        "by_spec_key": (lambda spec: spec["config"]["a"] * 3, 9),
+        "by_attribute": (lambda config: config.n.w, 4),
+        "by_get": (lambda config: config.get("missing", 5) + config.get("a", 0), 8),
+        "by_items": (lambda config: sorted(config.n.keys()), ["l", "w"]),
+        "in_list": (lambda config: config["n"]["l"][-1] + sum(config["n"]["l"][:2]), 6),
+        "whole": (lambda config: config["n"], {"w": 4, "l": [1, 2, 3]}),
+        "unpacked": (lambda config: {**config["n"]}["w"], 4),
+        "nothing": (lambda: "constant", "constant"),
+        "is_in": (lambda config: "a" in config and "z" not in config, True),
+        "is_equal": (lambda config: config["n"] == {"w": 4, "l": [1, 2, 3]}, True),
     }
-    config = resolved(space)
-    assert config["by_spec"] == 6
-    assert config["by_attribute"] == 4
-    assert config["by_get"] == 8
-    assert config["by_items"] == ["l", "w"]
-    assert config["in_list"] == 6
-    assert config["whole"] == {"w": 4, "l": [1, 2, 3]}
+    given = {"a": choice([3]), "n": {"w": choice([4]), "l": [1, choice([2]), sample_from(lambda c: c["a"])]}}
+    config = resolved(given | {name: sample_from(function) for name, (function, _) in forms.items()})
+    assert {name: config[name] for name in forms} == {name: expected for name, (_, expected) in forms.items()}
     assert type(config["whole"]) is dict
     assert config["whole"] is not config["n"]
-    assert config["unpacked"] == 4
-    assert config["nothing"] == "constant"
-    assert config["is_in"] is True
-    assert config["is_equal"] is True
 
 
 def test_a_key_called_config_is_read_as_a_key():
