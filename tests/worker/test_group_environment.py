@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from rank_variables import LOOPBACK, MEETING, NCCL, NO_GPU, cuda, horovod, threads, torch, who
 
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.errors import ConfigError
@@ -43,9 +44,6 @@ def plan(bundle, places, spec, *, nodes, environ=None, ports=(PORT,), attempt=1,
     )
 
 
-NO_GPU = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"), "")
-
-
 def without_gpu(values):
     """Return variables that hide all GPUs of every vendor, less those that do."""
     assert {name: values.get(name) for name in NO_GPU} == NO_GPU
@@ -58,53 +56,7 @@ def variables(plans):
     return [without_gpu(one) if one.get("ROCR_VISIBLE_DEVICES") == "" else one for one in every]
 
 
-LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "TP_SOCKET_IFNAME": "lo"}
-MEETING = {
-    "MASTER_ADDR": "127.0.0.1",
-    "MASTER_PORT": "29500",
-    "TORCHELASTIC_RUN_ID": "abcde_00001",
-    "TORCHELASTIC_RESTART_COUNT": "0",
-    "TORCHELASTIC_MAX_RESTARTS": "0",
-    "TORCHELASTIC_USE_AGENT_STORE": "True",
-}
-NCCL = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}
 WHOLE_HOST = {"TPU_VISIBLE_CHIPS": None, "TPU_CHIPS_PER_HOST_BOUNDS": None, "TPU_HOST_BOUNDS": None}
-
-
-def who(rank, size, *, local=None, of=None, is_virtual=False, node=0, nodes=1):
-    """Return the variables that say who a rank is; `local` of `of` when that differs from `rank` of `size`."""
-    local_rank = rank if local is None else local
-    return {
-        "SWEEP_RANK": f"{rank}",
-        "RANK": f"{rank}",
-        "WORLD_SIZE": f"{size}",
-        "LOCAL_RANK": "0" if is_virtual else f"{local_rank}",
-        "LOCAL_WORLD_SIZE": f"{of or size}",
-        "NODE_RANK": f"{node}",
-        "GROUP_RANK": f"{node}",
-        "GROUP_WORLD_SIZE": f"{nodes}",
-        "ROLE_NAME": "default",
-        "ROLE_RANK": f"{rank}",
-        "ROLE_WORLD_SIZE": f"{size}",
-    }
-
-
-def threads(number, **own):
-    """Return the thread variables, with what the user has exported."""
-    names = ("OMP", "OPENBLAS", "MKL", "NUMEXPR")
-    return {**{f"{name}_NUM_THREADS": str(number) for name in names}, "VECLIB_MAXIMUM_THREADS": str(number), **own}
-
-
-def cuda(shown):
-    """Return the variables that show GPUs by index, where the parent has no list of its own."""
-    by_index = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if shown.split(",")[0].isdecimal() else {}
-    return {"CUDA_VISIBLE_DEVICES": shown, **by_index}
-
-
-def torch(rank, size, device="cpu", **place):
-    """Return everything that a torch rank on one machine has, besides threads and devices."""
-    backend = NCCL if device != "cpu" else {}
-    return {**who(rank, size, **place), **MEETING, **LOOPBACK, **backend, "ACCELERATE_TORCH_DEVICE": device}
 
 
 def chips(shown, bounds):
@@ -501,27 +453,6 @@ def test_tensorflows_workers_know_each_others_ports():
             "task": {"type": "worker", "index": rank},
         }
         assert has == {**who(rank, 3), **threads(1)}
-
-
-def horovod(rank, size, **others):
-    """Return everything that a Horovod rank on one machine has, besides who it is, threads and devices."""
-    return {
-        "HOROVOD_RANK": f"{rank}",
-        "HOROVOD_SIZE": f"{size}",
-        "HOROVOD_LOCAL_RANK": f"{rank}",
-        "HOROVOD_LOCAL_SIZE": f"{size}",
-        "HOROVOD_CROSS_RANK": "0",
-        "HOROVOD_CROSS_SIZE": "1",
-        "HOROVOD_CONTROLLER": "gloo",
-        "HOROVOD_CPU_OPERATIONS": "gloo",
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": "29500",
-        "HOROVOD_GLOO_IFACE": "lo",
-        "HOROVOD_HOSTNAME": "localhost",
-        "HOROVOD_ELASTIC": None,
-        "NCCL_SOCKET_IFNAME": "lo",
-        **others,
-    }
 
 
 HOROVOD = GroupSpec("horovod", visibility="share")
