@@ -18,7 +18,7 @@ def wired(tmp_path):
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(10)
     pidfd = os.pidfd_open(os.getpid())
-    supervisor = Supervisor(theirs, pidfd, is_reusing=False)
+    supervisor = Supervisor(theirs, pidfd, wire.Begin("", (), False))
     yield supervisor, ours
     supervisor._drop_control()
     os.close(pidfd)

@@ -19,13 +19,12 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from types import ModuleType
 from typing import NoReturn
 
 from sweep.engines.local import processes
-from sweep.engines.local.processes import end_descendants, fork, map_file
 from sweep.engines.local.supervisor import Supervisor
 from sweep.record.importing import importing, why_missing
 from sweep.record.proc import children_of
@@ -47,7 +46,6 @@ class ForkServer:
         self._began_ns = time.time_ns()  # no module of the user's was loaded before
         self._importer = os.environ.get(IMPORTER_VARIABLE, "")
         self._run: wire.Begin | None = None  # the one that it serves
-        self._has_served = False
         self._locks: list[int] = []
         self._supervisors: dict[int, tuple[int, int]] = {}  # pidfd -> (number, pid)
         self._can_rest = True
@@ -61,7 +59,11 @@ class ForkServer:
                 poll.register(descriptor, select.POLLIN)
             ready = {descriptor for descriptor, _ in poll.poll(None if self._run else 1000 * self._patience_s)}
             if ended := ready & self._supervisors.keys():
-                self._on_supervisors_ended(ended)
+                numbers = [self._reap(pidfd) for pidfd in ended]
+                # Orphans cannot be told apart, so all of them go before any supervisor counts as gone.
+                processes.end_descendants(spare=[pid for _, pid in self._supervisors.values()])
+                for number in numbers:
+                    self._send(wire.Gone(number))
             if self._driver in ready or not ready:
                 self._end()
             if control in ready:
@@ -85,15 +87,14 @@ class ForkServer:
                 self._rest()
 
     def _begin(self, run: wire.Begin, descriptors: Sequence[int]) -> None:
-        """Print into the run's log, hold its locks, bear its mark, as everything does that is forked, import what it
-        needs; or end where a module would be another if it were imported now."""
-        is_same = not self._has_served or are_files_older(self._began_ns)
-        if not is_same or len(descriptors) != run.num_descriptors:  # the kernel drops what finds no room here
+        """Print into the run's log, hold its locks and bear its mark, and import what it needs; or end where a module
+        would be another if it were imported now, or where the kernel has dropped descriptors that found no room."""
+        if len(descriptors) != run.num_descriptors or not are_files_older(self._began_ns):
             self._end()
         log, *self._locks = descriptors
-        map_file(f"/proc/self/fd/{log}")
+        processes.map_file(f"/proc/self/fd/{log}")
         _print_into(log)
-        self._run, self._has_served = run, True
+        self._run = run
         os.environ[EXPERIMENT_VARIABLE] = run.directory
         self._import([name for name in run.modules if name not in sys.modules])
         if children_of(os.getpid()):
@@ -116,43 +117,31 @@ class ForkServer:
         os.environ.pop(IMPORTER_VARIABLE, None)
 
     def _import_one(self, name: str) -> None:
-        top = name.partition(".")[0]
-        if not (name in sys.modules or top in ("sweep", "cloudpickle") or top in sys.stdlib_module_names):
+        if name.partition(".")[0] not in {"sweep", "cloudpickle", *sys.stdlib_module_names}:
             self._send(wire.Importing(name))
         try:
             importlib.import_module(name)
         except BaseException as error:  # the border to the user's code; the trial will meet the error, too
             self._can_rest = False
-            line = traceback.format_exception_only(error)[-1].strip()
-            why = why_missing(error)
-            self._send(wire.Notice(f"importing {name} in advance failed: {line}{'. ' if why else ''}{why}"))
+            said = [traceback.format_exception_only(error)[-1].strip(), why_missing(error)]
+            self._send(wire.Notice(f"importing {name} in advance failed: {'. '.join(filter(None, said))}"))
 
     def _fork(self, number: int, life: int) -> None:
-        assert self._run is not None
-        is_reusing = self._run.is_reusing
-
         def be_supervisor() -> None:
+            assert self._run is not None
             # Every descriptor that is not the supervisor's own must go, or an end of file never comes.
             self._control.close()
             for pidfd in self._supervisors:
                 os.close(pidfd)
-            Supervisor(socket.socket(fileno=life), self._driver, is_reusing=is_reusing, locks=self._locks).run()
+            Supervisor(socket.socket(fileno=life), self._driver, self._run, self._locks).run()
 
         try:
-            pid = fork(be_supervisor)
+            pid = processes.fork(be_supervisor)
             self._supervisors[processes.pidfd_of(pid)] = (number, pid)
         except OSError as error:
-            self._can_rest = False
             self._send(wire.Refused(number, error.errno or 0))
         finally:
             os.close(life)
-
-    def _on_supervisors_ended(self, ended: Collection[int]) -> None:
-        """Reap supervisors, end what they left, and say so. Orphans cannot be told apart, so all of them go first."""
-        numbers = [self._reap(pidfd) for pidfd in ended]
-        end_descendants(spare=[pid for _, pid in self._supervisors.values()])
-        for number in numbers:
-            self._send(wire.Gone(number))
 
     def _reap(self, pidfd: int) -> int:
         number, pid = self._supervisors.pop(pidfd)
@@ -160,38 +149,39 @@ class ForkServer:
         os.close(pidfd)
         return number
 
-    def _rest(self) -> None:
-        """See that nothing of the run is left, and wait for the next; where that is not sure, end."""
+    def _await_supervisors(self) -> None:
         for pidfd in processes.ended_of(list(self._supervisors), _SUPERVISOR_GRACE_S):
             self._reap(pidfd)
+
+    def _rest(self) -> None:
+        """See that nothing of the run is left, and wait for the next; where that is not sure, end."""
+        self._await_supervisors()
         if not self._can_rest or self._supervisors or children_of(os.getpid()):
-            self._end(patience_s=0.0)
+            self._end()
         os.environ.pop(EXPERIMENT_VARIABLE, None)
-        map_file("")
+        processes.map_file("")
         for lock in self._locks:
             os.close(lock)
         _print_into(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC))
         self._run = None
         self._send(wire.Resting())
 
-    def _end(self, *, patience_s: float = _SUPERVISOR_GRACE_S) -> NoReturn:
+    def _end(self) -> NoReturn:
         """The driver is gone, or has no use for this any more: see that everything else goes, too."""
         self._control.close()
-        for pidfd in processes.ended_of(list(self._supervisors), patience_s):
-            self._reap(pidfd)
-        end_descendants()
+        self._await_supervisors()
+        processes.end_descendants()
         os._exit(0)
 
 
 def main(descriptor: int, driver_pid: int, num_files: int, patience_s: float) -> NoReturn:
-    """Be the fork server: `descriptor` is the inherited socket to the driver, `num_files` the soft limit of descriptors
-    that trials get."""
+    """Be the fork server: `descriptor` is the inherited socket to the driver, `num_files` what trials may open."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     processes.become_subreaper()
     os.set_inheritable(descriptor, False)
-    driver = os.pidfd_open(driver_pid) if os.getppid() == driver_pid else -1
+    driver = os.pidfd_open(os.getppid())
     if os.getppid() != driver_pid:  # it has gone meanwhile
         os._exit(0)
     limits.set_original(num_files)
@@ -208,21 +198,19 @@ def _print_into(descriptor: int) -> None:
 @contextlib.contextmanager
 def watched(driver: int, control: int) -> Iterator[None]:
     """Have this process, and what it starts, end with the driver while this is open, though nobody listens meanwhile: a
-    thread watches, which is gone before the first fork. Where the kernel allows none, or a module does not let it run,
-    a driver that goes is noticed after the import.
-    """
+    thread watches, which is gone before the first fork. Where there can be none, the driver is missed afterwards."""
     over = os.eventfd(0, os.EFD_CLOEXEC)
 
     def watch() -> None:
         poll = select.poll()
-        poll.register(driver, select.POLLIN)
-        poll.register(over, select.POLLIN)
-        poll.register(control, 0)  # the hang-up of a closed socket is reported whatever is registered
+        for descriptor, mask in (
+            (driver, select.POLLIN),
+            (over, select.POLLIN),
+            (control, 0),
+        ):  # a hang-up always shows
+            poll.register(descriptor, mask)
         if over not in dict(poll.poll()):
-            try:
-                fork(partial(processes.end_tree, os.getpid()))  # which stops this process first
-            except OSError:
-                os._exit(1)
+            processes.fork(partial(processes.end_tree, os.getpid()))  # which stops this process first
 
     thread = threading.Thread(target=watch, daemon=True)
     with contextlib.suppress(RuntimeError):
@@ -239,7 +227,7 @@ def watched(driver: int, control: int) -> Iterator[None]:
 def are_files_older(then_ns: int) -> bool:
     """Whether no file of a loaded module, and no directory that packages are installed in, has changed since a time."""
     paths = [entry for entry in sys.path if entry.endswith("-packages")]
-    paths += [str(module.__dict__.get("__file__")) for module in sys.modules.values() if isinstance(module, ModuleType)]
+    paths += [str(vars(module).get("__file__")) for module in sys.modules.values() if isinstance(module, ModuleType)]
     for path in paths:
         with contextlib.suppress(OSError):  # no file, as of modules that are made by others
             if os.stat(path).st_ctime_ns >= then_ns - _GRAIN_NS:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -13,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sweep.engines.local.processes import end_marked, end_tree
+from sweep.engines.local.processes import end_marked, end_tree, ended_of
 from sweep.record.proc import read
 from sweep.worker import environment, limits, wire
 from sweep.worker.channel import Packets
@@ -25,6 +24,7 @@ _REST_S = 600.0  # a notebook that is left open should not hold memory for ever
 # Needed by nearly every trial, and slow to import in each: 1.6 - 3.3 ms for `random` alone.
 PRELOADED = ("random", "threading", "logging", "traceback", "tempfile", "cloudpickle")
 _BOOT = "import sys; sys.path[:] = {path!r}; from sweep.engines.local.fork_server import main; main{arguments!r}"
+_FLAGS: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
 # Lines of status and limits in /proc that a child inherits.
 _INHERITED = tuple("Umask Uid Gid Groups SigBlk SigIgn Cap NoNewPrivs Seccomp Cpus Mems Max".split())
 
@@ -35,7 +35,7 @@ class ForkServerClient:
     Attributes:
         packets: the socket to it, which it closes when it ends; pidfd: what modules have forked may hold that, too.
         importing: the module that it imports at the moment, or empty; None: all are imported.
-        modules: that it was asked to import; key: what else makes one differ from another.
+        modules: that it was asked to import. key: what else makes one differ from another.
     """
 
     def __init__(self, environ: Mapping[str, str], log: Path | None = None) -> None:
@@ -53,25 +53,19 @@ class ForkServerClient:
         variables |= {environment.DRIVER_VARIABLE: driver, environment.IMPORTER_VARIABLE: self._mark}
         for name in (environment.EXPERIMENT_VARIABLE, environment.TRIAL_VARIABLE):
             variables.pop(name, None)
-        arguments = (theirs.fileno(), os.getpid(), limits.users_limit(), _REST_S)
-        code = _BOOT.format(path=own_path(), arguments=arguments)
+        end = theirs.fileno()
+        code = _BOOT.format(path=own_path(), arguments=(end, os.getpid(), limits.users_limit(), _REST_S))
+        command, nothing = [sys.executable, *_FLAGS, "-c", code], subprocess.DEVNULL
         try:
-            with open(log or os.devnull, "ab") as output:
+            with theirs, open(log or os.devnull, "ab") as out:
                 self._process = subprocess.Popen(
-                    [sys.executable, *_interpreter_flags(), "-c", code],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    pass_fds=(theirs.fileno(),),
-                    env=variables,
+                    command, stdin=nothing, stdout=out, stderr=out, pass_fds=(end,), env=variables
                 )
             self.pid = self._process.pid
             self.pidfd = os.pidfd_open(self.pid)
         except BaseException:
             ours.close()
             raise
-        finally:
-            theirs.close()
         ours.setblocking(False)
 
     @property
@@ -103,9 +97,7 @@ class ForkServerClient:
         return False
 
     def _await(self, patience_s: float) -> bool:
-        poll = select.poll()
-        poll.register(self.packets.socket, select.POLLIN)
-        return bool(poll.poll(1000 * patience_s))
+        return bool(list(ended_of([self.packets.socket.fileno()], patience_s)))
 
     def wake(self) -> None:
         """Have it go on if somebody has stopped it (SIGSTOP)."""
@@ -129,16 +121,11 @@ class ForkServerClient:
 
 
 def key_of(environ: Mapping[str, str]) -> tuple[object, ...]:
-    """Return what a fork server that is started now would be made of, to be compared."""
+    """Return what a fork server that is started now would inherit."""
     lines = (read("/proc/thread-self/status") + read("/proc/self/limits")).decode(errors="replace").splitlines()
     inherited = [line for line in lines if line.startswith(_INHERITED) and not line.startswith("Max open files")]
     cwd = os.readlink("/proc/self/cwd")
-    return sys.executable, _interpreter_flags(), own_path(), dict(environ), cwd, limits.users_limit(), inherited
-
-
-def _interpreter_flags() -> list[str]:
-    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return flags
+    return sys.executable, own_path(), dict(environ), cwd, limits.users_limit(), inherited
 
 
 def own_path() -> list[str]:
@@ -160,7 +147,7 @@ def cache(fork_server: ForkServerClient) -> None:
 
 
 def end_cached() -> None:
-    """End the fork server that is cached, and wait until it is gone: at once, because it has nothing to end before."""
+    """End the fork server that is cached, and wait until it is gone."""
     if (found := _take()) is not None:
         found.close(patience_s=0.0)
 
@@ -173,33 +160,22 @@ def _take() -> ForkServerClient | None:
 
 
 def fork_server_for(environ: Mapping[str, str], run: wire.Begin, log: Path, locks: Sequence[int]) -> ForkServerClient:
-    """Return a fork server that serves a run: the one that is cached, or a new one.
-
-    Args:
-        log: gets what the imported modules print.
-        locks: descriptors of locked files, which fork server and supervisors hold, so that they are free only when the
-            supervisors are gone.
-
-    Raises:
-        OSError: the kernel allows no process or descriptor.
+    """Return a fork server that serves a run, the one that is cached or a new one; raises OSError where the kernel
+    allows none. It and its supervisors print into `log` and hold the descriptors `locks` until they are gone.
     """
-    found = _take()
+    if (found := _take()) is not None:
+        is_same = found.key == key_of(environ) and found.modules <= set(run.modules)
+        with contextlib.suppress(OSError):
+            if is_same and found.begin(run, log, locks):
+                return found
+        found.close(patience_s=0.0)
+    new = ForkServerClient(environ, log)
     try:
-        if found is not None and found.key == key_of(environ) and found.modules <= set(run.modules):
-            with contextlib.suppress(OSError):
-                if found.begin(run, log, locks):
-                    taken, found = found, None
-                    return taken
-        new = ForkServerClient(environ, log)
-        try:
-            new.begin(run, log, locks)
-        except OSError:
-            new.close(patience_s=0.0)
-            raise
-        return new
-    finally:
-        if found is not None:
-            found.close(patience_s=0.0)  # while the new one boots
+        new.begin(run, log, locks)
+    except OSError:
+        new.close(patience_s=0.0)
+        raise
+    return new
 
 
 def prepare(environ: Mapping[str, str]) -> None:

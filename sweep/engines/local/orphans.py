@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 import signal
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from sweep.worker.nested import is_dead, namespace_of
 _ROUNDS = 10  # as many times as what is ended may have started something meanwhile
 _GONE_S = 1.0
 _MARK = f"{DRIVER_VARIABLE}=".encode()
-_NUM_NAMED = 3
+_NUM_NAMED, _LENGTH = 3, 40  # of commands in the notice
 _LOG = re.compile(rf"(/.*)/{ExperimentLayout(Path()).code.name}/fork-server[^/]*\.log")
 
 
@@ -38,9 +37,7 @@ def end_orphans(
         own_dead: mark of the driver that died with that lock before; empty: none did.
         mark_of_dead_driver: the same of another experiment, from the path of its lock.
     """
-    if not namespace_of("self"):  # a system without /proc
-        return []
-    ended: dict[int, tuple[str, str]] = {}  # experiment and command
+    ended: dict[int, str] = {}
     dead = {os.path.realpath(own): own_dead}
     for _ in range(_ROUNDS):
         with contextlib.ExitStack() as stack:
@@ -50,41 +47,39 @@ def end_orphans(
                     pidfd = os.pidfd_open(pid)
                     stack.callback(os.close, pidfd)
                     mark, experiment = _marks_of(pid)  # of what the signal would reach
+                    root = os.path.realpath(experiment)
                     if not experiment or mark == os.environ.get(DRIVER_VARIABLE) or not is_dead(mark):
                         continue
-                    root = os.path.realpath(experiment)
                     if root not in dead:
                         dead[root] = mark_of_dead_driver(ExperimentLayout(Path(experiment)).lock)
                     if dead[root] == mark:
-                        command = read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace")
+                        command = os.fsdecode(read(f"/proc/{pid}/cmdline")).replace("\0", " ")[:_LENGTH].strip()
                         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
                         killed.append(pidfd)
-                        ended[pid] = os.path.basename(experiment), command.strip()
+                        ended[pid] = f"{command} [{pid}] of {os.path.basename(root)}"
             if not killed:
                 break
             list(ended_of(killed, _GONE_S))
     if ended:
-        numbers = Counter(experiment for experiment, _ in ended.values())
-        told = ", ".join(f"{number} of {name}" for name, number in numbers.items())
-        named = ", ".join(f"{command[:40]} [{pid}]" for pid, (_, command) in list(ended.items())[:_NUM_NAMED])
+        named = ", ".join(list(ended.values())[:_NUM_NAMED])
         processes = f"{len(ended)} process{'es' * (len(ended) > 1)}"
-        notice(f"ended {processes} that trials of killed drivers had left running ({told}): {named}")
+        notice(f"ended {processes} that trials of killed drivers had left running: {named}")
     return list(ended)
 
 
 def _marked() -> Iterator[int]:
-    """Give the processes of this user and PID namespace that bear a driver's mark."""
-    for pid in {int(name) for name in os.listdir("/proc") if name.isdigit()} - {os.getpid()}:
+    """Give the processes of this user and PID namespace that bear a driver's mark; a system without /proc has none."""
+    here = namespace_of("self")
+    for pid in {int(name) for name in os.listdir("/proc") if name.isdigit()} - {os.getpid()} if here else ():
         with contextlib.suppress(OSError):  # it ended meanwhile, or the kernel does not let us look
-            is_ours = os.stat(f"/proc/{pid}").st_uid == os.geteuid() and namespace_of(pid) == namespace_of("self")
+            is_ours = os.stat(f"/proc/{pid}").st_uid == os.geteuid() and namespace_of(pid) == here
             if is_ours and _MARK in read(f"/proc/{pid}/environ"):
                 yield pid
 
 
 def _marks_of(pid: int) -> tuple[str, str]:
     """Return the mark of a process's driver, and its experiment."""
-    entries = os.fsdecode(read(f"/proc/{pid}/environ")).split("\0")
-    values = dict(entry.partition("=")[::2] for entry in entries)
+    values = dict(entry.partition("=")[::2] for entry in os.fsdecode(read(f"/proc/{pid}/environ")).split("\0"))
     return values.get(DRIVER_VARIABLE, ""), values.get(EXPERIMENT_VARIABLE) or experiment_mapped(pid)
 
 

@@ -43,21 +43,18 @@ _SPAWNED = "import sys; sys.path[:] = {path!r}; from sweep.worker.main import ru
 class Supervisor:
     """One supervisor process: `run` never returns."""
 
-    def __init__(self, life: socket.socket, driver: int, *, is_reusing: bool, locks: Sequence[int] = ()) -> None:
+    def __init__(self, life: socket.socket, driver: int, run: wire.Begin, locks: Sequence[int] = ()) -> None:
         """Take over this process.
 
         Args:
-            life: the socket to the driver.
-            driver: a pidfd of the driver.
-            is_reusing: workers stay after their attempt and wait for another.
-            locks: descriptors of locked files, the experiment's and that of its claims, which this process holds and
-                its workers close.
+            life: the socket to the driver, of which `driver` is a pidfd.
+            locks: descriptors of locked files, which this process holds and its workers close.
         """
         self._life = Packets(life)
         self._driver = driver
         self._own = (life.fileno(), driver, *locks)
         self._inherited = open_descriptors().difference(self._own)  # also of what modules have opened
-        self._is_reusing = is_reusing
+        self._is_reusing = run.is_reusing
         self._worker = 0
         self._pidfd = -1
         self._control: Packets | None = None  # to the worker, which may ask for groups, or is idle

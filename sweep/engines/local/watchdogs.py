@@ -31,9 +31,9 @@ class Watchdogs:
     """Looks at the attempts of an engine.
 
     One that owes a report for too long is killed, once what its processes are doing was written to its log. Where an
-    import in advance has started threads, and one does nothing at all before its first report, that is said once: a
-    lock that a thread held when it was forked may be the reason. With a limit for the machine's memory the largest is
-    ended when that is exceeded: Ray would end the agent of the node, and all trials there with it.
+    import in advance has started threads, and one does nothing before its first report, that is said once: a lock that
+    a thread held when it was forked may be the reason. Where the machine's memory is nearly full the largest is ended:
+    Ray would end the agent of the node, and all trials there with it.
     """
 
     def __init__(
@@ -60,8 +60,6 @@ class Watchdogs:
         if memory_limit is not None:
             loop.alarm(_LOOK_S, partial(self._look_at_memory, memory_limit))
 
-    # --- reports -----------------------------------------------------------------------------------------------------
-
     def watch(self, attempt: Attempt) -> None:
         """From now on the attempt owes a report."""
         self.rest(attempt)
@@ -87,13 +85,12 @@ class Watchdogs:
             with contextlib.suppress(OSError):  # it is gone
                 status = read(f"/proc/{pid}/status").decode(errors="replace").splitlines()
                 fields = dict(line.split(":\t", 1) for line in status if ":\t" in line)
-                lines.append(f"--- process {pid} ({fields['Name']}): {fields['State']}")
+                where = read(f"/proc/{pid}/wchan").decode()
+                lines.append(f"--- process {pid} ({fields['Name']}): {fields['State']}, in {where}")
                 if fields["State"].startswith("T"):
                     why += f"; process {pid} is stopped (SIGSTOP)"
                 if int(fields["SigCgt"], 16) >> (signal.SIGUSR1 - 1) & 1:
                     able.append(pid)
-                else:
-                    lines[-1] += f", in {read(f'/proc/{pid}/wchan').decode()}"
         with contextlib.suppress(OSError), open(log, "a", encoding="utf-8", errors="replace") as file:
             file.write("\n".join([*lines, ""]))
         turn_s = min(0.1, _TURNS_S / max(1, len(able)))
@@ -101,8 +98,6 @@ class Watchdogs:
             self._loop.alarm(number * turn_s, partial(ask_for_stacks, pid))
         kill = Kill(*attempt.key, f"{why}; what its processes do is in {log.name}", ExitKind.HUNG)
         self._loop.alarm(len(able) * turn_s + _WRITING_S, lambda: self._kill(attempt, kill))
-
-    # --- those that do nothing ---------------------------------------------------------------------------------------
 
     def begin(self, num_threads: int, modules: Iterable[str]) -> None:
         """Look from now on, once the imports of `modules` have started threads where workers are forked."""
@@ -124,8 +119,6 @@ class Watchdogs:
                 return
         self._loop.alarm(self._hang_s, self._look_at_starts)
 
-    # --- memory ------------------------------------------------------------------------------------------------------
-
     def _look_at_memory(self, limit: float) -> None:
         """End the attempt that holds most where the memory is nearly full, if that helps."""
         used, total = memory_in_use()
@@ -144,21 +137,23 @@ class Watchdogs:
 
 def processor_s(pid: int) -> float:
     """Return the seconds that a process and its descendants have computed; those that ended are not counted."""
-    ticks = 0
-    for one in (pid, *descendants(pid)):
-        with contextlib.suppress(OSError):
-            ticks += sum(map(int, stat_of(one)[11:13]))
+    ticks = _sum_over_trees([pid], lambda one: sum(map(int, stat_of(one)[11:13])))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
     """Return the memory that some processes and their descendants hold; what they share counts for each."""
-    pages = 0
-    for pid in pids:
-        for one in (pid, *descendants(pid)):
-            with contextlib.suppress(OSError):
-                pages += int(read(f"/proc/{one}/statm").split()[1])
+    pages = _sum_over_trees(pids, lambda one: int(read(f"/proc/{one}/statm").split()[1]))
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _sum_over_trees(pids: Iterable[int], measure: Callable[[int], int]) -> int:
+    found = 0
+    for root in pids:
+        for pid in (root, *descendants(root)):
+            with contextlib.suppress(OSError):  # it is gone
+                found += measure(pid)
+    return found
 
 
 def memory_in_use(root: str | Path = "/") -> tuple[int, int]:
