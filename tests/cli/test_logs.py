@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -60,32 +61,30 @@ def test_a_trial_that_printed_nothing_says_why(made: MadeExperiment) -> None:
         logs(made, "1")
 
 
-def test_following_prints_what_is_added_until_the_trial_ends(tmp_path: Path) -> None:
-    path = tmp_path / "output.log"
+def followed(steps: list[tuple[Path, bytes]], paths: list[Path], **given: Any) -> bytes:
+    """Return what following prints when the trial writes one of these at each look, and has ended after the last."""
     written: list[bytes] = []
-    steps = iter([b"first\n", b"sec", b"ond\n", b""])
-
-    def wait(seconds: float) -> None:
-        with path.open("ab") as file:
-            file.write(next(steps))
-
-    ends = iter([False, False, False, False, True])
-    print_logs([path], written.append, has_ended=lambda: next(ends), wait=wait)
-    assert b"".join(written) == b"first\nsecond\n"
-
-
-def test_what_is_printed_just_before_the_end_is_not_lost(tmp_path: Path) -> None:
-    path = tmp_path / "output.log"
-    path.write_bytes(b"a\n")
-    written: list[bytes] = []
+    left = iter(steps)
 
     def has_ended() -> bool:
-        with path.open("ab") as file:
-            file.write(b"last words\n")
-        return True
+        path, text = next(left, (None, b""))
+        if path is not None:
+            with path.open("ab") as file:
+                file.write(text)
+        return path is None
 
-    print_logs([path], written.append, has_ended=has_ended)
-    assert b"".join(written) == b"a\nlast words\n"
+    print_logs(paths, written.append, has_ended=has_ended, wait=lambda seconds: None, **given)
+    return b"".join(written)
+
+
+def test_following_prints_what_is_added_until_the_trial_ends(tmp_path: Path) -> None:
+    path, other = tmp_path / "stdout", tmp_path / "stderr"
+    steps = [(path, text) for text in (b"first\n", b"sec", b"ond\n", b"", b"last words\n")]
+    assert followed(steps, [path]) == b"first\nsecond\nlast words\n"
+    steps = [(path, b"out 2\n"), (other, b"err 1\n"), (path, b"out 3\n")]
+    assert followed(steps, [path, other], tail=1) == (
+        b"==> stdout <==\nlast words\nout 2\n==> stderr <==\nerr 1\n==> stdout <==\nout 3\n"
+    )
 
 
 def test_the_tail_of_a_large_log_is_found_from_its_end(tmp_path: Path) -> None:
@@ -123,25 +122,6 @@ def test_files_that_log_to_file_names_are_printed_one_after_the_other(tmp_path: 
     assert logs(made, "0", "--tail", "1") == "==> out.txt <==\ntwo\n==> err.txt <==\na warning\n"
     (directory / "output.log").write_bytes(b"from before\n")  # of an earlier run of the sweep
     assert logs(made, "0").startswith("==> output.log <==\nfrom before\n==> out.txt <==\none\n")
-
-
-def test_one_file_for_both_is_printed_once(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path, "named", log_to_file=["all.txt", "all.txt"])
-    (started(made) / "all.txt").write_bytes(b"everything\n")
-    assert logs(made, "0") == "everything\n"
-
-
-def test_following_two_files_says_from_which_one_each_piece_comes(tmp_path: Path) -> None:
-    paths = [tmp_path / "stdout", tmp_path / "stderr"]
-    paths[0].write_bytes(b"old\nout 1\n")
-    steps = iter([("stdout", b"out 2\n"), ("stderr", b"err 1\n"), ("stdout", b"out 3\n")])
-
-    def wait(seconds: float) -> None:
-        name, text = next(steps)
-        with (tmp_path / name).open("ab") as file:
-            file.write(text)
-
-    ends = iter([False, False, False, True])
-    written: list[bytes] = []
-    print_logs(paths, written.append, tail=1, has_ended=lambda: next(ends), wait=wait)
-    assert b"".join(written) == (b"==> stdout <==\nout 1\nout 2\n==> stderr <==\nerr 1\n==> stdout <==\nout 3\n")
+    both = MadeExperiment(tmp_path, "both", log_to_file=["all.txt", "all.txt"])
+    (started(both) / "all.txt").write_bytes(b"everything\n")
+    assert logs(both, "0") == "everything\n"  # once

@@ -63,8 +63,11 @@ def hook(event, arguments):
 sys.addaudithook(hook)
 from sweep.cli.main import _run
 
-code = _run(sys.argv[1:])
-print(json.dumps([code, seen]))
+for command in json.loads(sys.argv[1]):
+    code = _run(command.split())
+    if code or seen:
+        break
+print(json.dumps([command, code, seen]))
 """
 
 
@@ -83,46 +86,35 @@ def environ(directory: Path) -> dict[str, str]:
     return variables
 
 
-def look(directory: Path, *command: str) -> tuple[int, list[str], str]:
+def look(directory: Path, *commands: str) -> tuple[str, int, list[str], str]:
+    """Type these commands until one fails or runs something of the sweep's; return it, its code and what was run."""
     found = subprocess.run(
-        [sys.executable, "-c", HOOK, *command], cwd=directory, env=environ(directory), capture_output=True, text=True
+        [sys.executable, "-c", HOOK, json.dumps(commands)],
+        cwd=directory,
+        env=environ(directory),
+        capture_output=True,
+        text=True,
     )
     assert found.stdout, found.stderr
-    code, seen = json.loads(found.stdout.splitlines()[-1])
-    return code, seen, found.stderr
+    command, code, seen = json.loads(found.stdout.splitlines()[-1])
+    return command, code, seen, found.stderr
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("ls",),
-        ("ls", "first"),
-        ("ls", "--format", "json"),
-        ("trials", "first"),
-        ("trials", "first", "--format", "json"),
-        ("best", "first"),
-        ("best", "first", "--as", "args"),
-        ("show", "first"),
-        ("show", "first", "1"),
-        ("logs", "first", "1"),
-        ("why", "first"),
-        ("note", "first", "a good one"),
-        ("replay", "first"),
-        ("replay", "first", "--trial", "1"),
-        ("simulate", "first", "--scheduler", "asha"),
-        ("simulate", "first", "--concurrency", "1"),
-    ],
-    ids=" ".join,
-)
-def test_a_command_that_looks_imports_and_unpickles_nothing_of_the_sweeps(directory: Path, command: tuple[str, ...]):
-    code, seen, said = look(directory, *command)
-    assert seen == []
-    assert code == 0, said
+LOOKING = """
+ls|ls first|ls --format json|trials first|trials first --format json|best first|best first --as args|show first
+show first 1|logs first 1|why first|note first good|replay first|replay first --trial 1
+simulate first --scheduler asha|simulate first --concurrency 1
+"""
 
 
-@pytest.mark.parametrize("command", [("replay", "first", "--verify"), ("simulate", "first")], ids=" ".join)
-def test_a_command_that_must_load_the_searcher_and_the_scheduler_says_so(directory: Path, command: tuple[str, ...]):
-    code, seen, said = look(directory, *command)
+def test_a_command_that_looks_imports_and_unpickles_nothing_of_the_sweeps(directory: Path):
+    commands = LOOKING.strip().replace("\n", "|").split("|")
+    assert look(directory, *commands)[:3] == (commands[-1], 0, [])
+
+
+@pytest.mark.parametrize("command", ["replay first --verify", "simulate first"])
+def test_a_command_that_must_load_the_searcher_and_the_scheduler_says_so(directory: Path, command: str):
+    _, code, seen, said = look(directory, command)
     assert "pickle.find_class script" in seen
     assert "note: loading the searcher and the scheduler of first runs code from " in said
     assert code == 0, said

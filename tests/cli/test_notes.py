@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -63,26 +64,24 @@ def test_without_text_a_terminal_opens_the_editor(root: Path, monkeypatch: pytes
     assert not (root / "new.md").exists()
 
 
-@pytest.mark.parametrize("name", ["../x.md", "sweep.db", "/tmp/x.txt", ".hidden.md", "notes", "a b.md", "x.md\n"])
-def test_a_note_goes_into_a_file_for_notes_only(root: Path, name: str) -> None:
-    result = call(root, "note", "digits", "text", "--filename", name)
-    assert isinstance(result.exception, ConfigError)
-    assert "is no name of a note, such as notes.md or todo.txt" in str(result.exception)
-
-
-def test_what_cannot_be_done_is_said(root: Path) -> None:
-    for arguments, kind, message in (
-        (["note", "digits", "text", "--edit"], ConfigError, "not both"),
-        (["note", "digits", "--edit"], ConfigError, "--edit needs a terminal"),
-        (["note", "digts", "text"], ExperimentError, "Did you mean 'digits'"),
-    ):
-        result = call(root, *arguments)
-        assert isinstance(result.exception, kind)
-        assert message in str(result.exception)
+@pytest.mark.parametrize(
+    ("typed", "kind", "message"),
+    [
+        ("digits text --edit", ConfigError, "not both"),
+        ("digits --edit", ConfigError, "--edit needs a terminal"),
+        ("digts text", ExperimentError, "Did you mean 'digits'"),
+        ("digits text", ExperimentError, "cannot be written: Is a directory"),
+        *(
+            (f"digits text --filename {name}", ConfigError, "is no name of a note, such as notes.md or todo.txt")
+            for name in ("../x.md", "sweep.db", "/tmp/x.txt", ".hidden.md", "notes", "'a b.md'", "'x.md\n'")
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_said(root: Path, typed: str, kind: type[Exception], message: str) -> None:
     (root / "notes.md").mkdir()
-    result = call(root, "note", "digits", "text")
-    assert isinstance(result.exception, ExperimentError)
-    assert "cannot be written: Is a directory" in str(result.exception)
+    result = call(root, "note", *shlex.split(typed))
+    assert isinstance(result.exception, kind)
+    assert message in str(result.exception)
 
 
 def test_a_schedulers_own_log_is_no_note(root: Path) -> None:

@@ -34,11 +34,6 @@ READING: dict[str, list[list[str]]] = {
 LINES = [line for lines in READING.values() for line in lines]
 
 
-def train(config):
-    for step in range(3):
-        sweep.report(loss=config["x"] / (step + 1))
-
-
 class Saves(sweep.Trainable):
     def step(self):
         return {"loss": self.config["x"] / (self.iteration + 1)}
@@ -128,14 +123,16 @@ def test_every_command_either_reads_or_is_there_to_write() -> None:
     assert READING.keys() | WRITING | SERVING == COMMANDS.keys()
 
 
-@pytest.mark.parametrize("line", LINES, ids=" ".join)
-def test_a_command_that_reads_leaves_the_directory_as_it_was(
-    storage: Path, line: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_commands_and_python_that_read_leave_the_directory_as_it_was(
+    storage: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SWEEP_STORAGE", str(storage))
     monkeypatch.chdir(storage.parent)
     before = listing(storage)
-    assert _run(line) == 0, capsys.readouterr().err
+    for line in LINES:
+        assert _run(line) == 0, (line, capsys.readouterr().err)
+        assert listing(storage) == before, line
+    assert read_all(storage / "one")[0] == "TERMINATED"
     assert listing(storage) == before
 
 
@@ -157,12 +154,6 @@ def read_all(root: Path) -> list[str]:
     assert Result.from_path(grid[0].path).metrics["loss"] == grid[0].metrics["loss"]
     assert ExperimentReader(root).state() in ("ended", "crashed", "stopped", "running")
     return [trial.status for trial in analysis.trials]
-
-
-def test_reading_with_python_leaves_the_directory_as_it_was(storage: Path) -> None:
-    before = listing(storage)
-    assert read_all(storage / "one")[0] == "TERMINATED"
-    assert listing(storage) == before
 
 
 INSIDE = """
@@ -220,8 +211,7 @@ def test_the_latest_commit_of_a_living_driver_is_read(tmp_path: Path) -> None:
         def on_trial_result(self, trial, result):
             seen.append(len(ExperimentAnalysis(tmp_path / "live").trial_dataframes[trial.id]))
 
-    sweep.run(
-        train, config={"x": 1.0}, name="live", storage_path=tmp_path, engine="inline", callbacks=[Look()], verbose=0
-    )
+    given = {"stop": {"training_iteration": 3}, "engine": "inline", "callbacks": [Look()], "verbose": 0}
+    sweep.run(Saves, config={"x": 1.0}, name="live", storage_path=tmp_path, **given)
     assert seen[-1] == 3  # callbacks hear what is committed
     assert seen[0] >= 1

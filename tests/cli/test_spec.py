@@ -162,11 +162,6 @@ def test_incomplete_files_and_plain_programs_are_refused(tmp_path: Path, text: s
         read_spec(write(tmp_path, text))
 
 
-def test_a_missing_file_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
-        read_spec(tmp_path / "nope.yaml")
-
-
 NINE = ", ".join(["*{}"] * 9)
 BOMB = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{NINE.replace('{}', f'a{i - 1}')}]\n" for i in range(1, 12))
 HEAD = "program: train.py:train\n"
