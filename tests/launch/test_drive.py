@@ -41,8 +41,8 @@ def three(config, done):
 class Watched(Simulator):
     """Notes what it is told to do, beside the commits."""
 
-    def __init__(self, *args, log, **options):
-        super().__init__(*args, **options)
+    def __init__(self, log):
+        super().__init__(three, NODES)
         self.log = log
 
     def execute(self, command):
@@ -60,15 +60,14 @@ class Logged(Nobody):
         self.log.append("commit " + " ".join(type(event).__name__ for event in events))
 
 
-def run(searcher, curve=three, *, scheduler=None, request_of=None, judge=None, log=None, **plan):
-    log = [] if log is None else log
+def run(searcher, curve=three, *, engine=None, scheduler=None, request_of=None, judge=None, record=None, **plan):
+    """Drive a sweep; returns it and its record, which an error bears, too."""
     sweep = new_sweep(scheduler or FIFOScheduler(), **{"num_trials": 2, "ask_ahead": 4, **plan})
-    engine = Watched(curve, NODES, log=log)
-    record = Logged(log)
+    engine = engine or Simulator(curve, NODES)
+    record = record or Nobody()
+    request_of = request_of or (lambda config: Resources())
     try:
-        drive(
-            sweep, engine, searcher, record, record, request_of=request_of or (lambda config: Resources()), judge=judge
-        )
+        drive(sweep, engine, searcher, record, record, request_of=request_of, judge=judge)
     except Exception as error:
         error.sweep, error.record = sweep, record
         raise
@@ -77,19 +76,11 @@ def run(searcher, curve=three, *, scheduler=None, request_of=None, judge=None, l
 
 def test_every_batch_is_committed_before_anything_is_done_about_it():
     log = []
-    run(given_configs([{"x": 1}]), num_trials=1, log=log)
+    run(given_configs([{"x": 1}]), num_trials=1, engine=Watched(log), record=Logged(log))
+    reports = ["commit Reported", "Continue"] * 3
     assert log == [
-        "commit PlanChanged NodesChanged",
-        "commit Suggested",
-        "Start",
-        "commit Started",
-        "commit Reported",
-        "Continue",
-        "commit Reported",
-        "Continue",
-        "commit Reported",
-        "Continue",
-        "commit Exited Released",
+        *("commit PlanChanged NodesChanged", "commit Suggested", "Start", "commit Started"),
+        *(*reports, "commit Exited Released"),
     ]
 
 
@@ -100,16 +91,8 @@ def test_nothing_is_done_when_the_commit_fails():
                 raise OSError("disk full")
 
     log = []
-    record = Full()
     with pytest.raises(OSError, match="disk full"):
-        drive(
-            new_sweep(FIFOScheduler(), num_trials=1),
-            Watched(three, NODES, log=log),
-            given_configs([{"x": 1}]),
-            record,
-            record,
-            request_of=lambda config: Resources(),
-        )
+        run(given_configs([{"x": 1}]), num_trials=1, engine=Watched(log), record=Full())
     assert log == []
 
 
@@ -121,10 +104,8 @@ def test_the_commits_hold_every_event_with_the_commands_that_it_caused():
     assert len(events) == sweep.seq
     for batch, commands, _, _ in record.commits:
         assert len(batch) == len(commands)
-    starts = [
-        c.trial for _, commands, _, _ in record.commits for some in commands for c in some if isinstance(c, Start)
-    ]
-    assert [trial.attempt for trial in starts] == [1, 1]
+    commanded = [command for _, commands, _, _ in record.commits for some in commands for command in some]
+    assert [command.trial.attempt for command in commanded if isinstance(command, Start)] == [1, 1]
     times = [now for _, _, _, now in record.commits]
     assert times == sorted(times)
 
@@ -132,18 +113,9 @@ def test_the_commits_hold_every_event_with_the_commands_that_it_caused():
 def test_the_searcher_hears_everything_before_it_is_asked_again():
     searcher = given_configs([{"x": 1}, {"x": 2}])
     run(searcher, ask_ahead=1, request_of=lambda config: Resources((Bundle(cpu=2),)))
-    assert searcher.heard == [
-        ("asked", "00000"),
-        ("result", "00000", 1),
-        ("result", "00000", 2),
-        ("result", "00000", 3),
-        ("complete", "00000", 3, False),
-        ("asked", "00001"),
-        ("result", "00001", 2),
-        ("result", "00001", 4),
-        ("result", "00001", 6),
-        ("complete", "00001", 6, False),
-    ]
+    first = [("asked", "00000"), *(("result", "00000", m) for m in (1, 2, 3)), ("complete", "00000", 3, False)]
+    second = [("asked", "00001"), *(("result", "00001", m) for m in (2, 4, 6)), ("complete", "00001", 6, False)]
+    assert searcher.heard == first + second
 
 
 def test_a_trial_in_error_is_told_without_a_result():
@@ -157,64 +129,36 @@ def test_a_trial_in_error_is_told_without_a_result():
     assert sweep.trials["00000_00000"].reason == "ValueError: no"
 
 
-def test_the_resources_are_computed_from_the_config_and_ride_in_the_event():
-    _, record = run(given_configs([{"x": 1}, {"x": 2}]), request_of=lambda c: Resources((Bundle(cpu=float(c["x"])),)))
-    suggested = [event for batch, _, _, _ in record.commits for event in batch if isinstance(event, Suggested)]
+@pytest.mark.parametrize("bad", [ValueError("a bad day"), "no dict", 7, {"x": "its resources function raises"}])
+def test_a_searcher_that_answers_nonsense_three_times_is_named_and_a_bad_answer_in_between_forgiven(bad):
+    def request_of(config):
+        return Resources((Bundle(cpu=float(config["x"])),))
+
+    with pytest.raises(SearchError, match="Given") as error:
+        run(given_configs([bad, bad, bad]), request_of=request_of)
+    assert "3 times in a row" in str(error.value)
+    sweep, record = run(given_configs([bad, {"x": 1}, {"x": 2}]), request_of=request_of)
+    assert [trial.status for trial in sweep.trials.values()] == [Status.TERMINATED] * 2
+    events = [event for batch, _, _, _ in record.commits for event in batch]
+    suggested = [event for event in events if isinstance(event, Suggested) and event.resources is not None]
     assert [event.resources.bundles[0].cpu for event in suggested] == [1.0, 2.0]
 
 
-@pytest.mark.parametrize("bad", [ValueError("a bad day"), "no dict", 7])
-def test_a_searcher_that_answers_nonsense_three_times_is_named(bad):
-    with pytest.raises(SearchError, match="Given") as error:
-        run(given_configs([bad, bad, bad]))
-    assert "3 times in a row" in str(error.value)
-
-
-def test_a_bad_answer_in_between_is_forgiven():
-    sweep, _ = run(given_configs([ValueError("no"), {"x": 1}, {"x": 2}]))
-    assert [trial.status for trial in sweep.trials.values()] == [Status.TERMINATED] * 2
-
-
-def test_a_resources_function_that_raises_counts_as_a_bad_answer():
-    def request_of(config):
-        raise KeyError("gpus")
-
-    with pytest.raises(SearchError, match="KeyError"):
-        run(given_configs([{"x": 1}] * 9), request_of=request_of)
-
-
-def test_a_searcher_that_fails_when_told_is_named_and_its_error_is_the_cause():
-    searcher = given_configs([{"x": 1}])
-    searcher.on_trial_result = lambda trial_id, result: 1 / 0
-    with pytest.raises(SearchError, match="Given failed when it was told of trial 00000_00000") as error:
-        run(searcher)
-    assert isinstance(error.value.__cause__, ZeroDivisionError)
-
-
-@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit()])
-@pytest.mark.parametrize("hook", ["suggest", "on_trial_complete"])
-def test_whatever_a_searcher_raises_is_its_failure(hook, error):
+@pytest.mark.parametrize("error", [ZeroDivisionError(), SystemExit(3), GeneratorExit(), KeyboardInterrupt()])
+@pytest.mark.parametrize("hook", ["suggest", "on_trial_result", "on_trial_complete"])
+def test_whatever_a_searcher_raises_is_its_failure_but_ctrl_c_is_not(hook, error):
     searcher = given_configs([{"x": 1}])
 
     def raises(*arguments):
         raise error
 
     setattr(searcher, hook, raises)
-    with pytest.raises(SearchError, match=rf"Given.*{type(error).__name__}") as caught:
+    is_pressed = isinstance(error, KeyboardInterrupt)
+    told = type(error).__name__ if hook == "suggest" else "failed when it was told of trial 00000_00000"
+    kind, said = (KeyboardInterrupt, None) if is_pressed else (SearchError, f"Given.*{told}")
+    with pytest.raises(kind, match=said) as caught:
         run(searcher)
-    assert hook == "suggest" or caught.value.__cause__ is error
-
-
-@pytest.mark.parametrize("hook", ["suggest", "on_trial_complete"])
-def test_ctrl_c_is_no_failure_of_the_searcher_that_it_interrupts(hook):
-    searcher = given_configs([{"x": 1}])
-
-    def is_pressed(*arguments):
-        raise KeyboardInterrupt
-
-    setattr(searcher, hook, is_pressed)
-    with pytest.raises(KeyboardInterrupt):
-        run(searcher)
+    assert is_pressed or hook == "suggest" or caught.value.__cause__ is error
 
 
 def test_a_failure_is_raised_after_the_commit_and_after_everybody_was_told():
@@ -257,15 +201,12 @@ def test_discards_reach_the_store_and_steps_name_what_changed():
 
 
 def test_what_is_posted_to_the_engine_reaches_the_sweep():
-    sweep = new_sweep(FIFOScheduler(), num_trials=9)
     engine = Simulator(three, NODES)
     engine.post(Asked(Ask.DRAIN))
-    record = Nobody()
-    drive(sweep, engine, given_configs([{"x": i} for i in range(9)]), record, record, request_of=lambda c: Resources())
+    sweep, _ = run(given_configs([{"x": i} for i in range(9)]), engine=engine, num_trials=9)
     assert sweep.ending is Ask.DRAIN
     statuses = [trial.status for trial in sweep.trials.values()]
-    assert statuses.count(Status.TERMINATED) == 2
-    assert statuses.count(Status.PENDING) == 7
+    assert (statuses.count(Status.TERMINATED), statuses.count(Status.PENDING)) == (2, 7)
 
 
 def test_a_resized_trial_goes_on_where_it_was():
@@ -299,9 +240,7 @@ def test_a_trial_that_is_lost_runs_again_and_repeats_nothing_that_was_told():
             yield Point(1.0, {"m": float(step)})
 
     searcher = given_configs([{"x": 1}])
-    sweep = new_sweep(FIFOScheduler(), num_trials=1)
-    record = Nobody()
-    drive(sweep, Lossy(without_checkpoints, NODES), searcher, record, record, request_of=lambda c: Resources())
+    _, record = run(searcher, engine=Lossy(without_checkpoints, NODES), num_trials=1)
     assert [entry[2] for entry in searcher.heard if entry[0] == "result"] == [1.0, 2.0, 3.0, 4.0]
     rows = [result["m"] for _, _, changes, _ in record.commits for result in changes.results.values()]
     assert rows == [1.0, 2.0, 1.0, 2.0, 3.0, 4.0]
@@ -323,12 +262,6 @@ def test_the_searcher_hears_of_an_end_once_and_again_when_a_person_had_the_trial
             yield Point(1.0, {"m": step})
 
     searcher = given_configs([{"x": 1}, {"x": 9}])
-    record = Nobody()
-    sweep = new_sweep(FIFOScheduler(), num_trials=2)
-    drive(sweep, Retrying(curve, NODES), searcher, record, record, request_of=lambda config: Resources())
+    sweep, _ = run(searcher, engine=Retrying(curve, NODES))
     assert sweep.trials["00000_00000"].attempt == 2
-    assert [entry[:2] for entry in searcher.heard if entry[0] == "complete"] == [
-        ("complete", "00000"),
-        ("complete", "00000"),
-        ("complete", "00001"),
-    ]
+    assert [entry[1] for entry in searcher.heard if entry[0] == "complete"] == ["00000", "00000", "00001"]

@@ -10,12 +10,15 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from virtual_terminal import VirtualTerminal
 
 import sweep
+from sweep.engines.loop import Loop
+from sweep.launch.interrupt import interruptible, woken_by_signals
 
 SCRIPT = """
 import fcntl, os, sys, termios, time
@@ -209,29 +212,22 @@ def driver(tmp_path: Path, *arguments: str, grace_s: float = 1.0) -> subprocess.
     )
 
 
-def wait_until_two_run(experiment: Path) -> None:
-    """Wait until the driver knows that two trials run; one that still starts is killed at once."""
+def wait_until_two_run(experiment: Path, *, is_inline: bool = False) -> None:
+    """Wait until the driver knows that two trials run; one that still starts is killed at once. Where trials run in the
+    driver, which has no file of their output, wait for the first report."""
     give_up = time.monotonic() + 30
     while time.monotonic() < give_up:
+        if is_inline and list(experiment.glob("*/result.json")):
+            return
         if len(list(experiment.glob("*/output.log"))) >= 2 and statuses(experiment).count("RUNNING") >= 2:
             return
         select.select([], [], [], 0.02)
     raise AssertionError("nothing runs")
 
 
-def wait_until_runs(experiment: Path, *, is_inline: bool) -> None:
-    """Wait for two trials; for the first report where trials run in the driver, which has no file of their output."""
-    if not is_inline:
-        wait_until_two_run(experiment)
-        return
-    give_up = time.monotonic() + 30
-    while not list(experiment.glob("*/result.json")) and time.monotonic() < give_up:
-        select.select([], [], [], 0.02)
-
-
-def lines_after(process: subprocess.Popen[str], number: int, tmp_path: Path) -> list[str]:
+def lines_after(process: subprocess.Popen[str], number: int, tmp_path: Path, *, is_inline: bool = False) -> list[str]:
     """Signal a driver once two of its trials run; return all that it has printed at its end."""
-    wait_until_two_run(tmp_path / "one")
+    wait_until_two_run(tmp_path / "one", is_inline=is_inline)
     process.send_signal(number)
     return process.communicate(timeout=30)[0].splitlines()
 
@@ -261,14 +257,6 @@ def test_a_tuner_is_continued_by_its_restore_and_the_words_that_are_printed_do_i
     assert [trial.status for trial in sweep.ExperimentAnalysis(tmp_path / "one").trials] == ["TERMINATED"] * 4
 
 
-def test_verbose_0_prints_nothing_of_it_either(script, tmp_path):
-    process = driver(tmp_path, str(script), "silent", "local", "{'verbose': 0}")
-    wait_until_two_run(tmp_path / "one")
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=30)[0] == ""
-    assert process.returncode == -signal.SIGINT
-
-
 @pytest.mark.parametrize(
     "reporter",
     [
@@ -283,9 +271,10 @@ def test_a_reporter_of_ones_own_leaves_it_to_standard_error(script, tmp_path, re
     assert sum("resume=True" in line for line in lines) == 1, lines
 
 
-def test_the_command_line_says_how_to_resume_once_and_exits_with_130(script, tmp_path):
-    process = driver(tmp_path, "-m", "sweep.cli.main", "run", f"{script}:reports", "x=1", "--name", "one")
-    lines = lines_after(process, signal.SIGINT, tmp_path)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_the_command_line_says_how_to_resume_once_and_exits_with_130(script, tmp_path, number):
+    process = driver(tmp_path, "-m", "sweep.cli.main", "run", f"{script}:reports", "x=1,2", "--name", "one")
+    lines = lines_after(process, number, tmp_path)
     assert process.returncode == 130
     assert [line for line in lines if "resume" in line] == ["resume: sweep resume one"]
 
@@ -309,44 +298,33 @@ def test_a_wrong_argument_is_no_reason_to_resume(script, tmp_path, arguments):
 
 
 class Posting:
-    """An engine that only takes what is posted."""
-
-    waker = None
+    """An engine that only takes what is posted, and wakes whoever waits for its loop."""
 
     def __init__(self) -> None:
-        self.posted: list[object] = []
+        self.loop = Loop()
+        self.waker = self.loop.waker
+        self.post = self.loop.post
 
-    def post(self, event: object) -> None:
-        self.posted.append(event)
 
-
-def test_a_signal_that_comes_just_before_the_driver_waits_is_not_slept_through(tmp_path):
-    """The handler runs on the way into the waiting: Python has looked for signals, and the kernel has not begun."""
-    from sweep.engines.loop import Loop
-    from sweep.launch.interrupt import interruptible, woken_by_signals
-
-    class Engine:
-        waker = None
-
-        def __init__(self) -> None:
-            self.loop = Loop()
-            self.waker = self.loop.waker
-
-        def post(self, event: object) -> None:
-            self.loop.post(event)
-
-    engine = Engine()
-    heard: list[int] = []
-    with interruptible(engine, lambda times, number: heard.append(times), lambda: None), woken_by_signals(engine):
-        # The C part of a signal handler has only this effect until Python code runs on the main thread.
-        os.write(signal.set_wakeup_fd(engine.waker), b"\2")
-        engine.loop.run_once(None)  # returns
-        os.kill(os.getpid(), signal.SIGINT)
-        engine.loop.run_once(None)
-    assert heard == [1]
-    assert len(engine.loop.take_posted()) == 1
-    assert signal.set_wakeup_fd(-1) == -1
+@pytest.fixture
+def posting() -> Iterator[Posting]:
+    engine = Posting()
+    yield engine
     engine.loop.close()
+
+
+def test_a_signal_that_comes_just_before_the_driver_waits_is_not_slept_through(posting):
+    """The handler runs on the way into the waiting: Python has looked for signals, and the kernel has not begun."""
+    heard: list[int] = []
+    with interruptible(posting, lambda times, number: heard.append(times), lambda: None), woken_by_signals(posting):
+        # The C part of a signal handler has only this effect until Python code runs on the main thread.
+        os.write(signal.set_wakeup_fd(posting.waker), b"\2")
+        posting.loop.run_once(None)  # returns
+        os.kill(os.getpid(), signal.SIGINT)
+        posting.loop.run_once(None)
+    assert heard == [1]
+    assert len(posting.loop.take_posted()) == 1
+    assert signal.set_wakeup_fd(-1) == -1
 
 
 def statuses(experiment: Path) -> list[str]:
@@ -356,44 +334,30 @@ def statuses(experiment: Path) -> list[str]:
 @pytest.mark.parametrize("how", ["local", "tuner", "inline"])
 def test_a_hang_up_stops_in_order_as_sigterm_does(script, tmp_path, how):
     process = driver(tmp_path, str(script), "reports", how, "{}")
-    wait_until_runs(tmp_path / "one", is_inline=how == "inline")
-    process.send_signal(signal.SIGHUP)
-    lines = process.communicate(timeout=30)[0].splitlines()
+    lines = lines_after(process, signal.SIGHUP, tmp_path, is_inline=how == "inline")
     assert process.returncode == 128 + signal.SIGHUP, lines
     assert "returned" not in lines
     assert statuses(tmp_path / "one") == ["PENDING"] * 4
 
 
-def test_the_command_line_takes_a_hang_up_for_the_wish_to_stop(script, tmp_path):
-    process = driver(tmp_path, "-m", "sweep.cli.main", "run", f"{script}:reports", "x=1,2", "--name", "one")
-    lines = lines_after(process, signal.SIGHUP, tmp_path)
-    assert process.returncode == 130
-    assert [line for line in lines if "resume" in line] == ["resume: sweep resume one"]
-
-
-def test_hang_ups_that_follow_the_first_do_not_kill(tmp_path):
+def test_hang_ups_that_follow_the_first_do_not_kill(posting):
     """A shell whose window is closed sends one to its jobs, and so does the kernel when that shell is gone."""
-    from sweep.launch.interrupt import interruptible
-
-    engine = Posting()
     heard: list[int] = []
-    with interruptible(engine, lambda times, number: heard.append(times), lambda: None):
+    with interruptible(posting, lambda times, number: heard.append(times), lambda: None):
         for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGHUP):
             signal.raise_signal(number)
         assert heard == [1]
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGHUP)
     assert heard == [1, 2]
-    assert len(engine.posted) == 2
+    assert len(posting.loop.take_posted()) == 2
 
 
 @pytest.mark.parametrize("before", [signal.SIG_IGN, signal.SIG_DFL, lambda number, frame: None])
-def test_a_hang_up_that_is_ignored_stays_ignored_and_another_handler_comes_back(before):
-    from sweep.launch.interrupt import interruptible
-
+def test_a_hang_up_that_is_ignored_stays_ignored_and_another_handler_comes_back(posting, before):
     old = signal.signal(signal.SIGHUP, before)
     try:
-        with interruptible(Posting(), lambda times, number: None, lambda: None):
+        with interruptible(posting, lambda times, number: None, lambda: None):
             assert (signal.getsignal(signal.SIGHUP) is signal.SIG_IGN) == (before is signal.SIG_IGN)
         assert signal.getsignal(signal.SIGHUP) is before
     finally:
@@ -482,9 +446,7 @@ def test_a_script_of_three_sweeps_ends_with_the_first(tmp_path, command, number,
 @pytest.mark.parametrize("how", ["local", "tuner"])
 def test_a_script_may_ask_to_go_on_after_ctrl_c(script, tmp_path, how):
     process = driver(tmp_path, str(script), "reports", how, "{'on_interrupt': 'return', 'verbose': 0}")
-    wait_until_two_run(tmp_path / "one")
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=30)[0] == "returned True\n"
+    assert lines_after(process, signal.SIGINT, tmp_path) == ["returned True"]
     assert process.returncode == 0
 
 

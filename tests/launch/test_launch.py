@@ -55,6 +55,8 @@ def run(tmp_path: Path, **given: Any) -> sweep.ExperimentAnalysis:
         "name": "pbt",
         "verbose": 0,
     }
+    if given.pop("is_plain", False):  # one trial of one step
+        options |= {"scheduler": None, "config": {"lr": 0.25, "steps": 1}}
     return sweep.run(descends, **(options | given))
 
 
@@ -112,28 +114,19 @@ def short(config: dict[str, Any]) -> None:
 def test_a_scheduler_that_has_judged_nothing_says_so_at_the_end_and_why(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], scheduler: Any, why: str
 ) -> None:
-    sweep.run(
-        short,
-        config={"lr": sweep.grid_search([0.1, 0.2, 0.3, 0.4])},
-        scheduler=scheduler,
-        metric="score",
-        mode="max",
-        engine="inline",
-        storage_path=tmp_path,
-    )
+    given = {"config": {"lr": sweep.grid_search([0.1, 0.2, 0.3, 0.4])}, "metric": "score", "mode": "max"}
+    sweep.run(short, **given, scheduler=scheduler, engine="inline", storage_path=tmp_path)
     printed = capfd.readouterr().out
     assert why in printed
     assert printed.count("judged no trial") == bool(why)
 
 
-def test_a_parameter_that_only_the_scheduler_changes_is_added_as_in_tune(tmp_path: Path) -> None:
-    scheduler = population(hyperparam_mutations={"momentum": [1, 2]})
+def test_a_parameter_that_only_the_scheduler_changes_is_added_and_a_population_may_leave_its_files_out(
+    tmp_path: Path,
+) -> None:
+    scheduler = population(hyperparam_mutations={"momentum": [1, 2]}, log_config=False)
     (trial,) = run(tmp_path, config={"learning_rate": 0.1, "lr": 0.1, "steps": 1}, scheduler=scheduler).trials
     assert trial.config["momentum"] in (1, 2)
-
-
-def test_a_population_may_leave_its_files_out(tmp_path: Path) -> None:
-    run(tmp_path, scheduler=population(log_config=False))
     assert not list((tmp_path / "pbt").glob("pbt_*"))
 
 
@@ -157,7 +150,7 @@ def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_name_that_is_taken_in_remote_storage_is_refused_also_from_another_machine(
     tmp_path: Path, remote: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: dict[str, Any] = {"scheduler": None, "config": {"lr": 0.1, "steps": 1}, "storage_path": remote}
+    given: dict[str, Any] = {"is_plain": True, "storage_path": remote}
     run(tmp_path, **given)
     monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "other"))
     with pytest.raises(ExperimentError, match="there already is an experiment 'pbt' in memory://bucket/sweeps"):
@@ -165,37 +158,24 @@ def test_a_name_that_is_taken_in_remote_storage_is_refused_also_from_another_mac
     assert len(run(tmp_path, **given, num_samples=2, resume=True).trials) == 2
 
 
-def test_the_message_for_a_name_that_is_taken_in_remote_storage_says_how_to_delete_it_there_and_here(
+def test_the_message_for_a_name_that_is_taken_says_how_to_delete_it_there_and_here_or_on_the_command_line(
     tmp_path: Path, remote: str
 ) -> None:
     import fsspec
 
-    given: dict[str, Any] = {"scheduler": None, "config": {"lr": 0.1, "steps": 1}, "storage_path": remote}
-    run(tmp_path, **given)
-    with pytest.raises(ExperimentError) as error:
-        run(tmp_path, **given)
-    calls = re.findall(r"\S+\.rm(?:tree)?\(.*?\)(?= |\.?$)", str(error.value))
+    def refusal(**given: Any) -> str:
+        run(tmp_path, is_plain=True, **given)
+        with pytest.raises(ExperimentError) as error:
+            run(tmp_path, is_plain=True, **given)
+        return str(error.value)
+
+    calls = re.findall(r"\S+\.rm(?:tree)?\(.*?\)(?= |\.?$)", refusal(storage_path=remote))
     assert len(calls) == 2
     for call in calls:
         exec(call, {"fsspec": fsspec, "shutil": shutil})
-    assert len(run(tmp_path, **given).trials) == 1
-
-
-def test_the_message_for_a_name_that_is_taken_is_in_the_words_of_the_command_line_when_that_was_used(
-    tmp_path: Path,
-) -> None:
-    given: dict[str, Any] = {
-        "scheduler": None,
-        "config": {"lr": 0.1, "steps": 1},
-        "import_path": f"{__file__}:descends",
-    }
-    run(tmp_path, **given)
-    with pytest.raises(ExperimentError) as error:
-        run(tmp_path, **given)
-    text = str(error.value)
-    assert "--resume" in text
-    assert "--name" in text
-    assert f"rm -r {tmp_path / 'pbt'}" in text
+    assert len(run(tmp_path, is_plain=True, storage_path=remote).trials) == 1
+    text = refusal(import_path=f"{__file__}:descends")
+    assert all(words in text for words in ("--resume", "--name", f"rm -r {tmp_path / 'pbt'}"))
     assert "shutil" not in text
 
 
@@ -212,16 +192,9 @@ def test_what_cannot_be_copied_is_said_and_the_results_are_here(
             for name in ("put_file", "pipe_file", "_open"):
                 monkeypatch.setattr(MemoryFileSystem, name, fails)
 
-    analysis = run(
-        tmp_path,
-        scheduler=None,
-        config={"lr": 0.1, "steps": 1},
-        storage_path=remote,
-        callbacks=[Breaks()],
-        sync_config=sweep.SyncConfig(sync_timeout=0.1),
-        verbose=1,
-    )
-    assert analysis.trials[0].last_result["score"] == 0.1
+    given = {"callbacks": [Breaks()], "sync_config": sweep.SyncConfig(sync_timeout=0.1), "verbose": 1}
+    analysis = run(tmp_path, is_plain=True, storage_path=remote, **given)
+    assert analysis.trials[0].last_result["score"] == 0.25
     said = capfd.readouterr().err
     assert "memory://bucket/sweeps/pbt is not complete: " in said
     assert "the same call with resume=True copies the rest" in said
@@ -231,7 +204,7 @@ def test_an_experiment_at_the_root_of_a_file_system_is_restored_by_its_uri(
     tmp_path: Path, remote: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run(tmp_path, scheduler=None, config={"lr": 0.25, "steps": 1}, storage_path="memory://")
+    run(tmp_path, is_plain=True, storage_path="memory://")
     shutil.rmtree(tmp_path / "cache")
     results = sweep.Tuner.restore("memory://pbt", descends).fit()
     assert [result.metrics["score"] for result in results] == [0.25]
@@ -241,19 +214,11 @@ def test_an_experiment_at_the_root_of_a_file_system_is_restored_by_its_uri(
 def test_the_command_line_reads_remote_storage(
     tmp_path: Path, remote: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(tmp_path, scheduler=None, config={"lr": 0.25, "steps": 1}, storage_path=remote)
+    run(tmp_path, is_plain=True, storage_path=remote)
     monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "other"))
-    commands = [
-        ["ls", remote],
-        ["ls", "--storage", remote],
-        ["ls", f"{remote}/pbt"],
-        ["trials", f"{remote}/pbt"],
-        ["trials", "pbt", "--storage", remote],
-        ["best", f"{remote}/pbt"],
-    ]
-    for arguments in commands:
+    for typed in ("ls {}", "ls --storage {}", "ls {}/pbt", "trials {}/pbt", "trials pbt --storage {}", "best {}/pbt"):
         with pytest.raises(SystemExit, match=r"^0$"):
-            main(arguments)
+            main(typed.format(remote).split())
         assert "0.25" in capsys.readouterr().out
     with pytest.raises(SystemExit, match=r"^0$"):
         main(["ls", "memory://bucket/nothing"])
@@ -271,15 +236,7 @@ def test_a_sweep_that_was_to_be_resumed_and_is_not_there_is_said_to_begin(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], resume: Any, is_said: bool
 ) -> None:
     for _ in range(2):  # the second finds it
-        run(
-            tmp_path,
-            scheduler=None,
-            config={"lr": 0.1, "steps": 1},
-            name="mine",
-            resume=resume,
-            verbose=1,
-            engine="inline",
-        )
+        run(tmp_path, is_plain=True, name="mine", resume=resume, verbose=1)
     said = capfd.readouterr().err
     assert said.count(f"there is no experiment 'mine' in {tmp_path} to resume; a new one starts") == is_said
 

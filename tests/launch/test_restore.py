@@ -115,45 +115,37 @@ def other(config: dict[str, Any]) -> None:
     sweep.report(loss=0)
 
 
-def fit(tmp_path: Path, trainable: Any = job, **more: Any) -> ResultGrid:
-    space = {"x": sweep.grid_search([1, 2]), "marker": str(tmp_path / "marker")} | more.pop("space", {})
-    tune = TuneConfig(metric="loss", mode="min", **more)
+def fit(tmp_path: Path, *, is_mended: bool = True, space: dict[str, Any] | None = None) -> ResultGrid:
+    """Run two trials, which fail until they are mended."""
+    if is_mended:
+        (tmp_path / "marker").touch()
     return Tuner(
-        trainable,
-        param_space=space,
-        tune_config=tune,
+        job,
+        param_space={"x": sweep.grid_search([1, 2]), "marker": str(tmp_path / "marker")} | (space or {}),
+        tune_config=TuneConfig(metric="loss", mode="min"),
         run_config=RunConfig(name="e", storage_path=tmp_path, verbose=0),
     ).fit()
 
 
 @pytest.mark.parametrize(
-    ("how", "statuses", "attempts"),
-    [
-        ({}, ["ERROR", "ERROR"], [1, 1]),
-        ({"resume_errored": True}, ["TERMINATED", "TERMINATED"], [2, 2]),
-        ({"restart_errored": True}, ["TERMINATED", "TERMINATED"], [2, 2]),
-    ],
+    ("how", "status", "attempt"),
+    [({}, "ERROR", 1), ({"resume_errored": True}, "TERMINATED", 2), ({"restart_errored": True}, "TERMINATED", 2)],
 )
-def test_failed_trials_go_on_only_when_asked(
-    how: dict[str, bool], statuses: list[str], attempts: list[int], tmp_path: Path
-) -> None:
-    assert fit(tmp_path).num_errors == 2
-    (tmp_path / "marker").write_text("")
+def test_failed_trials_go_on_only_when_asked(how: dict[str, bool], status: str, attempt: int, tmp_path: Path) -> None:
+    assert fit(tmp_path, is_mended=False).num_errors == 2
+    (tmp_path / "marker").touch()
     fit_again = Tuner.restore(tmp_path / "e", job, **how).fit()
     trials = sweep.ExperimentAnalysis(fit_again.experiment_path).trials
-    assert [trial.status for trial in trials] == statuses
-    assert [trial.attempt for trial in trials] == attempts
+    assert [(trial.status, trial.attempt) for trial in trials] == [(status, attempt)] * 2
 
 
 def test_a_restored_sweep_can_be_given_more_samples(tmp_path: Path) -> None:
-    (tmp_path / "marker").write_text("")
     assert len(fit(tmp_path)) == 2
     grid = Tuner.restore(tmp_path / "e", job, tune_config=TuneConfig(num_samples=2)).fit()
     assert [result.config["x"] for result in grid] == [1, 2, 1, 2]
 
 
 def test_the_results_are_there_before_the_restored_tuner_runs(tmp_path: Path) -> None:
-    (tmp_path / "marker").write_text("")
     fit(tmp_path)
     assert Tuner.restore(str(tmp_path / "e") + "/", job).get_results().get_best_result().config["x"] == 1
     with pytest.raises(SweepError, match=r"call fit\(\) first"):
@@ -161,7 +153,6 @@ def test_the_results_are_there_before_the_restored_tuner_runs(tmp_path: Path) ->
 
 
 def test_a_tuner_wants_the_trainable_that_was_run(tmp_path: Path) -> None:
-    (tmp_path / "marker").write_text("")
     fit(tmp_path)
     with pytest.raises(ConfigError, match=r"run with the trainable 'job', and 'other' was given"):
         Tuner.restore(tmp_path / "e", other)
@@ -172,7 +163,6 @@ def test_a_tuner_wants_the_trainable_that_was_run(tmp_path: Path) -> None:
 
 
 def test_a_space_given_again_must_have_the_same_keys(tmp_path: Path) -> None:
-    (tmp_path / "marker").write_text("")
     fit(tmp_path, space={"deep": {"a": 1}})
     with pytest.raises(ConfigError, match="another space: deep/a, marker, y is in one of the two only"):
         Tuner.restore(tmp_path / "e", job, param_space={"x": 1, "y": 2})
@@ -188,7 +178,6 @@ def test_what_is_no_experiment_cannot_be_restored(tmp_path: Path) -> None:
 
 
 def test_without_the_saved_spec_a_restore_says_how_to_go_on(tmp_path: Path) -> None:
-    (tmp_path / "marker").write_text("")
     fit(tmp_path)
     (tmp_path / "e" / "tuner.pkl").write_bytes(b"torn")
     with pytest.raises(ExperimentError, match=r"tuner.pkl cannot be read.*resume=True"):
@@ -204,12 +193,8 @@ def test_what_cannot_be_pickled_is_named_and_can_be_given_again(tmp_path: Path) 
         def __reduce__(self) -> Any:
             raise TypeError("no")
 
-    (tmp_path / "marker").write_text("")
-    Tuner(
-        job,
-        param_space={"x": 1},
-        run_config=RunConfig(name="e", storage_path=tmp_path, verbose=0, callbacks=[Stubborn()]),
-    ).fit()
+    running = RunConfig(name="e", storage_path=tmp_path, verbose=0, callbacks=[Stubborn()])
+    Tuner(job, param_space={"x": 1}, run_config=running).fit()
     with pytest.raises(ExperimentError, match=r"Pass it again: callbacks \(run_config=\.\.\.\)"):
         Tuner.restore(tmp_path / "e", job)
     tuner = Tuner.restore(tmp_path / "e", job, run_config=RunConfig(callbacks=[sweep.Callback()]))
@@ -217,16 +202,8 @@ def test_what_cannot_be_pickled_is_named_and_can_be_given_again(tmp_path: Path) 
 
 
 def test_a_sweep_of_run_can_be_restored_too(tmp_path: Path) -> None:
-    (tmp_path / "marker").write_text("")
-    sweep.run(
-        job,
-        config={"x": sweep.uniform(0, 1)},
-        num_samples=2,
-        name="r",
-        storage_path=tmp_path,
-        verbose=0,
-        engine="inline",
-    )
+    given = {"config": {"x": sweep.uniform(0, 1)}, "num_samples": 2, "name": "r", "engine": "inline", "verbose": 0}
+    sweep.run(job, **given, storage_path=tmp_path)
     grid = Tuner.restore(tmp_path / "r", job, tune_config=TuneConfig(num_samples=3)).fit()
     assert len(grid) == 3
 
