@@ -108,9 +108,15 @@ def test_nan_is_the_worst():
     assert "m=nan at 3" in decisions[0].reason
 
 
-def test_the_end_of_the_last_one_on_its_way_halves_the_bracket():
+@pytest.mark.parametrize("does_fail", [True, False])
+def test_a_bracket_is_halved_when_the_last_one_on_its_way_ends_or_a_person_paused_it(does_fail):
     told = second_bracket(arrived=(3, 4, 5, 6))
-    assert told.end(7, Status.ERROR) == [
+    if does_fail:
+        decisions = told.end(7, Status.ERROR)
+    else:
+        told.put(7, status=Status.PAUSED, is_by_person=True)
+        decisions = told.scheduler.on_idle(told.trials)
+    assert decisions == [
         StopTrial(tid(4), "stopped early: m=4 at 3 is not among the best 2"),
         StopTrial(tid(3), "stopped early: m=3 at 3 is not among the best 2"),
         ResumeTrial(tid(6)),
@@ -207,42 +213,6 @@ def test_a_trial_that_a_person_lets_run_again_is_compared_where_it_reports():
     assert [n for _, _, n, _ in told.scheduler.state()] == [3, 1]
     told.report(0, m=1.0)
     assert [n for _, _, n, _ in told.scheduler.state()] == [3, 2]
-
-
-def test_a_trial_that_a_person_paused_does_not_block_its_bracket():
-    told = second_bracket(arrived=(3, 4, 5, 6))
-    told.put(7, status=Status.PAUSED, is_by_person=True)
-    decisions = told.scheduler.on_idle(told.trials)
-    assert [(type(d).__name__, d.trial_id) for d in decisions] == [
-        ("StopTrial", tid(4)),
-        ("StopTrial", tid(3)),
-        ("ResumeTrial", tid(6)),
-        ("ResumeTrial", tid(5)),
-    ]
-
-
-def test_what_on_idle_did_is_found_out_from_the_results_that_follow():
-    """Only results and ends are told again after a restart."""
-    live, retold = hyperband(max_t=9), hyperband(max_t=9)
-    for told in (live, retold):
-        for number in range(6):
-            told.add(number)
-        for number in range(3):
-            told.end(number)
-        for number in (3, 4, 5):
-            told.reach(number, 3, number)
-    live.scheduler.on_idle(live.trials)
-    for told in (live, retold):
-        told.end(3)
-        restart(told, 5)
-        assert not [d for d in told.reach(5, 4, 1.0) if not isinstance(d, ResumeTrial)]
-    assert live.scheduler.state() == retold.scheduler.state()
-    for told in (live, retold):
-        restart(told, 4)
-        told.reach(4, 8, 1.0)
-        assert told.reach(4, 9, 1.0) == [
-            StopTrial(tid(4), "reached the last milestone of its bracket: training_iteration=9", Cause.REACHED)
-        ]
 
 
 # --- sweeps in virtual time ----------------------------------------------------------------------------------------

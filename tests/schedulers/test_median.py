@@ -41,37 +41,12 @@ def test_a_trial_below_the_median_of_the_running_means_is_stopped():
     assert told.scheduler.debug_string() == "Using MedianStoppingRule: num_stopped=1."
 
 
-def test_equal_to_the_median_is_no_worse_and_the_best_so_far_counts():
-    told = three_others(rule())
-    assert told.report(3, m=4.0) == ()
-    assert told.report(3, m=-9.0) == ()  # means at 2 are 1.5, 3 and 4.5
-    assert told.report(3, m=-9.0) == ()  # means at 3 are 2, 4 and 6
-    told.report(3, m=-9.0)
-
-
 def test_nothing_is_decided_within_the_grace_period_nor_with_too_few_others():
     told = three_others(rule(grace_period=2, min_samples_required=3))
     assert told.report(3, m=-9.0) == ()
     assert [type(d) for d in told.report(3, m=-9.0)] == [StopTrial]
     told = three_others(rule(min_samples_required=4))
     assert told.report(3, m=-9.0) == ()
-
-
-def test_results_of_the_grace_period_count_for_the_best_and_not_for_means():
-    told = three_others(rule(grace_period=2), [(100, 2, 2), (100, 4, 4), (100, 6, 6)])
-    told.report(3, m=4.0)
-    assert told.report(3, m=0.0) == ()  # the means at 2 are 2, 4 and 6
-    told.report(4, m=2.9)
-    assert [type(d) for d in told.report(4, m=0.0)] == [StopTrial]  # now they are 0, 2, 4 and 6
-
-
-def test_trials_that_did_not_come_as_far_do_not_count():
-    told = rule(min_samples_required=2)
-    for number, steps in enumerate((1, 2, 3)):
-        for _ in range(steps):
-            told.report(number, m=5.0)
-    assert told.report(3, training_iteration=2, m=1.0)
-    assert told.report(4, training_iteration=3, m=1.0) == ()
 
 
 def test_nan_is_no_part_of_a_mean_and_no_best_result():

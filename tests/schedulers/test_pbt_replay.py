@@ -139,16 +139,18 @@ def test_what_never_saves_keeps_its_config_and_that_is_said_once(tmp_path):
     assert "change points of the policy: 2, 4." in notice
 
 
-def test_two_changes_at_one_iteration_are_one(tmp_path):
-    lines = [CHAIN[0], line("2_x=8", "1_x=9", 2, {"x": 2}, {"x": 5})]
+@pytest.mark.parametrize(
+    ("lines", "xs", "num_attempts"),
+    [
+        ([CHAIN[0], line("2_x=8", "1_x=9", 2, {"x": 2}, {"x": 5})], [1, 1, 5, 5, 5, 5, 5, 5], 2),
+        ([line("1_x=9", "0_x=1", 0, {"x": 1}, {"x": 2}), CHAIN[1]], [2, 2, 2, 2, 3, 3, 3, 3], 2),
+    ],
+    ids=["two changes at one iteration are one", "it begins with a change before the first step"],
+)
+def test_changes_without_a_step_between_them_cost_no_attempt(tmp_path, lines, xs, num_attempts):
     trial, reports, _ = replayed(written(tmp_path, lines))
-    assert reports == [(1, 1), (2, 1)] + [(step, 5) for step in range(3, 9)]
-    assert trial.attempt == 2
-
-
-def test_a_change_before_the_first_step_is_where_it_begins(tmp_path):
-    _, reports, _ = replayed(written(tmp_path, [line("1_x=9", "0_x=1", 0, {"x": 1}, {"x": 2}), CHAIN[1]]))
-    assert reports[:5] == [(1, 2), (2, 2), (3, 2), (4, 2), (5, 3)]
+    assert [x for _, x in reports] == xs
+    assert trial.attempt == num_attempts
 
 
 def test_the_policy_is_laid_over_the_given_config(tmp_path):

@@ -11,7 +11,8 @@ from functools import partialmethod
 
 import pytest
 from conformance.schedulers import Told, tid
-from record.test_resume import PowerCut, Searching, go
+from conformance.searchers import Recorder
+from record.test_resume import PowerCut, go
 from sweep_run import Nobody, given_configs, new_sweep
 
 import sweep
@@ -32,7 +33,7 @@ from sweep.core.messages import (
 from sweep.core.resources import Bundle, BundlePlacement, Node, Placement, PlacementGroupFactory, Resources
 from sweep.core.trial import CheckpointRef, Status, Trial, evolve
 from sweep.engines.simulator import Point, Simulator
-from sweep.errors import ConfigError, ResourceError, SweepError
+from sweep.errors import ConfigError, ResourceError
 from sweep.launch.drive import drive
 from sweep.record.resume import retell
 from sweep.schedulers.asha import ASHAScheduler
@@ -190,19 +191,6 @@ def test_a_trial_that_has_ended_and_is_run_again_may_be_asked_again():
     assert site.report(0, m=1) == [ResizeTrial(tid(0), cpus(4))]
 
 
-def test_refusals_of_what_others_wanted_go_to_the_base():
-    base = Answering()
-    site = Site(base=base)
-    site.report(0, m=1)
-    base.calls.clear()
-    trial = site.trials[tid(0)]
-    site.scheduler.on_refused(trial, ResizeTrial(trial.id, cpus(4)))
-    assert base.calls == []
-    for decision in (PauseTrial(trial.id), SaveTrial(trial.id), ResizeTrial(trial.id, cpus(1))):
-        site.scheduler.on_refused(trial, decision)
-    assert base.calls == ["on_refused"] * 3
-
-
 # --- room that is not there ------------------------------------------------------------------------------------------
 
 
@@ -263,17 +251,6 @@ def test_the_best_trial_cannot_be_told_without_a_metric():
     ResourceChangingScheduler(None, DistributeResourcesToTopJob(metric="m")).set_search_properties(None, None)
 
 
-def test_a_fault_of_it_ends_the_sweep_with_its_name():
-    decided = new_sweep(ResourceChangingScheduler(), num_trials=2)
-    engine = Simulator(lambda config, done: iter(()), NODES)
-    with pytest.raises(
-        SweepError, match=r"ResourceChangingScheduler failed: ConfigError: trial 00001 begins with cpu=2"
-    ):
-        drive(
-            decided, engine, given_configs([{"n": 1}, {"n": 2}]), Nobody(), Nobody(), request_of=lambda c: cpus(c["n"])
-        )
-
-
 # --- a wrapper -------------------------------------------------------------------------------------------------------
 
 
@@ -294,8 +271,15 @@ def test_the_base_hears_everything():
     base = Answering()
     site = Site(base=base, number=1)
     site.report(0, m=1)
+    assert base.calls == ["on_nodes_changed", "on_trial_add", "on_result"]
+    base.calls.clear()
+    trial = site.trials[tid(0)]
+    site.scheduler.on_refused(trial, ResizeTrial(trial.id, cpus(8)))  # what it wanted itself
+    assert base.calls == []
+    for decision in (PauseTrial(trial.id), SaveTrial(trial.id), ResizeTrial(trial.id, cpus(1))):
+        site.scheduler.on_refused(trial, decision)
     site.end(0)
-    assert base.calls == ["on_nodes_changed", "on_trial_add", "on_result", "on_trial_end"]
+    assert base.calls == [*["on_refused"] * 3, "on_trial_end"]
     base.next = [StopTrial(tid(0))]
     assert site.scheduler.on_nodes_changed(NODES) == [StopTrial(tid(0))]
     paused = {tid(0): evolve(site.trials[tid(0)], status=Status.PAUSED)}
@@ -415,7 +399,7 @@ def test_after_a_restart_on_a_smaller_machine_grown_trials_go_on(tmp_path):
     with pytest.raises(PowerCut):
         go(root, num=1, scheduler=ResourceChangingScheduler(), cut=9, is_after=True)
     again = ResourceChangingScheduler()
-    retell(root / "sweep.db", again, Searching())
+    retell(root / "sweep.db", again, Recorder())
     assert again.state()[2] == {"abcde_00000": cpus(3)}
     assert again.on_nodes_changed((Node("local", 2),)) == [ResizeTrial("abcde_00000", cpus(1))]
 
@@ -478,5 +462,5 @@ def test_a_process_sees_what_it_was_given_and_goes_on_where_it_was(tmp_path, req
     assert [trial.last_result["threads"] for trial in analysis.trials] == ["2", "4"]
     again = ResourceChangingScheduler()
     again.set_search_properties("m", "max", seed=1)
-    retell(tmp_path / "grow" / "sweep.db", again, Searching())
+    retell(tmp_path / "grow" / "sweep.db", again, Recorder())
     assert again.state() == scheduler.state() == (None, [], {})

@@ -300,28 +300,16 @@ def test_expressions_and_domains_do_not_mix():
 @pytest.mark.slow
 def test_a_space_is_converted_to_expressions_of_hyperopt():
     hyperopt = pytest.importorskip("hyperopt")
-    space = {
-        "lr": loguniform(1e-4, 1e-1),
-        "net": {"width": randint(1, 4), "act": choice(["relu", {"leaky": uniform(0, 1)}])},
-        "epochs": 3,
-        "betas": [uniform(0.8, 0.9), 0.999],
-    }
+    space = {"net": {"width": randint(1, 4), "act": choice(["relu", {"leaky": uniform(0, 1)}])}, "epochs": 3}
     found = HyperOptSearch.convert_search_space(space, prefix="p")
     rng = np.random.default_rng(0)
     drawn = [hyperopt.pyll.stochastic.sample(found, rng=rng) for _ in range(200)]
-    assert all(1e-4 <= one["lr"] <= 1e-1 and one["epochs"] == 3 and 0.8 <= one["betas"][0] <= 0.9 for one in drawn)
-    assert {one["net"]["width"] for one in drawn} == {1, 2, 3}
-    assert {type(one["net"]["width"]) for one in drawn} == {int}
-    assert {one["net"]["act"] if isinstance(one["net"]["act"], str) else "leaky" for one in drawn} == {"relu", "leaky"}
-    assert set(hyperopt.Domain(len, found).params) == {
-        "p/lr",
-        "p/net/width",
-        "p/net/act",
-        "p/net/act/1/leaky",
-        "p/betas/0",
+    assert {(type(one["net"]["width"]), one["net"]["width"], one["epochs"]) for one in drawn} == {
+        (int, width, 3) for width in (1, 2, 3)
     }
-    config = HyperOptSearch(found, metric="loss", mode="min", random_state_seed=1).suggest("a")
-    assert config.keys() == space.keys()
+    assert {one["net"]["act"] if isinstance(one["net"]["act"], str) else "leaky" for one in drawn} == {"relu", "leaky"}
+    assert set(hyperopt.Domain(len, found).params) == {"p/net/width", "p/net/act", "p/net/act/1/leaky"}
+    assert HyperOptSearch(found, metric="loss", mode="min").suggest("a").keys() == space.keys()
     for wrong, why in ({"x": grid_search([1])}, "grid"), ({"x": sample_from(lambda config: 1)}, "no expression"):
         with pytest.raises(SpaceError, match=why):
             HyperOptSearch.convert_search_space(wrong)

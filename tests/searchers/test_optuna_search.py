@@ -427,23 +427,13 @@ def test_the_state_is_small_and_plain():
 # --- samplers, storages ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "class_name"),
-    [
-        ("tpe", "TPESampler"),
-        ("TPE", "TPESampler"),
-        ("cmaes", "CmaEsSampler"),
-        ("gp", "GPSampler"),
-        ("qmc", "QMCSampler"),
-        ("nsgaii", "NSGAIISampler"),
-        ("nsgaiii", "NSGAIIISampler"),
-        ("random", "RandomSampler"),
-        (None, "TPESampler"),
-    ],
-)
+SAMPLERS = {"tpe": "TPE", "TPE": "TPE", "cmaes": "CmaEs", "gp": "GP", "qmc": "QMC", "nsgaii": "NSGAII", None: "TPE"}
+
+
+@pytest.mark.parametrize(("name", "class_name"), [*SAMPLERS.items(), ("nsgaiii", "NSGAIII"), ("random", "Random")])
 def test_samplers_by_name(name, class_name):
     search = ready({"x": uniform(0, 1)}, sampler=name)
-    assert type(search.study.sampler).__name__ == class_name
+    assert type(search.study.sampler).__name__ == f"{class_name}Sampler"
     assert type(search.study.pruner).__name__ == "NopPruner"
     assert search.is_adaptive == (name != "random")
 
