@@ -19,14 +19,14 @@ from sealed import seal
 from sweep.checkpoints.store import MANIFEST, Checkpoint, verify
 from sweep.errors import CheckpointError, ConfigError, ExperimentError
 from sweep.record.db import open_for_reading
-from sweep.record.layout import ExperimentLayout, copy_root, split_uri, storage_root
+from sweep.record.layout import ExperimentLayout, copy_root, storage_root
 from sweep.record.lock import DriverLock
 from sweep.record.reader import ExperimentReader
 from sweep.record.snapshot import copy_record
 from sweep.record.stored import references
 from sweep.storage import filesystems
 from sweep.storage.fetch import existing_checkpoints, has_experiment, open_storage_for_reading, pull
-from sweep.storage.local_copy import is_log, is_mirrored
+from sweep.storage.local_copy import is_mirrored
 from sweep.storage.location import Storage, check_writable, parse_storage, storage_of
 from sweep.storage.mirror import Mirror
 from sweep.storage.ownership import LocalState, Owner
@@ -45,6 +45,11 @@ def made(storage, **meta):
 
 def uploaded(storage, experiment, **how):
     Mirror(storage.experiment(experiment.root.name), experiment.root).sync(**how)
+
+
+def lose(experiment, directory=None):
+    experiment.close()
+    shutil.rmtree(directory or experiment.root)
 
 
 # --- what storage_path means ---
@@ -85,10 +90,6 @@ def test_a_file_system_of_ones_own_is_told_from_others_by_what_it_is(tmp_path):
     assert storage.local_root != parse_storage("exp", theirs).local_root
 
 
-def test_passwords_in_a_uri_are_not_in_the_name_of_its_directory():
-    assert "secret" not in copy_root("sftp://me:secret@host/dir").name
-
-
 @pytest.mark.parametrize(
     ("path", "filesystem", "says"),
     [
@@ -103,27 +104,13 @@ def test_storage_that_cannot_be_meant_is_refused(path, filesystem, says):
         parse_storage(path, filesystem)
 
 
-@pytest.mark.parametrize(
-    ("uri", "parts"),
-    [
-        ("s3://b/dir/made/", ("s3://b/dir", "made")),
-        ("memory://made", ("memory://", "made")),
-        ("/exp/made", ("/exp", "made")),
-    ],
-)
-def test_the_uri_of_an_experiment_is_that_of_its_storage_and_its_name(uri, parts):
-    assert split_uri(uri) == parts
-
-
-def test_a_bucket_must_have_a_name(monkeypatch):
+def test_a_bucket_must_have_a_name_and_a_uri_is_no_local_directory(monkeypatch):
+    with pytest.raises(ConfigError, match=f"s3://b/c is a URI.*{copy_root('s3://b/c')}"):
+        storage_root("s3://b/c")
+    assert "secret" not in copy_root("sftp://me:secret@host/dir").name
     monkeypatch.setattr(fsspec.core, "url_to_fs", lambda uri: (MemoryFileSystem(), ""))
     with pytest.raises(ConfigError, match="names no bucket; expected s3://bucket/directory"):
         parse_storage("s3://")
-
-
-def test_a_uri_where_a_local_directory_is_expected_is_refused_and_the_local_copy_named():
-    with pytest.raises(ConfigError, match=f"s3://b/c is a URI.*{copy_root('s3://b/c')}"):
-        storage_root("s3://b/c")
 
 
 def test_storage_is_tried_before_anything_starts(tmp_path, storage, monkeypatch):
@@ -141,39 +128,11 @@ def test_storage_is_tried_before_anything_starts(tmp_path, storage, monkeypatch)
         check_writable(storage)
 
 
-@pytest.mark.parametrize(
-    ("name", "is_one"),
-    [
-        ("result.json", True),
-        ("rank3.log", True),
-        ("stdout", True),
-        ("events.out.tfevents.1", True),
-        ("plot.png", False),
-    ],
-)
-def test_logs_are_told_from_artifacts(name, is_one):
-    assert is_log(name) == is_one
-    assert is_log("mine.txt", {"mine.txt"})
-
-
-@pytest.mark.parametrize(
-    ("name", "is_one"),
-    [
-        ("tuner.pkl", True),
-        ("abcde_00000", True),
-        ("codebook.txt", True),
-        ("code", False),
-        ("driver.lock", False),
-        ("sweep.db-wal", False),
-        (".sweep-mirror.json.123", False),
-        ("..sweep-mirror.json.123", False),
-        (".sweep-outgoing", False),
-        (".probe-12", False),
-        ("tmp-x", False),
-    ],
-)
-def test_what_belongs_to_this_machine_stays_here(name, is_one):
-    assert is_mirrored(name) == is_one
+def test_what_belongs_to_this_machine_stays_here():
+    sent = ("tuner.pkl", "abcde_00000", "codebook.txt")
+    kept = ("code", "driver.lock", "sweep.db-wal", ".sweep-mirror.json.123", "..sweep-mirror.json.123")
+    names = (*sent, *kept, ".sweep-outgoing", ".probe-12", "tmp-x")
+    assert tuple(name for name in names if is_mirrored(name)) == sent
 
 
 # --- bringing it back ---
@@ -194,8 +153,7 @@ def test_a_lost_experiment_comes_back_with_what_its_trials_need(storage):
     (experiment.root / "driver.lock").write_text("here")
     uploaded(storage, experiment, with_artifacts=True)
     before = ExperimentReader(experiment.root).snapshot()
-    experiment.db.close()
-    shutil.rmtree(storage.local_root)
+    lose(experiment, storage.local_root)
 
     assert has_experiment(storage, "made")
     assert not has_experiment(storage, "other")
@@ -258,8 +216,7 @@ def parted(tmp_path, storage):
     experiment.trial({"x": 1}, at=1.0)
     experiment.commit()
     shutil.copytree(experiment.root, ours)
-    experiment.close()
-    shutil.rmtree(experiment.root)
+    lose(experiment)
 
     storage.experiment("made").remove_tree("")
     elsewhere = made(storage)
@@ -267,8 +224,7 @@ def parted(tmp_path, storage):
         elsewhere.trial({"x": x}, at=2.0)
     elsewhere.commit()
     uploaded(storage, elsewhere)
-    elsewhere.db.close()
-    shutil.rmtree(elsewhere.root)
+    lose(elsewhere)
     shutil.copytree(ours, elsewhere.root)
     return elsewhere.root, LocalState.load(elsewhere.root)
 
@@ -302,8 +258,7 @@ def test_an_experiment_that_a_driver_uses_is_not_replaced(tmp_path, storage):
     experiment.trial({"x": 1})
     experiment.commit()
     uploaded(storage, experiment)
-    experiment.close()
-    shutil.rmtree(experiment.root)
+    lose(experiment)
     shutil.copytree(older, experiment.root)
     lock = DriverLock(ExperimentLayout(experiment.root).lock)
     try:
@@ -324,8 +279,7 @@ def test_a_checkpoint_that_is_damaged_or_whose_upload_was_cut_is_left_out_and_on
     remote = storage.experiment("made")
     remote.remove(f"{cut}/{MANIFEST}")
     remote.write(f"{damaged}/model", b"?" * len(f"{trial_id} 2"))
-    experiment.close()
-    shutil.rmtree(experiment.root)
+    lose(experiment)
     assert pull(storage, "made")
     assert sorted(path.name for path in (experiment.root / trial_id).iterdir()) == ["checkpoint_000003"]
 
@@ -362,8 +316,7 @@ def test_an_experiment_is_read_by_its_uri_without_its_checkpoints_and_artifacts(
     (experiment.root / trial_id / "result.json").write_text("{}\n")
     (experiment.root / trial_id / "plot.png").write_text("plot")
     uploaded(storage, experiment, with_artifacts=True)
-    experiment.close()
-    shutil.rmtree(storage.local_root)
+    lose(experiment, storage.local_root)
 
     for text in ("memory://b/dir/made", "memory://b/dir/made/", "memory://b/dir/made/sweep.db"):
         assert open_storage_for_reading(text) == experiment.root
@@ -379,24 +332,14 @@ def test_an_experiment_is_read_by_its_uri_without_its_checkpoints_and_artifacts(
     verify(experiment.root / path)
 
 
-def test_an_experiment_at_the_root_of_a_file_system_is_read_too(tmp_path):
-    storage = parse_storage("memory://")
+@pytest.mark.parametrize("kind", ["the root of a file system", "a file system of one's own"])
+def test_any_place_is_read_and_a_local_one_is_itself(tmp_path, kind):
+    filesystem = DirFileSystem(str(tmp_path / "remote"), fsspec.filesystem("file")) if "own" in kind else None
+    storage = parse_storage("exp" if filesystem else "memory://", filesystem)
     experiment = made(storage)
     uploaded(storage, experiment)
-    experiment.close()
-    shutil.rmtree(storage.local_root)
-    assert open_storage_for_reading("memory://made") == experiment.root
-    assert (experiment.root / "sweep.db").is_file()
-
-
-def test_a_path_on_a_file_system_of_ones_own_is_read_and_a_local_one_is_itself(tmp_path):
-    filesystem = DirFileSystem(str(tmp_path / "remote"), fsspec.filesystem("file"))
-    storage = parse_storage("exp", filesystem)
-    experiment = made(storage)
-    uploaded(storage, experiment)
-    experiment.close()
-    shutil.rmtree(storage.local_root)
-    assert open_storage_for_reading("exp/made", filesystem) == experiment.root
+    lose(experiment, storage.local_root)
+    assert open_storage_for_reading("exp/made" if filesystem else "memory://made", filesystem) == experiment.root
     assert open_storage_for_reading(experiment.root / "sweep.db") == experiment.root
     assert open_storage_for_reading(f"file://{experiment.root}") == experiment.root
 

@@ -16,8 +16,6 @@ from sweep.checkpoints.store import MANIFEST, Checkpoint, persist, send, verify
 from sweep.core.messages import Reported
 from sweep.errors import RecordError
 from sweep.record.codec import encode_event
-from sweep.record.reader import ExperimentReader
-from sweep.record.snapshot import copy_record
 from sweep.storage.fetch import pull
 from sweep.storage.filesystems import RemoteDirectory
 from sweep.storage.location import parse_storage
@@ -73,6 +71,16 @@ def experiment(storage):
     return made
 
 
+@pytest.fixture
+def remote(storage):
+    return storage.experiment("made")
+
+
+@pytest.fixture
+def uploader(storage, experiment):
+    return uploader_of(storage, experiment)
+
+
 TRIAL = "abcde_00000"
 
 
@@ -100,10 +108,9 @@ def uploader_of(storage, experiment, **how):
 
 
 def test_a_record_is_sent_when_what_it_says_was_flushed_and_what_it_gives_up_is_deleted_after_that(
-    storage, experiment, changes
+    experiment, changes, uploader
 ):
     first = save(experiment, 1)
-    uploader = uploader_of(storage, experiment)
     uploader.await_flush = lambda: changes.made.append(("flushed", ""))
     uploader.sync()
     sent = changes.take()
@@ -162,13 +169,13 @@ def test_everything_is_there_after_a_pass_and_the_next_sends_only_what_has_chang
     assert changes.take() == [("put_file", "sweep.db"), ("pipe_file", ".sweep-record.json")]
 
 
-def test_artifacts_are_those_of_the_trial_and_no_checkpoints_or_half_written_ones(storage, experiment, changes):
+def test_artifacts_are_those_of_the_trial_and_no_checkpoints_or_half_written_ones(experiment, changes, uploader):
     save(experiment, 1)
     for name in ("plots/a.png", "plots/tmp-b.png", "tmp-save-1/model", "checkpoint_mine/notes"):
         place = experiment.root / TRIAL / name
         place.parent.mkdir(exist_ok=True)
         place.write_text("x")
-    uploader_of(storage, experiment).sync(with_artifacts=True)
+    uploader.sync(with_artifacts=True)
     files = [name for how, name in changes.take() if "checkpoint_000001" not in name]
     assert files == [
         ".sweep-record.json",
@@ -194,9 +201,8 @@ def test_a_driver_that_begins_again_sends_nothing_that_is_there(storage, experim
 
 
 def test_a_checkpoint_deleted_here_is_deleted_there_after_the_record_that_does_not_need_it(
-    storage, experiment, changes
+    experiment, changes, uploader, remote
 ):
-    uploader = uploader_of(storage, experiment)
     old = save(experiment, 1)
     uploader.sync()
     new = save(experiment, 2)
@@ -211,28 +217,27 @@ def test_a_checkpoint_deleted_here_is_deleted_there_after_the_record_that_does_n
         ("rm_file", f"{old}/{MANIFEST}"),
     ]
     assert sorted(made[6:]) == [("rm_file", f"{old}/inner/state"), ("rm_file", f"{old}/model")]
-    there = storage.experiment("made").find()
+    there = remote.find()
     assert sorted(name for name in there if "checkpoint" in name) == files_of(new)
 
 
-def test_a_checkpoint_that_the_record_needs_stays_there_though_it_is_gone_here(storage, experiment, changes):
-    uploader = uploader_of(storage, experiment)
+def test_a_checkpoint_that_the_record_needs_stays_there_though_it_is_gone_here(experiment, changes, uploader, remote):
     path = save(experiment, 1)
     uploader.sync()
     shutil.rmtree(experiment.root / path)
     uploader.sync()
-    assert storage.experiment("made").has(f"{path}/{MANIFEST}")
+    assert remote.has(f"{path}/{MANIFEST}")
 
 
-def test_older_checkpoints_stay_while_the_one_that_the_record_refers_to_could_not_be_sent(storage, experiment, changes):
-    uploader = uploader_of(storage, experiment)
+def test_older_checkpoints_stay_while_the_one_that_the_record_refers_to_could_not_be_sent(
+    experiment, changes, uploader, remote
+):
     first = save(experiment, 1)
     uploader.sync()
     second = save(experiment, 2)
     experiment.discard(first)
     experiment.discard(second)  # faster than it could be sent
     uploader.sync()
-    remote = storage.experiment("made")
     assert remote.has(f"{first}/{MANIFEST}")
     third = save(experiment, 3)
     uploader.sync()
@@ -240,7 +245,9 @@ def test_older_checkpoints_stay_while_the_one_that_the_record_refers_to_could_no
     assert remote.has(f"{third}/{MANIFEST}")
 
 
-def test_a_checkpoint_that_is_deleted_while_it_is_sent_arrives_whole(storage, experiment, changes, monkeypatch):
+def test_a_checkpoint_that_is_deleted_while_it_is_sent_arrives_whole(
+    storage, experiment, changes, monkeypatch, uploader
+):
     path = save(experiment, 1)
     real = RemoteDirectory.put
 
@@ -249,22 +256,21 @@ def test_a_checkpoint_that_is_deleted_while_it_is_sent_arrives_whole(storage, ex
         return real(remote, pairs)
 
     monkeypatch.setattr(RemoteDirectory, "put", put)
-    uploader_of(storage, experiment).sync()
+    uploader.sync()
     there = storage.experiment("made").find(path)
     assert sorted(there) == files_of(path)
     assert not (experiment.root / ".sweep-outgoing" / path).exists()
 
 
-def test_an_upload_that_was_cut_by_another_content_of_that_name_is_begun_anew(storage, experiment, changes):
-    remote = storage.experiment("made")
+def test_an_upload_that_was_cut_by_another_content_of_that_name_is_begun_anew(experiment, changes, uploader, remote):
     remote.write(f"{TRIAL}/checkpoint_000001/old", b"left")
     path = save(experiment, 1)
-    uploader_of(storage, experiment).sync()
+    uploader.sync()
     assert sorted(remote.find(path)) == files_of(path)
 
 
 def test_a_checkpoint_that_a_lost_machine_sent_before_its_record_is_replaced_by_that_of_its_name(
-    tmp_path, storage, experiment, changes, monkeypatch
+    tmp_path, storage, experiment, changes, monkeypatch, remote
 ):
     first = save(experiment, 1)
     uploader_of(storage, experiment).sync()
@@ -275,7 +281,6 @@ def test_a_checkpoint_that_a_lost_machine_sent_before_its_record_is_replaced_by_
     with pytest.raises(ConnectionError):
         uploader_of(storage, experiment).sync()
     changes.fail_at = None
-    remote = storage.experiment("made")
     assert remote.has(f"{lost}/{MANIFEST}")
     assert remote.has(f"{also_lost}/{MANIFEST}")
     monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "other"))
@@ -295,9 +300,8 @@ def test_a_checkpoint_that_a_lost_machine_sent_before_its_record_is_replaced_by_
     assert remote.has(f"{first}/{MANIFEST}")
 
 
-def test_metadata_set_after_a_checkpoint_was_sent_follows(storage, experiment, changes):
+def test_metadata_set_after_a_checkpoint_was_sent_follows(experiment, changes, uploader):
     path = save(experiment, 1)
-    uploader = uploader_of(storage, experiment)
     uploader.sync()
     changes.take()
     Checkpoint(experiment.root / path).set_metadata({"a": 1})
@@ -308,32 +312,31 @@ def test_metadata_set_after_a_checkpoint_was_sent_follows(storage, experiment, c
     assert changes.take() == []
 
 
-def test_a_damaged_checkpoint_is_named_and_the_rest_is_sent(storage, experiment, changes):
+def test_a_damaged_checkpoint_is_named_and_the_rest_is_sent(experiment, changes, uploader):
     path = save(experiment, 1)
     (experiment.root / path / "model").unlink()
-    uploader = uploader_of(storage, experiment)
     uploader.sync()
     assert list(uploader.problems) == [path]
     assert "model is missing" in uploader.problems[path]
     assert [name for how, name in changes.take()] == [".sweep-record.json", "sweep.db", ".sweep-record.json"]
 
 
-def test_a_second_driver_is_noticed_and_the_first_sends_nothing_more(storage, experiment, changes):
+def test_a_second_driver_is_noticed_and_the_first_sends_nothing_more(storage, experiment, changes, uploader, remote):
     first = uploader_of(storage, experiment)
     first.sync()
-    write_owner(storage.experiment("made"), epoch=2)
+    write_owner(remote, epoch=2)
     changes.take()
     with pytest.raises(TakenOver, match=r"another driver \(pid 42 on far\) writes to memory://b/made"):
         first.sync()
     assert changes.take() == []
     pull(storage, "made")
-    uploader_of(storage, experiment).sync()
-
-
-def test_a_driver_that_takes_over_while_checkpoints_are_sent_keeps_its_record(storage, experiment, monkeypatch):
-    uploader = uploader_of(storage, experiment)
     uploader.sync()
-    remote = storage.experiment("made")
+
+
+def test_a_driver_that_takes_over_while_checkpoints_are_sent_keeps_its_record(
+    experiment, monkeypatch, uploader, remote
+):
+    uploader.sync()
     before = remote.read("sweep.db")
     save(experiment, 1)
     real = RemoteDirectory.put
@@ -348,11 +351,9 @@ def test_a_driver_that_takes_over_while_checkpoints_are_sent_keeps_its_record(st
     assert remote.read("sweep.db") == before
 
 
-def test_what_a_driver_of_before_writes_late_is_written_over(storage, experiment, changes):
-    uploader = uploader_of(storage, experiment)
+def test_what_a_driver_of_before_writes_late_is_written_over(experiment, changes, uploader, remote):
     (experiment.root / "tuner.pkl").write_bytes(b"saved spec")
     uploader.sync()
-    remote = storage.experiment("made")
     write_owner(remote, epoch=0)
     remote.write("sweep.db", b"older")
     changes.take()
@@ -366,22 +367,19 @@ def test_what_a_driver_of_before_writes_late_is_written_over(storage, experiment
     assert Owner.of(remote).epoch == 2
 
 
-def test_an_ownership_whose_writing_failed_halfway_is_not_taken_for_anothers(storage, experiment, changes):
+def test_an_ownership_whose_writing_failed_halfway_is_not_taken_for_anothers(changes, uploader, remote):
     changes.fail_at, changes.is_before = 1, False
-    uploader = uploader_of(storage, experiment)
     with pytest.raises(ConnectionError):
         uploader.sync()
     changes.fail_at = None
     uploader.sync()
-    assert storage.experiment("made").has("sweep.db")
+    assert remote.has("sweep.db")
 
 
-def test_a_remote_directory_that_was_deleted_meanwhile_is_filled_anew(storage, experiment):
+def test_a_remote_directory_that_was_deleted_meanwhile_is_filled_anew(experiment, uploader, remote):
     (experiment.root / "tuner.pkl").write_bytes(b"saved spec")
     path = save(experiment, 1)
-    uploader = uploader_of(storage, experiment)
     uploader.sync()
-    remote = storage.experiment("made")
     before = remote.find().keys()
     assert f"{path}/{MANIFEST}" in before
     remote.remove_tree("")
@@ -389,9 +387,8 @@ def test_a_remote_directory_that_was_deleted_meanwhile_is_filled_anew(storage, e
     assert remote.find().keys() == before
 
 
-def test_a_checkpoint_stored_again_under_the_name_of_a_discarded_one_is_sent_again(storage, experiment):
+def test_a_checkpoint_stored_again_under_the_name_of_a_discarded_one_is_sent_again(experiment, uploader, remote):
     path = save(experiment, 1)
-    uploader = uploader_of(storage, experiment)
     uploader.sync()
     experiment.discard(path)
     source = experiment.root / "tmp-source"
@@ -401,11 +398,13 @@ def test_a_checkpoint_stored_again_under_the_name_of_a_discarded_one_is_sent_aga
     experiment.report(TRIAL, {"loss": 1.0}, checkpoint=path)
     experiment.commit()
     uploader.sync()
-    assert sorted(storage.experiment("made").find(path)) == [f"{path}/{MANIFEST}", f"{path}/model"]
-    assert storage.experiment("made").read(f"{path}/model") == b"another"
+    assert sorted(remote.find(path)) == [f"{path}/{MANIFEST}", f"{path}/model"]
+    assert remote.read(f"{path}/model") == b"another"
 
 
-def test_checkpoints_of_another_machine_that_are_not_here_are_left_alone(tmp_path, storage, experiment, monkeypatch):
+def test_checkpoints_of_another_machine_that_are_not_here_are_left_alone(
+    tmp_path, storage, experiment, monkeypatch, remote
+):
     path = save(experiment, 1)
     experiment.end(TRIAL)
     experiment.commit()
@@ -421,17 +420,18 @@ def test_checkpoints_of_another_machine_that_are_not_here_are_left_alone(tmp_pat
     os.unlink(root / ".sweep-mirror.json")
     assert not pull(other, "made")
     Mirror(other.experiment("made"), root).sync()
-    assert storage.experiment("made").has(f"{path}/{MANIFEST}")
+    assert remote.has(f"{path}/{MANIFEST}")
     assert LocalState.load(root).elsewhere == [path]
     Checkpoint(root / path).get_metadata()
     verify(root / path)
 
 
-def test_a_checkpoint_that_a_node_has_sent_counts_as_sent_and_is_deleted_there_when_it_is_given_up(storage, experiment):
+def test_a_checkpoint_that_a_node_has_sent_counts_as_sent_and_is_deleted_there_when_it_is_given_up(
+    storage, experiment, uploader
+):
     path, remote = save(experiment, 1), storage.experiment("made")
     experiment.start(TRIAL)
     (experiment.root / path).rename(experiment.root / "of-a-node")
-    uploader = uploader_of(storage, experiment)
     uploader.sync()
     assert LocalState.load(experiment.root).elsewhere == []
     send(experiment.root / "of-a-node", remote / path)
@@ -449,7 +449,7 @@ def test_a_checkpoint_that_a_node_has_sent_counts_as_sent_and_is_deleted_there_w
     assert [name for name in remote.find() if "checkpoint_" in name] == []
 
 
-def test_a_checkpoint_that_a_node_has_sent_before_the_record_names_it_stays(storage, experiment):
+def test_a_checkpoint_that_a_node_has_sent_before_the_record_names_it_stays(storage, experiment, uploader):
     kept, remote = save(experiment, 1), storage.experiment("made")
     experiment.start(TRIAL)
     experiment.commit()
@@ -458,7 +458,6 @@ def test_a_checkpoint_that_a_node_has_sent_before_the_record_names_it_stays(stor
     experiment.commit()
     for path in (early, left):
         send(experiment.root / kept, remote / path)
-    uploader = uploader_of(storage, experiment)
     uploader.sync()
     assert {name.rpartition("/")[0] for name in remote.find() if MANIFEST in name} == {kept, early}
     experiment.set(TRIAL, status="TERMINATED")
@@ -468,41 +467,26 @@ def test_a_checkpoint_that_a_node_has_sent_before_the_record_names_it_stays(stor
     assert {name.rpartition("/")[0] for name in remote.find() if MANIFEST in name} == {kept}
 
 
-def test_a_pass_ends_between_two_files_when_there_is_no_time_left(storage, experiment, changes, monkeypatch):
+def test_a_pass_ends_between_two_files_when_there_is_no_time_left(experiment, changes, monkeypatch, uploader):
     monkeypatch.setattr(checkpoints, "AT_ONCE", 1)
     save(experiment, 1)
-    uploader = uploader_of(storage, experiment)
     uploader.is_over = lambda: len(changes.made) >= 2
     with pytest.raises(SendingStopped):
         uploader.sync()
     assert len(changes.take()) == 2
 
 
-def test_the_copy_of_a_record_in_use_is_consistent_and_one_file(tmp_path, experiment):
-    experiment.trial({"x": 2})  # not committed
-    (tmp_path / "copy").mkdir()
-    copy_record(experiment.root / "sweep.db", tmp_path / "copy" / "sweep.db")
-    assert [trial.number for trial in ExperimentReader(tmp_path / "copy").trials()] == [0]
-    assert os.listdir(tmp_path / "copy") == ["sweep.db"]
-
-
-def test_many_files_are_given_to_the_file_system_at_once_and_one_that_is_gone_is_left_out(
-    storage, experiment, monkeypatch
-):
-    batches = []
+def test_a_file_that_is_gone_when_its_turn_comes_is_left_out(experiment, monkeypatch, uploader, remote):
     real = MemoryFileSystem.put
 
     def put(self, sources, targets, **how):
-        batches.append(len(sources))
-        if "65.log" in targets[-5]:
-            Path(sources[-5]).unlink(missing_ok=True)
+        Path(experiment.root / TRIAL / "65.log").unlink(missing_ok=True)
         return real(self, sources, targets, **how)
 
     monkeypatch.setattr(MemoryFileSystem, "put", put)
     (experiment.root / TRIAL).mkdir()
     for number in range(70):
         (experiment.root / TRIAL / f"{number:02d}.log").write_text("x")
-    uploader_of(storage, experiment).sync()
-    assert batches == [64, 6, 5]
-    there = {name.rpartition("/")[2] for name in storage.experiment("made").find(TRIAL)}
+    uploader.sync()
+    there = {name.rpartition("/")[2] for name in remote.find(TRIAL)}
     assert there == {f"{number:02d}.log" for number in range(70) if number != 65}

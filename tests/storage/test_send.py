@@ -85,10 +85,9 @@ def trial(name):
     return SimpleNamespace(id=name)
 
 
-def end_of(sender, uploads, *outcomes):
-    """Finish, with these outcomes of the passes that are left."""
-    for outcome in outcomes:
-        uploads.outcomes.put(outcome)
+def end_of(sender, uploads, outcome):
+    """Finish, with this outcome of the pass that is left."""
+    uploads.outcomes.put(outcome)
     return sender.finish()
 
 
@@ -149,8 +148,8 @@ def test_a_remote_that_fails_is_named_once_and_what_was_new_is_sent_when_it_is_b
 
 
 def test_the_end_tries_at_once_whatever_it_was_waiting_for(begin, monkeypatch):
-    monkeypatch.setattr(send, "_FIRST_BACKOFF_S", 600.0)
-    monkeypatch.setattr(send, "_LAST_BACKOFF_S", 600.0)
+    for name in ("_GAP_S", "_FIRST_BACKOFF_S", "_LAST_BACKOFF_S"):
+        monkeypatch.setattr(send, name, 600.0)
     has_failed = threading.Event()
     sender, uploads, _ = begin(notice=lambda text: has_failed.set())
     uploads.next_pass(ConnectionError("no route"))
@@ -162,8 +161,7 @@ def test_the_end_does_not_keep_the_pause_after_a_pass_that_was_under_way(begin, 
     monkeypatch.setattr(send, "_GAP_S", 600.0)
     sender, uploads, _ = begin()
     uploads.passes.get(timeout=LIMIT_S)
-    ended = threading.Timer(0.1, lambda: (uploads.outcomes.put(None), uploads.outcomes.put(None)))
-    ended.start()
+    threading.Timer(0.1, lambda: (uploads.outcomes.put(None), uploads.outcomes.put(None))).start()
     assert sender.finish()
 
 
@@ -201,23 +199,14 @@ def test_the_end_says_what_it_waits_for_when_it_takes_long(begin, monkeypatch):
     assert said.empty()
 
 
-def test_a_second_driver_ends_the_copying_and_is_named_once(begin):
-    sender, uploads, notices = begin()
-    uploads.next_pass(TakenOver("another driver writes there"))
-    assert not sender.finish()
-    assert notices == ["another driver writes there"]
-
-
-def test_a_checkpoint_that_cannot_be_copied_is_named_once(begin):
+def test_a_checkpoint_that_cannot_be_copied_and_a_second_driver_which_ends_the_copying_are_named_once(begin):
     sender, uploads, notices = begin()
     uploads.problems["t/checkpoint_000001"] = "it is damaged"
     uploads.next_pass()
-    assert not end_of(sender, uploads, None)
-    assert notices == ["not copied to memory://b/made: it is damaged"]
-
-
-def test_nothing_was_begun_so_nothing_is_to_be_finished(tmp_path):
-    assert Sender(Passes(tmp_path), notice=pytest.fail).finish()
+    sender.on_trial_save(trial("a"))
+    uploads.next_pass(TakenOver("another driver writes there"))
+    assert not sender.finish()
+    assert notices == ["not copied to memory://b/made: it is damaged", "another driver writes there"]
 
 
 # --- with a real sweep ---

@@ -9,6 +9,7 @@ import shutil
 import socket
 import sqlite3
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial, evolve
 from sweep.errors import ExperimentError, RecordError
+from sweep.record import lock as lock_module
 from sweep.record.codec import encode_event
 from sweep.record.db import open_for_reading
 from sweep.record.journal import Journal
@@ -61,6 +63,14 @@ class Machines:
         record = shared_record(self.storage)
         assert record is not None
         return record
+
+
+@pytest.fixture
+def driver(machines: Machines) -> Driver:
+    """A driver on the first machine, which has reported once."""
+    driver = Driver(machines.at("first"))
+    driver.report()
+    return driver
 
 
 @pytest.fixture
@@ -137,9 +147,7 @@ def check_published(root: Path) -> int:
     return seq_of(database)
 
 
-def test_readers_anywhere_see_snapshots_and_those_of_the_drivers_machine_every_commit(machines):
-    driver = Driver(machines.at("first"))
-    driver.report()
+def test_readers_anywhere_see_snapshots_and_those_of_the_drivers_machine_every_commit(machines, driver):
     assert check_published(machines.storage) == 0
     assert ExperimentReader(machines.storage).snapshot().seq == 2
     machines.at("second")
@@ -154,9 +162,7 @@ def test_readers_anywhere_see_snapshots_and_those_of_the_drivers_machine_every_c
     assert live_record(machines.storage) == machines.storage / "sweep.db"
 
 
-def test_a_published_record_that_somebody_deletes_or_replaces_is_published_again(machines):
-    driver = Driver(machines.at("first"))
-    driver.report()
+def test_a_published_record_that_somebody_deletes_or_replaces_is_published_again(machines, driver):
     driver.record.sync()
     (machines.storage / "sweep.db").unlink()
     driver.record.sync()
@@ -174,9 +180,7 @@ def test_a_published_record_that_somebody_deletes_or_replaces_is_published_again
     driver.close()
 
 
-def test_a_checkpoint_is_deleted_only_after_a_record_without_it_was_published(machines):
-    driver = Driver(machines.at("first"))
-    driver.report()
+def test_a_checkpoint_is_deleted_only_after_a_record_without_it_was_published(machines, driver):
     driver.record.sync()
     driver.report()
     first = machines.storage / TRIAL / "checkpoint_000001"
@@ -201,9 +205,7 @@ def test_what_was_committed_here_and_not_published_is_there_again_here(machines)
     again.close()
 
 
-def test_another_machine_goes_on_from_what_was_published_and_the_first_one_finds_itself_superseded(machines):
-    driver = Driver(machines.at("first"))
-    driver.report()
+def test_another_machine_goes_on_from_what_was_published_and_the_first_one_finds_itself_superseded(machines, driver):
     driver.record.sync()
     driver.report()
     driver.die()
@@ -243,9 +245,7 @@ def test_a_driver_whose_sweep_another_one_goes_on_with_publishes_nothing_more(ma
     assert check_published(machines.storage) == 4
 
 
-def test_a_local_record_that_is_only_older_is_replaced_without_a_word(machines, tmp_path):
-    driver = Driver(machines.at("first"))
-    driver.report()
+def test_a_local_record_that_is_only_older_is_replaced_without_a_word(machines, driver, tmp_path):
     driver.record.sync()
     driver.die()
     shutil.copytree(driver.record.home, tmp_path / "older")
@@ -260,9 +260,7 @@ def test_a_local_record_that_is_only_older_is_replaced_without_a_word(machines, 
     last.close()
 
 
-def test_two_records_that_parted_are_refused_and_left_as_they_are(machines):
-    driver = Driver(machines.at("first"))
-    driver.report()
+def test_two_records_that_parted_are_refused_and_left_as_they_are(machines, driver):
     driver.record.sync()
     driver.report()
     driver.die()
@@ -275,9 +273,7 @@ def test_two_records_that_parted_are_refused_and_left_as_they_are(machines):
     assert (seq_of(machines.storage / "sweep.db"), seq_of(driver.record.database)) == (4, 3)
 
 
-def test_another_experiment_at_the_same_place_has_nothing_to_do_with_what_is_here(machines, tmp_path):
-    driver = Driver(machines.at("first"))
-    driver.report()
+def test_another_experiment_at_the_same_place_has_nothing_to_do_with_what_is_here(machines, driver, tmp_path):
     driver.die()
     shutil.rmtree(machines.storage)
     machines.storage.mkdir()
@@ -316,9 +312,7 @@ def test_a_record_that_was_worked_on_in_place_is_taken_with_its_log(machines):
     driver.close()
 
 
-def test_a_damaged_record_in_the_storage_is_refused(machines):
-    driver = Driver(machines.at("first"))
-    driver.report()
+def test_a_damaged_record_in_the_storage_is_refused(machines, driver):
     driver.close()
     path = machines.storage / "sweep.db"
     data = bytearray(path.read_bytes())
@@ -329,9 +323,7 @@ def test_a_damaged_record_in_the_storage_is_refused(machines):
     assert path.read_bytes() == data
 
 
-def test_who_reads_while_a_snapshot_takes_the_place_of_another_reads_the_old_one_whole(machines):
-    driver = Driver(machines.at("first"))
-    driver.report()
+def test_who_reads_while_a_snapshot_takes_the_place_of_another_reads_the_old_one_whole(machines, driver):
     driver.record.sync()
     machines.at("second")
     with ExperimentReader(machines.storage).connect() as connection:
@@ -381,8 +373,6 @@ def test_whether_a_driver_on_another_machine_lives_is_seen_by_its_ownership_or_b
 
 
 def test_a_lock_that_another_machine_holds_names_it(machines, monkeypatch):
-    from sweep.record import lock as lock_module
-
     machines.at("first")
     path = ExperimentLayout(machines.storage).lock
     held = DriverLock(path, "mark")
@@ -396,8 +386,6 @@ def test_a_lock_that_another_machine_holds_names_it(machines, monkeypatch):
 def test_where_there_are_no_locks_a_shared_experiment_goes_by_its_ownership_and_another_is_refused(
     machines, monkeypatch
 ):
-    from sweep.record import lock as lock_module
-
     def refuse(*arguments: Any) -> None:
         raise OSError(38, "Function not implemented")
 
@@ -462,8 +450,6 @@ def test_a_run_that_was_taken_over_stops(machines, monkeypatch):
 
 def until(is_so: Any) -> None:
     """Wait for what another thread does."""
-    import time
-
     limit = time.monotonic() + 30
     while not is_so():
         assert time.monotonic() < limit
