@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections import deque
 from pathlib import Path
@@ -15,7 +16,7 @@ import sweep
 from searchers import Repeater
 from sweep.errors import CheckpointError, ConfigError, ExperimentError, MetricError, SweepError, UserCodeError
 from sweep.record.reader import find_experiment, list_experiments
-from sweep.results.analysis import ExperimentAnalysis, ExperimentReader, ResultGrid
+from sweep.results.analysis import ExperimentAnalysis, ResultGrid
 from sweep.results.winners import SCOPES
 
 NAN = math.nan
@@ -70,62 +71,65 @@ def mixed(tmp_path: Path) -> ExperimentAnalysis:
     return ExperimentAnalysis(made.close())
 
 
-def test_the_dataframe_has_its_columns_in_the_documented_order(mixed: ExperimentAnalysis) -> None:
-    frame = mixed.dataframe()
+def test_the_dataframe_has_its_columns_in_the_documented_order_each_of_a_dtype_of_its_own(mixed):
+    frame, full = mixed.dataframe(), mixed.dataframe(full=True)
     metrics, config = ["loss", "eval/acc", "good", "note"], ["lr", "net/width", "act", "layers"]
     columns = ["number", "trial_id", "state", *metrics, *(f"config/{name}" for name in config), *OWN]
     assert list(frame.columns) == list(mixed.dataframe(full=False).columns) == columns
-    assert list(mixed.dataframe(full=True).columns) == list(mixed.get_dataframe().columns) == [*columns, *BOOKED]
+    assert list(full.columns) == list(mixed.get_dataframe().columns) == [*columns, *BOOKED]
     assert isinstance(frame.index, pd.RangeIndex)
-    assert frame["number"].tolist() == [0, 1, 2, 3, 4, 5]
-
-
-def test_no_column_is_of_dtype_object_and_each_kind_has_its_own(mixed: ExperimentAnalysis) -> None:
-    dtypes = {name: str(dtype) for name, dtype in mixed.dataframe(full=True).dtypes.items()}
+    dtypes = {name: str(dtype) for name, dtype in full.dtypes.items()}
     assert "object" not in dtypes.values()
     assert dtypes["number"] == dtypes["config/net/width"] == dtypes["training_iteration"] == "Int64"
     assert dtypes["loss"] == dtypes["config/lr"] == dtypes["wait_s"] == "float64"
     assert dtypes["good"] == "boolean"
     assert dtypes["start_time"] == dtypes["end_time"] == "datetime64[us, UTC]"
     assert dtypes["state"] == dtypes["config/act"] == dtypes["error"] == dtypes["config/layers"] == "str"
+    assert dtypes["timestamp"] == str(mixed[0].metrics_dataframe["timestamp"].dtype) == "Int64"
 
 
-def test_the_rows_say_what_became_of_each_trial(mixed: ExperimentAnalysis) -> None:
+def test_the_rows_say_what_became_of_each_trial(mixed):
     frame = mixed.get_dataframe()
-    assert frame["state"].tolist() == ["finished", "finished", "stopped early", "failed", "running", "waiting"]
-    assert frame["stopped_early"].tolist() == [False, False, True, False, False, False]
-    assert frame["reason"].dropna().tolist() == ["stopped early at rung 1", "failed: ValueError", "waits for 1 CPU"]
-    assert frame["status"].tolist() == [*["TERMINATED"] * 3, "ERROR", "RUNNING", "PENDING"]
+    start, end = (pd.Timestamp(T0 + at, unit="s", tz="UTC") for at in (1.0, 4.0))
+    rows = {
+        "number": [0, 1, 2, 3, 4, 5],
+        "state": ["finished", "finished", "stopped early", "failed", "running", "waiting"],
+        "stopped_early": [False, False, True, False, False, False],
+        "status": [*["TERMINATED"] * 3, "ERROR", "RUNNING", "PENDING"],
+        "reason": [None, None, "stopped early at rung 1", "failed: ValueError", None, "waits for 1 CPU"],
+        "config/layers": [*[None] * 3, "[1, 2]", None, None],
+        "error_class": [*[None] * 3, "ValueError", None, None],
+        "error": [*[None] * 3, "ValueError: lr must be below 0.4", None, None],
+    }
+    for name, values in rows.items():
+        assert [None if pd.isna(one) else one for one in frame[name]] == values
     assert frame["loss"].tolist()[:2] == [1.0, 4.0]
     assert frame["config/net/width"].isna().tolist() == [False, False, True, True, True, True]
-    assert frame["config/layers"][3] == "[1, 2]"
-    assert frame["start_time"][0] == pd.Timestamp(T0 + 1.0, unit="s", tz="UTC")
-    assert frame["end_time"][0] == pd.Timestamp(T0 + 4.0, unit="s", tz="UTC")
+    assert (frame["start_time"][0], frame["end_time"][0]) == (start, end)
     assert frame["end_time"].isna().tolist() == [False, False, False, False, True, True]
     assert frame["wait_s"].tolist()[:2] == [1.0, 0.5]
     assert math.isnan(frame["wait_s"][5])
-    assert (frame["cpus"][4], frame["gpus"][4]) == (2.0, 0.5)
-    assert frame["peak_rss_mb"][0] == 123.0
-    assert (frame["error_class"][3], frame["error"][3]) == ("ValueError", "ValueError: lr must be below 0.4")
-    assert frame["error"].isna().sum() == 5
+    assert (frame["cpus"][4], frame["gpus"][4], frame["peak_rss_mb"][0]) == (2.0, 0.5, 123.0)
     assert frame["logdir"][0] == str(Path(mixed.experiment_path) / frame["trial_id"][0])
 
 
-def test_metric_and_mode_show_each_trials_best_report(mixed: ExperimentAnalysis) -> None:
-    best = mixed.dataframe("loss", "min")
+def test_metric_and_mode_show_each_trials_best_report_and_a_metric_alone_the_last(mixed):
+    best, by_other = mixed.dataframe("loss", "min"), mixed.dataframe("eval/acc", "max")
+    assert best["number"].tolist() == by_other["number"].tolist() == [0, 1, 2, 4]  # the others have reported nothing
     assert best["loss"].tolist()[:2] == [1.0, 0.1]
-    assert best["number"].tolist() == [0, 1, 2, 4]  # the others have reported nothing
     assert best["training_iteration"].tolist() == [3, 1, 1, 1]
     assert best["loss"].isna().tolist() == [False, False, True, False]
-    by_other = mixed.dataframe("eval/acc", "max")
-    assert by_other["number"].tolist() == [0, 1, 2, 4]
+    assert by_other["eval/acc"].tolist()[:2] == [0.2, 0.5]
     assert by_other["loss"].tolist()[3] == 9.0  # without the metric: the last report
     assert mixed.dataframe("loss", "min", style="ray")["trial_id"].tolist() == best["trial_id"].tolist()
     assert isinstance(best.index, pd.RangeIndex)
     assert mixed.get_dataframe("loss", "max")["loss"].tolist()[:2] == [3.0, 5.0]
-    assert mixed.dataframe("eval/acc", "max")["eval/acc"].tolist()[:2] == [0.2, 0.5]
     with pytest.raises(ConfigError, match="expected 'min' or 'max'"):
         mixed.dataframe("loss", "lowest")
+    last = mixed.dataframe()["training_iteration"].dropna().tolist()
+    assert mixed.dataframe(metric="eval/acc")["training_iteration"].tolist() == last
+    assert mixed.get_dataframe("eval/acc")["training_iteration"].tolist() == last
+    assert mixed.dataframe("loss")["training_iteration"].tolist() != last  # the sweep's own has a mode
 
 
 def test_an_empty_experiment_gives_an_empty_frame_with_all_columns_and_dtypes(tmp_path: Path) -> None:
@@ -169,19 +173,15 @@ def test_the_ray_style_begins_with_rays_columns_in_rays_order(mixed: ExperimentA
         mixed.dataframe(style="rai")
 
 
-def test_a_metric_named_like_a_column_is_kept_beside_it(tmp_path: Path) -> None:
-    frame = analysis_of(tmp_path, ({"x": 1}, [{"state": "weird", "loss": 1.0}])).dataframe()
-    assert frame["state"].tolist() == ["waiting"]
-    assert frame["metric/state"].tolist() == ["weird"]
-
-
-def test_a_column_has_one_name_whether_or_not_the_others_are_there(tmp_path: Path) -> None:
-    analysis = analysis_of(tmp_path, ({"x": 1}, [{"attempt": 7.0, "logdir": "there", "loss": 1.0}]))
+def test_a_metric_named_like_a_column_has_one_name_whether_or_not_the_column_is_there(tmp_path):
+    reported = {"attempt": 7.0, "logdir": "there", "state": "weird", "loss": 1.0}
+    analysis = analysis_of(tmp_path, ({"x": 1}, [reported]))
     short, full = analysis.dataframe(), analysis.dataframe(full=True)
     assert [*short.columns] == [*full.columns][: len(short.columns)]
-    assert short["metric/attempt"].tolist() == full["metric/attempt"].tolist() == [7.0]
     assert "logdir" not in short.columns
     assert full["logdir"][0] != full["metric/logdir"][0] == "there"
+    for frame in (short, full):
+        assert [frame[name][0] for name in ("state", "metric/state", "metric/attempt")] == ["waiting", "weird", 7.0]
 
 
 def test_mixed_values_and_huge_integers_become_text_or_floats_but_never_fail(tmp_path: Path) -> None:
@@ -195,46 +195,18 @@ def test_mixed_values_and_huge_integers_become_text_or_floats_but_never_fail(tmp
     assert frame["config/c"].tolist()[0] == "<class 'object'>"
 
 
-def test_history_has_one_row_per_report_and_events_one_per_event(mixed: ExperimentAnalysis) -> None:
-    history = mixed.history()
+def test_history_has_one_row_per_report_and_events_one_per_event(mixed):
+    history, events = mixed.history(), mixed.events()
     assert list(history.columns[:5]) == ["number", "trial_id", "step", "time_s", "loss"]
     assert list(history.columns[-4:]) == ["attempt", "time_total_s", "timestamp", "wall"]
-    assert len(history) == 8
-    assert history["step"].tolist()[:4] == [1, 1, 2, 2]
-    events = mixed.events()
+    assert history["step"].tolist() == [1, 1, 2, 2, 3, 3, 1, 1]
+    assert str(history["timestamp"].dtype) == "Int64"
     assert events["event"].value_counts().to_dict() == {"Reported": 8, "Suggested": 6, "Started": 5, "Exited": 4}
     assert not events["detail"].str.contains("gASV").any()
-
-
-def test_a_time_stamp_is_of_one_dtype_in_every_table(mixed: ExperimentAnalysis) -> None:
-    tables = [mixed.history(), mixed.dataframe(full=True), mixed[0].metrics_dataframe]
-    assert {str(table["timestamp"].dtype) for table in tables} == {"Int64"}
-    assert str(mixed.history()["wall"].dtype) == str(mixed.events()["wall"].dtype) == "datetime64[us, UTC]"
-
-
-def test_history_names_the_trial_by_its_number_and_has_the_config_on_request(mixed: ExperimentAnalysis) -> None:
-    history = mixed.history(config=True)
-    of_trial = dict(zip(mixed.dataframe()["number"], mixed.dataframe()["config/lr"], strict=True))
-    assert history["config/lr"].tolist() == [of_trial[number] for number in history["number"]]
-    assert history.drop(columns=[name for name in history if name.startswith("config/")]).equals(mixed.history())
-
-
-def test_an_analysis_is_a_sequence_of_results_as_the_grid_is(mixed: ExperimentAnalysis) -> None:
-    assert len(mixed) == len(ResultGrid(mixed)) == 6
-    assert [result.number for result in mixed] == [0, 1, 2, 3, 4, 5]
-    assert (mixed[1], mixed[-2:]) == (ResultGrid(mixed)[1], ResultGrid(mixed)[-2:])
-    assert str(mixed[1]) == repr(mixed[1])  # with its metrics
-    assert "last={'loss': 4.0" in f"{mixed[1]}"
-
-
-def test_another_metric_without_a_mode_shows_the_last_reports_as_in_tune(mixed: ExperimentAnalysis) -> None:
-    last = mixed.dataframe()["training_iteration"].dropna().tolist()
-    assert mixed.dataframe(metric="eval/acc")["training_iteration"].tolist() == last
-    assert mixed.get_dataframe("eval/acc")["training_iteration"].tolist() == last
-    assert mixed.dataframe("loss")["training_iteration"].tolist() != last  # the sweep's own has a mode
-    without = ExperimentAnalysis(mixed.experiment_path, default_metric="eval/acc", default_mode=None)
-    without.default_mode = None
-    assert without.dataframe("eval/acc")["training_iteration"].tolist() == last
+    assert str(history["wall"].dtype) == str(events["wall"].dtype) == "datetime64[us, UTC]"
+    whole = mixed.history(config=True)
+    assert whole["config/lr"].tolist() == [mixed[number].config["lr"] for number in history["number"]]
+    assert whole.drop(columns=[name for name in whole if name.startswith("config/")]).equals(history)
 
 
 def test_best_by_every_scope(mixed: ExperimentAnalysis) -> None:
@@ -319,7 +291,7 @@ def test_nothing_found_is_a_warning_that_names_what_was_reported(mixed: Experime
         assert mixed.get_last_checkpoint(1) is None
 
 
-def test_without_metric_or_mode_the_error_says_what_to_give(tmp_path: Path) -> None:
+def test_without_metric_or_mode_the_error_says_what_to_give_unless_there_is_a_single_trial(tmp_path):
     analysis = analysis_of(tmp_path, *[({"x": 1}, [{"loss": 1.0}])] * 2, metric=None, mode=None)
     with pytest.raises(ValueError, match="no metric and mode are known"):
         _ = analysis.best_config
@@ -327,71 +299,65 @@ def test_without_metric_or_mode_the_error_says_what_to_give(tmp_path: Path) -> N
     root = analysis.experiment_path
     assert ExperimentAnalysis(root, default_metric="loss", default_mode="min").best_config == {"x": 1}
     assert ExperimentAnalysis(root, default_mode="min").default_metric == "_metric"
+    with pytest.raises(ConfigError, match="mode is 'least'"):
+        ExperimentAnalysis(root, default_mode="least")
+    single = analysis_of(tmp_path / "single", ({"x": 7}, [{"other": 1.0}]))
+    assert single.best_config == ResultGrid(single).get_best_result().config == {"x": 7}
 
 
-def test_a_single_trial_is_best_whatever_it_reported(tmp_path: Path) -> None:
-    analysis = analysis_of(tmp_path, ({"x": 7}, [{"other": 1.0}]))
-    assert analysis.best_config == {"x": 7}
-    assert ResultGrid(analysis).get_best_result().config == {"x": 7}
+@pytest.mark.parametrize(
+    ("losses", "said"),
+    [
+        (
+            [(0.5, 0.4), (0.1, 0.9)],
+            ["best loss=0.4 (min, trial 00000, scope='last'", "loss=0.1 (trial 00001 at step 1"],
+        ),
+        ([(2.0, 1.0), (3.0, 2.0)], ["best loss=1 (min, trial 00000, scope='last'", None]),
+        ([(2.0, NAN), (1.0, NAN)], [None, "loss=1 (trial 00001 at step 1, scope='all')"]),
+    ],
+    ids=["another was better", "none was better", "no last report has a number"],
+)
+def test_repr_and_page_name_the_best_last_report_and_what_had_been_better(tmp_path, losses, said):
+    trials = [({"x": number}, [{"loss": loss} for loss in some]) for number, some in enumerate(losses)]
+    analysis = analysis_of(tmp_path, *trials)
+    for text in (repr(analysis), html.unescape(analysis._repr_html_())):
+        for words, wanted in zip(("best loss", "at an earlier step"), said, strict=True):
+            assert text.count(words) == (wanted is not None)
+            assert wanted is None or wanted in text
 
 
-def test_the_repr_says_which_scope_was_used(mixed: ExperimentAnalysis) -> None:
-    text = repr(mixed)
-    assert "best loss=1 (min, trial 00000, scope='last'" in text
-    assert "at an earlier step loss=0.1 (trial 00001 at step 1, scope='all')" in text
-    assert "1 waiting" in text
-    page = ResultGrid(mixed)._repr_html_()
-    assert "scope=" in page
-    assert "<table" in page
-
-
-def test_nothing_is_said_of_earlier_steps_where_no_report_was_better(tmp_path: Path) -> None:
-    analysis = analysis_of(tmp_path, *[({"x": loss}, [{"loss": loss + 1}, {"loss": loss}]) for loss in (1.0, 2.0)])
-    for text in (repr(analysis), analysis._repr_html_()):
-        assert text.count("best loss") == 1
-        assert "earlier" not in text
-
-
-def test_an_earlier_report_is_named_where_no_last_report_has_a_number(tmp_path: Path) -> None:
-    analysis = analysis_of(tmp_path, *[({"x": loss}, [{"loss": loss}, {"loss": NAN}]) for loss in (2.0, 1.0)])
-    assert "best" not in repr(analysis)
-    assert "at an earlier step loss=1 (trial 00001 at step 1, scope='all')" in repr(analysis)
-
-
-def test_a_result_grid_is_a_sequence_of_results(mixed: ExperimentAnalysis) -> None:
+def test_an_analysis_and_its_grid_are_a_sequence_of_results(mixed):
     grid = ResultGrid(mixed)
-    assert len(grid) == 6
-    assert [result.trial_id for result in grid] == [trial.trial_id for trial in mixed.trials]
-    assert grid[0].metrics["loss"] == 1.0
-    assert grid[0].metrics["done"] is True
-    assert grid[0].config["lr"] == 0.1
-    assert grid[0].best_metrics is not None
+    assert len(mixed) == len(grid) == 6
+    assert [result.number for result in mixed] == [result.number for result in grid] == [0, 1, 2, 3, 4, 5]
+    assert (mixed[1], mixed[-2:]) == (grid[1], grid[-2:]) == (grid[-5], grid[4:])
+    assert str(mixed[1]) == repr(mixed[1])
+    assert "last={'loss': 4.0" in f"{mixed[1]}"
+    assert (grid[0].metrics["loss"], grid[0].metrics["done"], grid[0].config["lr"]) == (1.0, True, 0.1)
     assert grid[1].best_metrics["loss"] == 0.1
     assert grid[0].metrics_dataframe["eval/acc"].tolist() == [0.0, 0.1, 0.2]
     assert grid[0].metrics_dataframe["config/lr"].tolist() == [0.1] * 3
     assert (grid.num_errors, grid.num_terminated) == (1, 3)
     assert grid.get_best_result().trial_id == grid[0].trial_id
     assert grid.get_best_result(scope="all").trial_id == grid[1].trial_id
-    assert "status='ERROR'" in repr(grid[3])
     with pytest.raises(RuntimeError, match="usable number"):
         grid.get_best_result("nope", "min")
-    with pytest.raises(IndexError):
-        grid[6]
+    assert grid[9:] == []
+    for index in (6, -7):
+        with pytest.raises(IndexError):
+            grid[index]
 
 
-def test_an_error_comes_back_with_the_class_and_traceback_of_the_original(mixed: ExperimentAnalysis) -> None:
+def test_an_error_has_the_class_and_traceback_of_the_original_or_the_reason_why_the_trial_never_ran(mixed, tmp_path):
     grid = ResultGrid(mixed)
     error = grid[3].error
-    assert isinstance(error, UserCodeError)
-    assert str(error) == "ValueError: lr must be below 0.4"
+    assert (type(error), str(error)) == (UserCodeError, "ValueError: lr must be below 0.4")
     assert error.class_name == "ValueError"
     assert "train.py" in error.traceback
     assert error.__notes__ == [error.traceback]
     assert [type(e) for e in grid.errors] == [UserCodeError]
+    assert "status='ERROR'" in repr(grid[3])
     assert grid[0].error is None
-
-
-def test_a_trial_that_never_ran_has_its_reason_as_error(tmp_path: Path) -> None:
     made = MadeExperiment(tmp_path)
     made.set(made.trial({}), status="ERROR", reason="asks for gpu=4, the largest node has 2")
     error = ResultGrid(ExperimentAnalysis(made.close()))[0].error
@@ -452,56 +418,25 @@ def test_frames_and_configs_are_fresh_each_time(mixed: ExperimentAnalysis) -> No
     assert mixed.best_config == {"lr": 0.1, "net": {"width": 16}, "act": "relu"}
 
 
-def test_a_missing_a_foreign_and_a_damaged_file_are_told_apart(tmp_path: Path) -> None:
+def test_experiments_are_found_by_name_or_path_and_the_nearest_is_named(tmp_path):
+    for name in ("mnist-asha", "digits"):
+        MadeExperiment(tmp_path, name).close()
+    assert [path.name for path in list_experiments(tmp_path)] == ["digits", "mnist-asha"]
+    for name, root in (
+        ("digits", tmp_path),
+        (f"{tmp_path}/digits", "/elsewhere"),
+        (f"{tmp_path}/digits/sweep.db", "/"),
+    ):
+        assert find_experiment(name, root).name == "digits"
+    with pytest.raises(ExperimentError, match="Did you mean 'mnist-asha'"):
+        find_experiment("mnist-ash", tmp_path)
+    with pytest.raises(ExperimentError, match="holds none"):
+        find_experiment("x", tmp_path / "empty")
     with pytest.raises(ExperimentError, match="there is no experiment at"):
         ExperimentAnalysis(tmp_path)
     (tmp_path / "sweep.db").write_text("not a database, however long this text may be " * 100)
     with pytest.raises(ExperimentError, match="cannot be read"):
         ExperimentAnalysis(tmp_path)
-    with pytest.raises(ConfigError, match="mode is 'least'"):
-        ExperimentAnalysis(MadeExperiment(tmp_path, "x").close(), default_mode="least")
-
-
-def test_reading_never_loads_a_pickle(tmp_path: Path) -> None:
-    witness = tmp_path / "witness"
-    analysis = analysis_of(tmp_path, ({"x": _Touch(witness)}, [{"loss": 1.0, "extra": _Touch(witness)}]))
-    analysis.dataframe()
-    analysis.history()
-    assert repr(analysis.trials[0].config["x"]) == "touch()"
-    assert not witness.exists()
-
-
-class _Touch:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (Path.touch, (self.path,))
-
-    def __repr__(self) -> str:
-        return "touch()"
-
-
-def test_trials_are_named_by_id_or_number(mixed: ExperimentAnalysis) -> None:
-    reader = ExperimentReader(mixed.experiment_path)
-    ids = [trial.trial_id for trial in reader.trials()]
-    assert [reader.trial(name).trial_id for name in (ids[3], "3", "00003", 3)] == [ids[3]] * 4
-    for wrong in ("77", "x", ids[3][:-1]):
-        with pytest.raises(ConfigError, match="from 0 to 5"):
-            reader.trial(wrong)
-
-
-def test_experiments_are_found_by_name_or_path_and_the_nearest_is_named(tmp_path: Path) -> None:
-    for name in ("mnist-asha", "digits"):
-        MadeExperiment(tmp_path, name).close()
-    assert [path.name for path in list_experiments(tmp_path)] == ["digits", "mnist-asha"]
-    assert find_experiment("digits", tmp_path).name == "digits"
-    assert find_experiment(str(tmp_path / "digits"), "/elsewhere").name == "digits"
-    assert find_experiment(str(tmp_path / "digits" / "sweep.db"), "/elsewhere").name == "digits"
-    with pytest.raises(ExperimentError, match="Did you mean 'mnist-asha'"):
-        find_experiment("mnist-ash", tmp_path)
-    with pytest.raises(ExperimentError, match="holds none"):
-        find_experiment("x", tmp_path / "empty")
 
 
 def test_metric_names_with_quotes_and_slashes_are_read(tmp_path: Path) -> None:
@@ -528,6 +463,10 @@ def test_the_pareto_set_holds_whom_no_other_beats_in_every_objective(tmp_path):
             analysis.get_pareto_trials(metric, mode)
     with pytest.raises(ConfigError, match="mode"):
         analysis.get_pareto_trials(["loss", "size"], ["min", "least"])
+    of_each = MadeExperiment(tmp_path, "of_each", metrics=["loss", "size"], modes=None)
+    for loss, size in ((1.0, 2.0), (2.0, 1.0), (2.0, 2.0)):
+        of_each.report(of_each.trial({}), {"loss": loss, "size": size})
+    assert [trial.number for trial in ExperimentAnalysis(of_each.close()).get_pareto_trials()] == [0, 1]
 
 
 SEVERAL = {"metric": "loss", "mode": "min", "metrics": ["loss", "size"], "modes": ["min", "max"]}
@@ -556,45 +495,22 @@ def test_of_several_objectives_nothing_is_best_and_the_error_names_the_pareto_se
         asked()
 
 
-def test_of_several_objectives_no_result_is_best_unless_one_is_named(several: ExperimentAnalysis) -> None:
-    grid = ResultGrid(several)
-    for name in ("best", "best_metrics", "best_checkpoint"):
-        with pytest.raises(ValueError, match=r"get_pareto_results\(\) has those that no other beats"):
-            getattr(grid[0], name)
-    with pytest.raises(ValueError, match="several objectives"):
-        grid.get_best_result()
-    assert "best=" not in repr(grid[0])
-    assert "best" not in grid[0]._repr_html_()
-    assert grid[0].get_best_checkpoint("loss", "min").path.endswith("checkpoint_000001")
-    chosen = grid.get_best_result("size")
-    assert chosen.config == {"x": 0.2}
-    assert chosen.best["size"] == 9.0
-
-
-def test_of_several_objectives_one_that_is_named_has_its_mode(several: ExperimentAnalysis) -> None:
-    assert several.get_best_config("loss") == {"x": 0.1}
-    assert several.get_best_config("size") == {"x": 0.2}
+def test_of_several_objectives_one_that_is_named_decides_with_its_mode(several):
+    assert [several.get_best_config("loss"), several.get_best_config("size")] == [{"x": 0.1}, {"x": 0.2}]
     assert several.get_best_config("size", "min") == {"x": 0.1}
     assert several.dataframe("size")["size"].tolist() == [9.0] * 3
     by_one = ExperimentAnalysis(several.experiment_path, default_metric="size", default_mode="max")
     assert by_one.best_config == {"x": 0.2}
     assert "best size=3" in repr(by_one)
-
-
-def test_one_mode_for_several_metrics_is_that_of_each(tmp_path: Path) -> None:
-    reported = [{"loss": loss, "size": size} for loss, size in ((1.0, 2.0), (2.0, 1.0), (2.0, 2.0))]
-    analysis = analysis_of(tmp_path, *[({}, [metrics]) for metrics in reported], metrics=["loss", "size"], modes=None)
-    assert [trial.number for trial in analysis.get_pareto_trials()] == [0, 1]
-    with pytest.raises(ValueError, match=r"loss \(min\), size \(min\)"):
-        _ = analysis.best_config
-
-
-def test_of_several_objectives_the_repr_shows_the_pareto_set(several: ExperimentAnalysis) -> None:
-    assert (
-        "Pareto set by loss (min), size (max): 2 trials, get_pareto_trials(): 00000 (0.1, 1), 00001 (0.2, 3)"
-        in repr(several)
-    )
-    assert "best" not in repr(several)
+    result, chosen = several[0], ResultGrid(several).get_best_result("size")
+    for name in ("best", "best_metrics", "best_checkpoint"):
+        with pytest.raises(ValueError, match=r"get_pareto_results\(\) has those that no other beats"):
+            getattr(result, name)
+    with pytest.raises(ValueError, match="several objectives"):
+        ResultGrid(several).get_best_result()
+    assert "best" not in repr(result) + result._repr_html_()
+    assert result.get_best_checkpoint("loss", "min").path.endswith("checkpoint_000001")
+    assert (chosen.config, chosen.best["size"]) == ({"x": 0.2}, 9.0)
 
 
 @pytest.mark.parametrize("set_index", [True, False])

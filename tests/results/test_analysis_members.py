@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import sweep as tune
+from sweep.errors import ConfigError
 from sweep.results.analysis import ExperimentAnalysis, ResultGrid
 
 
@@ -46,18 +47,6 @@ def test_what_is_opened_from_the_directory_says_what_run_returned(returned: Expe
         assert opened.plot.suited() == returned.plot.suited()
 
 
-def test_a_grid_is_indexed_as_lists_are(returned: ExperimentAnalysis) -> None:
-    grid = ResultGrid(returned)
-    assert [result.trial_id for result in grid[:]] == [result.trial_id for result in grid]
-    assert grid[-1] == grid[1]
-    assert grid[1:] == [grid[1]]
-    assert grid[::-1] == [grid[1], grid[0]]
-    assert grid[5:] == []
-    for index in (2, -3):
-        with pytest.raises(IndexError):
-            grid[index]
-
-
 def test_trials_are_named_by_whatever_stands_for_one(returned: ExperimentAnalysis) -> None:
     grid, trial = ResultGrid(returned), returned.trials[1]
     wanted = returned.get_best_checkpoint(1, "loss", "min")
@@ -66,6 +55,9 @@ def test_trials_are_named_by_whatever_stands_for_one(returned: ExperimentAnalysi
         assert returned.get_best_checkpoint(one, "loss", "min") == wanted
     with pytest.raises(ValueError, match="is no trial; expected a trial, a result, an id or a number"):
         returned.get_best_checkpoint({"x": 1}, "loss", "min")
+    for wrong in ("77", "x", trial.trial_id[:-1]):
+        with pytest.raises(ConfigError, match="from 0 to 1"):
+            returned.get_best_checkpoint(wrong, "loss", "min")
 
 
 def test_the_members_of_the_old_releases_lead_to_the_new_ones(returned: ExperimentAnalysis) -> None:

@@ -90,12 +90,12 @@ def test_of_several_objectives_the_pareto_set_is_counted_and_marked(tmp_path: Pa
         on_front = number in (3, 29)
         loss, size = (0.1 * number, 10.0 * number) if on_front else (5.0, 1.0)
         made.report(made.trial({"x": number}), {"acc": 0.5, "loss": loss, "size": size})
-    page = Page(ExperimentAnalysis(made.close())._repr_html_())
-    assert (
-        "★ Pareto set by loss (min), size (max): 2 trials, get_pareto_trials(): 00003 (0.3, 30), 00029 (2.9, 290)"
-        in page.text
-    )
-    assert "best" not in page.text
+    analysis = ExperimentAnalysis(made.close())
+    page = Page(analysis._repr_html_())
+    said = "Pareto set by loss (min), size (max): 2 trials, get_pareto_trials(): 00003 (0.3, 30), 00029 (2.9, 290)"
+    assert f"★ {said}" in page.text
+    assert said in repr(analysis)
+    assert "best" not in page.text + repr(analysis)
     assert page.rows[0][:6] == ["", "trial", "state", "iter", "loss", "size"]
     assert [row[1] for row in page.rows if row[0] == "★"] == ["00003", "00029"]
     assert len(page.rows) == 21

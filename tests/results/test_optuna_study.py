@@ -97,8 +97,9 @@ def test_options_that_are_no_json_values_are_told_apart_by_their_texts():
 
 def test_every_kind_of_domain_becomes_its_distribution_and_the_rest_an_attribute(tmp_path):
     experiment = made(tmp_path, SPACE)
-    finished(experiment, CONFIG, 2.0)
-    (trial,) = study_of(experiment).trials
+    finished(experiment, CONFIG, 2.0, at=7.0)
+    finished(experiment, CONFIG | {"opt": {"name": "adam"}}, 2.0)
+    trial, other = study_of(experiment).trials
     assert trial.distributions == {
         "x": FloatDistribution(0, 1),
         "q": FloatDistribution(0, 1, step=0.1),
@@ -122,6 +123,13 @@ def test_every_kind_of_domain_becomes_its_distribution_and_the_rest_an_attribute
     }
     assert trial.user_attrs["acc"] == 0.5
     assert "loss" not in trial.user_attrs
+    assert (trial.datetime_start, trial.duration) == (dt.datetime.fromtimestamp(T0 + 7), dt.timedelta(seconds=10))
+    assert "opt/0/momentum" not in other.params  # of an option that was not chosen
+    assert other.params["opt"] == '{"name": "adam"}'
+    without_space = made(tmp_path / "without", {})
+    finished(without_space, CONFIG, 2.0)
+    (trial,) = study_of(without_space).trials
+    assert (trial.params, trial.user_attrs["config/net/drop"]) == ({}, 0.1)
 
 
 class Relu:
@@ -138,6 +146,11 @@ def test_objects_go_by_how_they_print_also_when_the_run_that_goes_on_prints_them
     for option in (Relu, one_function, 3):
         finished(experiment, {"act": option}, 1.0)
     first = json.dumps(to_json(space, shown))
+    functions = [lambda: 1, lambda: 2]  # which print alike
+    alike = made(tmp_path / "alike", {"act": sweep.choice(functions)})
+    for function in functions:
+        finished(alike, {"act": function}, 1.0)
+    assert [trial.params["act"] for trial in study_of(alike).trials] == ["option 0", "option 1"]
     later = first.replace(" at 0x", " at 0xa")
     assert later != first
     for text in (first, later):
@@ -147,22 +160,6 @@ def test_objects_go_by_how_they_print_also_when_the_run_that_goes_on_prints_them
         names = [f"<class '{__name__}.Relu'>", "<function one_function>", "3"]
         assert [trial.params["act"] for trial in study_of(experiment).trials] == names
         assert [trial.params["act"] for trial in study.trials] == names
-
-
-def test_functions_that_print_alike_are_told_apart_by_their_number(tmp_path):
-    functions = [lambda: 1, lambda: 2]
-    experiment = made(tmp_path, {"act": sweep.choice(functions)})
-    for function in functions:
-        finished(experiment, {"act": function}, 1.0)
-    assert [trial.params["act"] for trial in study_of(experiment).trials] == ["option 0", "option 1"]
-
-
-def test_a_parameter_of_an_option_that_was_not_chosen_is_absent(tmp_path):
-    experiment = made(tmp_path, SPACE)
-    finished(experiment, CONFIG | {"opt": {"name": "adam"}}, 2.0)
-    (trial,) = study_of(experiment).trials
-    assert "opt/0/momentum" not in trial.params
-    assert trial.params["opt"] == '{"name": "adam"}'
 
 
 @pytest.mark.parametrize(
@@ -182,15 +179,7 @@ def test_a_value_outside_of_its_distribution_is_an_attribute(tmp_path, changed):
     assert trial.user_attrs[f"config/{name}"] == value
 
 
-def test_without_a_space_the_config_is_in_the_attributes(tmp_path):
-    experiment = made(tmp_path, {})
-    finished(experiment, {"net": {"width": 3}}, 2.0)
-    (trial,) = study_of(experiment).trials
-    assert trial.params == {}
-    assert trial.user_attrs["config/net/width"] == 3
-
-
-def test_what_a_define_by_run_function_asked_for_are_parameters(tmp_path):
+def test_what_a_searcher_was_told_of_or_its_define_by_run_function_asked_for_are_parameters(tmp_path):
     def space(trial: optuna.Trial) -> dict[str, Any]:
         if trial.suggest_categorical("kind", ["a", "b"]) == "a":
             trial.suggest_float("x", 0, 1)
@@ -202,11 +191,8 @@ def test_what_a_define_by_run_function_asked_for_are_parameters(tmp_path):
     for trial in study.trials:
         assert ("x" in trial.params) == (trial.params["kind"] == "a")
         assert trial.user_attrs["config/fixed"] == 7
-
-
-def test_a_space_given_to_the_searcher_is_known(tmp_path):
     search = sweep.OptunaSearch({"net": {"x": sweep.uniform(0, 1)}}, "loss", "min", seed=0)
-    study = run(tmp_path, None, search_alg=search, num_samples=2).to_optuna()
+    study = run(tmp_path / "b", None, search_alg=search, num_samples=2).to_optuna()
     assert study.trials[0].distributions == {"net/x": FloatDistribution(0, 1)}
 
 
@@ -252,29 +238,14 @@ def test_every_state(tmp_path):
     assert [number for number, trial in enumerate(trials) if trial.datetime_start is None] == [7]
 
 
-def test_times_are_those_of_the_record(tmp_path):
-    experiment = made(tmp_path)
-    finished(experiment, {"x": 0.1}, 3.0, at=7.0)
-    (trial,) = study_of(experiment).trials
-    assert trial.datetime_start == dt.datetime.fromtimestamp(T0 + 7)
-    assert trial.duration == dt.timedelta(seconds=10)
-
-
-@pytest.mark.parametrize(("value", "state"), [(math.inf, "COMPLETE"), (-math.inf, "COMPLETE"), (True, "COMPLETE")])
-def test_values_that_are_hardly_numbers(tmp_path, value, state):
+@pytest.mark.parametrize("value", [math.inf, -math.inf, True, "3", None, [1.0], 2**1024], ids=str)
+def test_values_that_are_hardly_numbers_count_and_those_that_are_none_are_failures(tmp_path, value):
     experiment = made(tmp_path)
     finished(experiment, {"x": 0.1}, value)
     (trial,) = study_of(experiment).trials
-    assert (trial.state.name, trial.value) == (state, float(value))
-
-
-@pytest.mark.parametrize("value", ["3", None, [1.0], 2**1024])
-def test_values_that_are_no_numbers_are_failures(tmp_path, value):
-    experiment = made(tmp_path)
-    finished(experiment, {"x": 0.1}, value)
-    (trial,) = study_of(experiment).trials
-    assert trial.state == TrialState.FAIL
-    assert "loss" in trial.user_attrs
+    is_number = value in (math.inf, -math.inf, True)
+    assert (trial.state.name, trial.value) == (("COMPLETE", float(value)) if is_number else ("FAIL", None))
+    assert ("loss" in trial.user_attrs) != is_number
 
 
 def test_a_nested_metric_and_steps_that_optuna_cannot_hold(tmp_path):
@@ -405,18 +376,6 @@ def test_without_a_metric_one_is_asked_for(tmp_path):
     assert grid.to_optuna().best_value == 0.5
 
 
-@pytest.mark.slow
-def test_a_thousand_trials(tmp_path):
-    experiment = made(tmp_path, SPACE)
-    for number in range(1000):
-        finished(experiment, CONFIG | {"x": number / 1000, "lr": 0.001 + 0.37 * number % 0.9}, number % 7)
-    study = study_of(experiment, tmp_path / "journal.log")
-    assert len(study.trials) == 1000
-    assert len({trial.params["x"] for trial in study.trials}) == 1000
-    assert len(study_of(experiment, tmp_path / "journal.log").trials) == 1000
-    assert set(optuna.importance.get_param_importances(study_of(experiment), params=["x", "lr"])) == {"x", "lr"}
-
-
 # --- what users write ---
 
 
@@ -515,58 +474,36 @@ def test_a_study_of_optuna_teaches_a_searcher(tmp_path):
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_study_can_be_given_as_warm_start(tmp_path, named, capsys):
-    study = optuna_study()
+def test_a_study_of_the_same_direction_can_be_given_as_warm_start(tmp_path, named, capsys):
+    study, options = optuna_study(), {"search_alg": "tpe", "num_samples": 1, "verbose": 1}
     if named:
         with pytest.warns(optuna.exceptions.ExperimentalWarning):
             study.set_metric_names(["loss"])
-    analysis = run(
-        tmp_path, {"net": {"x": sweep.uniform(0, 1)}}, search_alg="tpe", warm_start=study, num_samples=1, verbose=1
-    )
-    assert len(analysis.trials) == 1
-    assert "has learned from 4 of 4 former results (warm_start)" in "".join(capsys.readouterr())
-    again = run(
-        tmp_path / "b",
-        {"net": {"x": sweep.uniform(0, 1)}},
-        search_alg="tpe",
-        warm_start=sweep.from_optuna(study, "loss"),
-        num_samples=1,
-    )
-    assert len(again.trials) == 1
-
-
-def test_a_study_with_another_direction_teaches_nothing(tmp_path):
-    study = optuna.create_study(direction="maximize")
-    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
+    for number, warm_start in enumerate((study, sweep.from_optuna(study, "loss"))):
+        run(tmp_path / str(number), {"net": {"x": sweep.uniform(0, 1)}}, warm_start=warm_start, **options)
+        assert "has learned from 4 of 4 former results (warm_start)" in "".join(capsys.readouterr())
+    other = optuna.create_study(direction="maximize")
+    other.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
     with pytest.raises(ConfigError, match=r"directions \['max'\], and mode is \['min'\]; expected the same"):
-        run(tmp_path, {"x": sweep.uniform(0, 1)}, search_alg="tpe", warm_start=study, num_samples=1)
+        run(tmp_path, {"x": sweep.uniform(0, 1)}, warm_start=other, **options)
 
 
-def test_a_study_is_loaded_by_its_name(tmp_path):
+def test_a_study_is_loaded_by_its_name_and_one_that_cannot_be_used_is_one_error(tmp_path):
     url = f"sqlite:///{tmp_path}/study.db"
-    optuna_study(storage=url, study_name="mine")
+    study, empty = optuna_study(storage=url, study_name="mine"), optuna.create_study()
     assert len(sweep.from_optuna("mine", "loss", storage=url)) == 4
-    with pytest.raises(ConfigError, match=r"'yours' cannot be loaded from 'sqlite:.*KeyError"):
-        sweep.from_optuna("yours", "loss", storage=url)
-    with pytest.raises(ConfigError, match="expected a study of Optuna, or a name together with storage="):
-        sweep.from_optuna("mine", "loss")
-
-
-def test_a_study_that_cannot_be_used_is_one_error(tmp_path):
-    with pytest.raises(ConfigError, match="was given 3; expected a study"):
-        sweep.from_optuna(3)
-    study = optuna_study()
-    with pytest.raises(ConfigError, match=r"has 1 objective and no names for them; expected .* metric='loss'"):
-        sweep.from_optuna(study)
-    with pytest.raises(ConfigError, match=r"metric=.'a', 'b'."):
-        sweep.from_optuna(study, ["a", "b"])
-    with pytest.raises(ConfigError, match=r"no completed trial to learn from \(it has none\)"):
-        sweep.from_optuna(optuna.create_study(), "loss")
-
-
-def test_several_objectives_come_back_as_lists(tmp_path):
-    study = optuna.create_study(directions=["minimize", "maximize"])
-    study.optimize(lambda trial: (trial.suggest_int("n", 1, 3), 2.0), n_trials=2)
-    points = sweep.from_optuna(study, ["loss", "acc"])
+    for one, metric, options, said in (
+        ("yours", "loss", {"storage": url}, r"'yours' cannot be loaded from 'sqlite:.*KeyError"),
+        ("mine", "loss", {}, "expected a study of Optuna, or a name together with storage="),
+        (3, None, {}, "was given 3; expected a study"),
+        (study, None, {}, r"has 1 objective and no names for them; expected .* metric='loss'"),
+        (study, ["a", "b"], {}, r"metric=.'a', 'b'."),
+        (empty, "loss", {}, r"no completed trial to learn from \(it has none\)"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            sweep.from_optuna(one, metric, **options)
+    several = optuna.create_study(directions=["minimize", "maximize"])
+    several.optimize(lambda trial: (trial.suggest_int("n", 1, 3), 2.0), n_trials=2)
+    points = sweep.from_optuna(several, ["loss", "acc"])
     assert points.evaluated_rewards == [[points[0][0]["n"], 2.0], [points[1][0]["n"], 2.0]]
     assert points[0][1]["acc"] == 2.0

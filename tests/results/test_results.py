@@ -107,9 +107,9 @@ def test_every_field_is_a_column_of_every_frame(grid: ResultGrid) -> None:
     assert (best["checkpoint_dir_name"][0], best["date"][0]) == ("checkpoint_000002", date_str(T0 + 4))
 
 
-def test_what_the_user_reports_under_such_a_name_is_kept(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path)
+def test_what_the_user_reports_under_such_a_name_is_kept(tmp_path):
     told = {"timestamp": 12, "date": "yesterday", "pid": 1, "hostname": "box", "node_ip": "10.0.0.1", "done": True}
+    made = MadeExperiment(tmp_path)
     made.report(made.trial({}), told)
     result = ResultGrid(ExperimentAnalysis(made.close()))[0]
     assert {key: result.metrics[key] for key in told} == told | {"done": False}  # the trial has not ended
@@ -142,6 +142,11 @@ def test_a_trial_has_what_tunes_trials_have(grid: ResultGrid) -> None:
     assert (running.resources.total.cpu, running.resources.total.gpu) == (2.0, 1.0)
     assert Path(ended.checkpoint.path).name == "checkpoint_000002"
     assert {ended: 1}[opened(grid).trials[0]] == 1
+    assert running.status == "RUNNING"
+    assert running.reason == "no driver runs it: it was running when its driver died"
+    assert repr(grid).endswith("no driver runs it)")
+    with pytest.raises(AttributeError, match=r"^a trial has no attribute 'relative_logdir'$"):
+        _ = ended.relative_logdir
 
 
 def test_a_trials_errors_are_texts_unless_the_experiment_is_trusted(grid: ResultGrid) -> None:
@@ -157,31 +162,20 @@ def test_a_trials_errors_are_texts_unless_the_experiment_is_trusted(grid: Result
     assert failed.error_file == str(path)
 
 
-def test_a_given_name_is_the_trials_name(made: MadeExperiment) -> None:
-    made.set("abcde_00001", name="wide net")
-    trials = ExperimentAnalysis(made.close()).trials
-    assert [str(trial) for trial in trials] == ["train_abcde_00000", "wide net", "train_abcde_00002"]
-    assert trials[1].custom_trial_name == "wide net"
-
-
-def test_a_trial_that_ran_when_its_driver_died_says_so(grid: ResultGrid) -> None:
-    running = opened(grid).trials[2]
-    assert running.status == "RUNNING"
-    assert running.reason == "no driver runs it: it was running when its driver died"
-    assert repr(grid).endswith("no driver runs it)")
-
-
 # --- the best ---
 
 
-def test_a_result_has_its_last_and_its_best_report(grid: ResultGrid) -> None:
+def test_a_result_is_equal_to_itself_and_has_its_last_and_its_best_report(grid: ResultGrid) -> None:
     result = grid[0]
     assert result.last == result.metrics
     assert (result.last["loss"], result.best["loss"], result.best["training_iteration"]) == (2.0, 1.0, 2)
     assert result.best["checkpoint_dir_name"] == "checkpoint_000002"
     assert result.best_metrics == result.best
-    assert grid[2].best is None
-    assert grid[2].metrics == {}
+    assert (grid[2].best, grid[2].metrics) == (None, {})
+    assert grid[0] == grid[0]
+    assert grid[0] != grid[1]
+    assert grid[0] != "abcde_00000"
+    assert len({grid[0], grid[0], grid[1]}) == 2
 
 
 def test_the_best_result_says_by_what_and_offers_the_checkpoint_of_its_best_report(grid: ResultGrid) -> None:
@@ -206,14 +200,6 @@ def test_the_best_of_a_chosen_result_is_by_the_metric_it_was_chosen_by(grid: Res
     highest = grid.get_best_result("loss", "max")
     assert highest.trial_id == "abcde_00001"
     assert highest.best_checkpoint is None
-
-
-def test_the_only_trial_is_best_without_a_scope(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path, metric=None, mode=None)
-    made.report(made.trial({"x": 1}), {"loss": 1.0})
-    best = ResultGrid(ExperimentAnalysis(made.close())).get_best_result()
-    assert (best.choice, best.best, best.best_checkpoint) == (None, None, None)
-    assert repr(best).startswith("Result(trial_id=")
 
 
 @pytest.mark.parametrize(
@@ -291,11 +277,11 @@ def _touch(path: str) -> Witness:
 
 
 def test_only_asking_for_the_error_of_what_is_trusted_loads_its_pickle(tmp_path: Path) -> None:
-    witness = tmp_path / "witness"
+    witness, other = tmp_path / "witness", tmp_path / "other"
     made = MadeExperiment(tmp_path)
     for _ in range(2):
-        trial = made.trial({"x": 1})
-        made.report(trial, {"loss": 1.0})
+        trial = made.trial({"x": Witness(str(other))})
+        made.report(trial, {"loss": 1.0, "extra": Witness(str(other))})
         made.end(trial, kind="FAILED", error="Witness", pickled=pickled(Witness(str(witness))))
     analysis = ExperimentAnalysis(made.close())
     grid = ResultGrid(analysis)
@@ -308,6 +294,7 @@ def test_only_asking_for_the_error_of_what_is_trusted_loads_its_pickle(tmp_path:
     assert isinstance(grid[1].error, UserCodeError)
     assert analysis.trials[0].get_pickled_error() is None
     assert not witness.exists()
+    assert not other.exists()
     assert isinstance(Result.from_path(grid[1].path, trust=True).error, UserCodeError)
     assert witness.exists()
 
@@ -319,41 +306,33 @@ def act(x: float) -> float:
     return x
 
 
-def test_objects_in_configs_and_reports_are_loaded_of_an_experiment_that_is_trusted(tmp_path: Path) -> None:
+def test_objects_in_configs_and_reports_are_loaded_of_what_is_trusted_or_was_made_by_this_process(tmp_path):
     made = MadeExperiment(tmp_path)
     made.report(made.trial({"act": act, "net": {"kind": Boom}}), {"loss": 1.0, "extra": Boom})
     made.close()
-    own, foreign = (ExperimentAnalysis(made.root, trust=trust) for trust in (True, False))
-    assert own.best_config == {"act": act, "net": {"kind": Boom}}
-    assert (
-        own.trials[0].config["act"] is ResultGrid(own)[0].config["act"] is own.results["abcde_00000"]["config"]["act"]
-    )
-    assert own.get_all_configs(prefix=True) == {"abcde_00000": {"config/act": act, "config/net/kind": Boom}}
-    assert ResultGrid(own)[0].metrics["extra"] is Boom
-    assert repr(foreign.trials[0].config["act"]) == repr(act)
-    assert foreign.trials[0].config["act"] is not act
-    assert own.dataframe().astype(str).equals(foreign.dataframe().astype(str))
-
-
-def test_objects_in_configs_and_reports_are_loaded_of_an_experiment_that_this_process_made(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path)
-    made.report(made.trial({"act": act}), {"loss": 1.0, "extra": Boom})
-    made.close()
+    trusted, foreign = (ExperimentAnalysis(made.root, trust=trust) for trust in (True, False))
     own = own_analysis(made.root)
-    assert own.best_config == {"act": act}
-    assert ResultGrid(own)[0].metrics["extra"] is Boom
-    assert pickle.loads(pickle.dumps(own)).trials[0].config["act"] is not act  # read by somebody else
+    for one in (trusted, own):
+        assert one.best_config == one.trials[0].config == {"act": act, "net": {"kind": Boom}}
+        assert one.results["abcde_00000"]["config"]["act"] is ResultGrid(one)[0].config["act"] is act
+        assert one.get_all_configs(prefix=True) == {"abcde_00000": {"config/act": act, "config/net/kind": Boom}}
+        assert ResultGrid(one)[0].metrics["extra"] is Boom
+        assert one.dataframe().astype(str).equals(foreign.dataframe().astype(str))
+    for one in (foreign, pickle.loads(pickle.dumps(own))):  # read by somebody else
+        assert repr(one.trials[0].config["act"]) == repr(act)
+        assert one.trials[0].config["act"] is not act
 
 
-def test_a_trial_without_an_attribute_says_so_in_words_of_its_own(grid: ResultGrid) -> None:
-    with pytest.raises(AttributeError, match=r"^a trial has no attribute 'relative_logdir'$"):
-        _ = opened(grid).trials[0].relative_logdir
-
-
-def test_a_grid_gives_the_analysis_that_it_reads_through_under_tunes_name(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path)
-    made.report(made.trial({"x": 1}), {"loss": 1.0})
+def test_an_only_trial_is_best_without_a_scope_and_its_given_name_is_its_name(tmp_path):
+    made = MadeExperiment(tmp_path, metric=None, mode=None)
+    trial = made.trial({"x": 1})
+    made.report(trial, {"loss": 1.0})
+    made.set(trial, name="wide net")
     analysis = ExperimentAnalysis(made.close())
+    best = ResultGrid(analysis).get_best_result()
+    assert (best.choice, best.best, best.best_checkpoint) == (None, None, None)
+    assert repr(best).startswith("Result(trial_id=")
+    assert str(analysis.trials[0]) == analysis.trials[0].custom_trial_name == "wide net"
     assert ResultGrid(analysis)._experiment_analysis is analysis
 
 
@@ -385,13 +364,6 @@ def test_a_result_is_found_by_a_link_to_its_directory_and_by_its_uri(grid: Resul
         Result.from_path(Path(grid.experiment_path, "abcde_00009"))
     with pytest.raises(ExperimentError, match="there is no experiment"):
         Result.from_path(tmp_path / "nowhere" / "abcde_00000")
-
-
-def test_results_are_equal_when_they_say_the_same_of_the_same_trial(grid: ResultGrid) -> None:
-    assert grid[0] == grid[0]
-    assert grid[0] != grid[1]
-    assert len({grid[0], grid[0], grid[1]}) == 2
-    assert grid[0] != "abcde_00000"
 
 
 def train(config: dict[str, Any]) -> None:
