@@ -168,15 +168,6 @@ def test_what_can_never_fit_ends_the_trial_with_the_arithmetic(run):
     assert "Lower num_workers" in analysis.trials[0].reason
 
 
-def test_its_reports_are_the_trials_own_where_it_is_asked_for(run):
-    def forwarding(config):
-        fit(config, run_config=RunConfig(callbacks=[TuneReportCallback()]))
-
-    analysis = run(forwarding, config={"x": sweep.grid_search([1, 2])}, metric="loss", mode="min")
-    assert last(analysis, "loss") == [2, 4]
-    assert analysis.best_config == {"x": 1}
-
-
 @pytest.mark.parametrize(
     "options",
     [

@@ -190,9 +190,20 @@ def test_nothing_but_checkpoints_and_logs_is_left_in_a_trials_directory(run):
     assert sorted(path.name for path in Path(trial.path).iterdir() if path.is_dir()) == ["checkpoint_000001"]
 
 
-def test_a_trainer_that_is_fitted_alone_restarts_its_group_and_tells_how_it_went(tmp_path):
-    sweep.init(num_cpus=4, num_gpus=0)
+@pytest.fixture
+def alone(tmp_path):
+    """Return `fit(loop)`: fits a trainer of two workers without a sweep, on four declared CPUs."""
 
+    def fit(loop, *, config=None, **given):
+        run_config = RunConfig(**{"name": "alone", "storage_path": tmp_path, "verbose": 0, **given})
+        return group(loop, train_loop_config=config, run_config=run_config).fit()
+
+    sweep.init(num_cpus=4, num_gpus=0)
+    yield fit
+    sweep.shutdown()
+
+
+def test_a_trainer_that_is_fitted_alone_restarts_its_group_and_tells_how_it_went(alone, tmp_path):
     def loop(config):
         checkpoint = sweep.get_checkpoint()
         if checkpoint is None:
@@ -202,40 +213,24 @@ def test_a_trainer_that_is_fitted_alone_restarts_its_group_and_tells_how_it_went
             time.sleep(1000)
         sweep.report(step=2, word=files(checkpoint.path)["rank1"])
 
-    run_config = RunConfig(name="alone", storage_path=tmp_path, verbose=0, failure_config=FailureConfig(max_failures=1))
-    try:
-        result = group(loop, train_loop_config={"word": "kept"}, run_config=run_config).fit()
-    finally:
-        sweep.shutdown()
+    stored = DirFileSystem(str(tmp_path), LocalFileSystem(auto_mkdir=True))
+    once_more = FailureConfig(max_failures=1)
+    config = {"word": "kept"}
+    result = alone(loop, config=config, failure_config=once_more, storage_path="far", storage_filesystem=stored)
     assert result.error is None
     assert (result.metrics["step"], result.metrics["word"]) == (2, "kept")
     assert files(result.checkpoint.path) == {"rank0": "kept", "rank1": "kept"}
+    assert (tmp_path / "far" / "alone" / "sweep.db").exists()
 
 
-def test_a_trainer_that_is_fitted_alone_raises_what_ended_its_group(tmp_path):
-    sweep.init(num_cpus=4, num_gpus=0)
-
+def test_a_trainer_that_is_fitted_alone_raises_what_ended_its_group(alone):
     def loop():
         if rank() == 1:
             raise ValueError("no lr was given")
         time.sleep(1000)
 
-    try:
-        with pytest.raises(TrainingFailedError, match="rank 1 of 2: ValueError: no lr was given"):
-            group(loop, run_config=RunConfig(name="alone", storage_path=tmp_path, verbose=0)).fit()
-    finally:
-        sweep.shutdown()
-
-
-def test_a_trainer_that_is_fitted_alone_stores_its_run_in_the_file_system_of_its_run_config(tmp_path):
-    sweep.init(num_cpus=4, num_gpus=0)
-    stored = DirFileSystem(str(tmp_path), LocalFileSystem(auto_mkdir=True))
-    run_config = RunConfig(name="alone", storage_path="kept", storage_filesystem=stored, verbose=0)
-    try:
-        group(lambda: None, run_config=run_config).fit()
-    finally:
-        sweep.shutdown()
-    assert (tmp_path / "kept" / "alone" / "sweep.db").exists()
+    with pytest.raises(TrainingFailedError, match="rank 1 of 2: ValueError: no lr was given"):
+        alone(loop)
 
 
 DRIVER = """
@@ -385,38 +380,26 @@ class StopAll(sweep.Stopper):
         return True
 
 
-@pytest.fixture
-def silent():
-    """A channel to a driver that says nothing."""
+def test_a_group_that_has_ended_before_its_report_is_answered_is_heard_to_its_end():
     ours, theirs = socket.socketpair()
-    with ours, theirs:
-        yield SocketChannel(ours.fileno())
-
-
-def test_a_group_that_has_ended_before_its_report_is_answered_is_heard_to_its_end(silent):
-    ours, theirs = socket.socketpair()
-    stopped = Outcome("STOPPED", *"abc")
-    theirs.sendall(wire.frame(wire.Report(1, 1, {"a": 1}, None)) + wire.frame(wire.Done(1, stopped, 0.0)))
+    driver, trial = socket.socketpair()  # which says nothing
+    stopped, said = Outcome("STOPPED", *"abc"), []
+    space = wire.Waits(1, "waits for disk space", for_space=True)
+    for message in (space, wire.Waits(1, ""), wire.Report(1, 1, {"a": 1}, None), wire.Done(1, stopped, 0.0)):
+        theirs.sendall(wire.frame(message))
     theirs.close()
     nested = object.__new__(_Nested)
-    nested._session = SimpleNamespace(channel=silent, job=SimpleNamespace(trial_id="a"))
+    nested._session = SimpleNamespace(
+        channel=SocketChannel(trial.fileno()),
+        job=SimpleNamespace(trial_id="a"),
+        say_waiting=lambda *words: said.append(words),
+    )
     nested._is_forwarding, nested._history, nested._kept = False, [], []
-    with ours:
+    with ours, driver, trial:
         outcome = nested._serve(SocketChannel(ours.fileno()), SimpleNamespace(base_count=0, token=1))
     assert outcome == stopped
     assert [reported(row) for row in nested._history] == [{"a": 1}]
-
-
-def test_what_a_group_inside_a_trial_waits_for_is_said_as_the_trials_own(silent):
-    ours, theirs = socket.socketpair()
-    space = wire.Waits(1, "waits for disk space", for_space=True)
-    for message in (space, wire.Waits(1, ""), wire.Done(1, Outcome("FINISHED"), 0.0)):
-        theirs.sendall(wire.frame(message))
-    nested, said = object.__new__(_Nested), []
-    nested._session = SimpleNamespace(channel=silent, say_waiting=lambda *words: said.append(words))
-    with ours, theirs:
-        nested._serve(SocketChannel(ours.fileno()), SimpleNamespace(base_count=0, token=1))
-    assert said == [("waits for disk space", True), ("", False)]
+    assert said == [("waits for disk space", True), ("", False)]  # as the trial's own
 
 
 def test_a_trial_that_is_stopped_while_its_group_runs_ends_it_at_once(run, tmp_path):
@@ -481,20 +464,12 @@ def test_a_group_that_fails_inside_raises_in_the_trial_with_the_cause(run):
         assert isinstance(caught.value.__cause__, ValueError)
         assert caught.value.__cause__.args == ("no lr was given",)
         sweep.report(survived=1)
+        inside(lambda: os._exit(rank())).fit()
 
-    assert only(run(train, resources_per_trial=THREE)).last_result["survived"] == 1
-
-
-def test_a_failed_group_inside_fails_a_trial_that_does_not_catch_it(run):
-    def loop():
-        os._exit(rank())
-
-    def train(config):
-        inside(loop).fit()
-
-    error = only(run(train, resources_per_trial=THREE)).error
-    assert error.class_name == "TrialsFailed"
-    assert "it ended without returning (exit code" in str(error)
+    trial = only(run(train, resources_per_trial=THREE))
+    assert trial.last_result["survived"] == 1
+    assert trial.error.class_name == "TrialsFailed"  # of the second group, which nobody caught
+    assert "it ended without returning (exit code" in str(trial.error)
 
 
 def test_a_group_inside_that_failed_starts_again_from_its_own_checkpoint(run):
@@ -529,23 +504,6 @@ def test_a_group_inside_fails_for_good_when_its_restarts_are_used_up(run, tmp_pa
 
     assert only(run(train, resources_per_trial=THREE)).status == "ERROR"
     assert (tmp_path / "starts").read_text().count("0") == 3
-
-
-def test_groups_inside_a_trial_may_follow_one_another(run):
-    def loop(config):
-        sweep.report(value=config["number"])
-
-    def train(config):
-        results = [
-            DataParallelTrainer(
-                loop, train_loop_config={"number": number}, scaling_config=ScalingConfig(num_workers=number)
-            ).fit()
-            for number in (1, 2, 3)
-        ]
-        assert len({result.path for result in results}) == 3
-        sweep.report(values=[result.metrics["value"] for result in results])
-
-    assert only(run(train, resources_per_trial=THREE)).last_result["values"] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("options", [{"start_method": "spawn"}, {"reuse_actors": True}], ids=["spawned", "reused"])

@@ -105,7 +105,6 @@ def test_every_example_of_rays_pages_gives_its_bundles(given, resources):
         ({"use_tpu": True}, Bundle(tpu=1)),
         ({"use_tpu": True, "accelerator_type": "v6e"}, Bundle(tpu=1, accelerator_type="TPU-V6E")),
         ({"use_tpu": True, "resources_per_worker": {"CPU": 4}}, Bundle(cpu=4, tpu=1)),
-        ({"num_workers": 4, **V6E}, Bundle(cpu=1, tpu=4, accelerator_type="TPU-V6E")),
         (
             {"num_workers": 4, **V6E, "resources_per_worker": {"CPU": 8}},
             Bundle(cpu=8, tpu=4, accelerator_type="TPU-V6E"),
@@ -122,7 +121,6 @@ def test_every_example_of_rays_pages_gives_its_bundles(given, resources):
             {"num_workers": 1, "use_tpu": True, "topology": "2x2", "accelerator_type": "v5e"},
             Bundle(cpu=1, tpu=4, accelerator_type="TPU-V5LITEPOD"),
         ),
-        ({"use_gpu": True, "accelerator_type": "a100"}, Bundle(gpu=1, accelerator_type="A100")),
         (
             {"resources_per_worker": {"CPU": 1, "memory": "4G", "licence": 2, "disk": 0.5}},
             Bundle(cpu=1, memory=4 * 10**9, custom=(("disk", 0.5), ("licence", 2.0))),
@@ -156,7 +154,6 @@ def test_the_request_says_whether_workers_may_share_a_gpu():
 @pytest.mark.parametrize(
     ("given", "bundles_per_slice", "num_slices"),
     [
-        ({"num_workers": 4, **V6E}, 4, 1),
         ({"num_workers": 8, **V6E}, 4, 2),
         ({"num_workers": 8, **V6E, "resources_per_worker": {"TPU": 2}}, 8, 1),
         ({"num_workers": 2, **V6E, "topology": "2x4"}, 1, 2),
@@ -185,11 +182,6 @@ TWO_SLICES = [Node(f"{name}{i}", 8, devices=CHIPS, slice=name) for name in "ab" 
         ({"num_workers": 8, "resources_per_worker": {"TPU": 2}}, ["a0", "a0", "a1", "a1", "a2", "a2", "a3", "a3"]),
         ({"num_workers": 4, "resources_per_worker": {"TPU": 2}}, ["a0", "a1", "a2", "a3"]),
         (
-            {"num_workers": 4, "resources_per_worker": {"TPU": 2}, "placement_strategy": "SPREAD"},
-            ["a0", "a1", "a2", "a3"],
-        ),
-        ({"num_workers": 4, "resources_per_worker": {"TPU": 1}}, ["a0", "a1", "a2", "a3"]),
-        (
             {"num_workers": 4, "resources_per_worker": {"TPU": 2}, "trainer_resources": {"CPU": 1}},
             ["a0", "a1", "a2", "a3"],
         ),
@@ -208,16 +200,13 @@ def test_workers_come_to_lie_on_the_hosts_of_their_plan(given, hosts):
     ("given", "totals"),
     [
         ({}, {"CPU": 1}),
-        ({"num_workers": 4, "resources_per_worker": {"CPU": 2}}, {"CPU": 8}),
         ({"num_workers": 3, "use_gpu": True, "resources_per_worker": {"CPU": 2}}, {"CPU": 6, "GPU": 3}),
-        ({"num_workers": 3, "use_gpu": True, "resources_per_worker": {"GPU": 0.5}}, {"GPU": 1.5}),
         ({"num_workers": 4, **V6E}, {"CPU": 4, "TPU": 16}),
         (
             {"num_workers": 2, "resources_per_worker": {"zeta": 1, "memory": "1G", "CPU": 1, "alpha": 2}},
             {"CPU": 2, "memory": 2e9, "alpha": 4, "zeta": 2},
         ),
         ({"num_workers": 8, "trainer_resources": {"CPU": 4, "GPU": 1}}, {"CPU": 12, "GPU": 1}),
-        ({"num_workers": 4, "resources_per_worker": {"CPU": 2}, "trainer_resources": {"CPU": 0}}, {"CPU": 8}),
     ],
 )
 def test_the_totals_are_those_of_all_workers_and_the_head(given, totals):
@@ -329,11 +318,6 @@ def test_an_unknown_strategy_is_refused_with_the_nearest(field, value, words):
     assert words in line
 
 
-@pytest.mark.parametrize("value", ["share", "isolate"])
-def test_a_visibility_is_kept_for_the_trainer(value):
-    assert ScalingConfig(use_gpu=True, gpu_visibility=value).gpu_visibility == value
-
-
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -404,48 +388,41 @@ def test_a_strict_strategy_that_slices_allow_is_taken(given, strategy):
     assert ScalingConfig(**V6E | given, placement_strategy=strategy).to_resources().strategy == strategy
 
 
-def test_all_problems_are_listed_in_one_error():
-    lines = problems_of(
-        num_workers=True,
-        use_gpu=3,
-        topology="4x4",
-        resources_per_worker={"gpu": 1, "CPU": -1, "TPU": 3, "licence": 1},
-        trainer_resources={"memory": "much"},
-        placement_strategy="PAC",
-        label_selector={"a": "b"},
-        chips_per_host=4,
-        gpu_visibility="all",
-    )
-    assert [line.split(";")[0].split(".")[0] for line in lines] == [
-        "num_workers is True",
-        "use_gpu is 3",
-        "placement_strategy is 'PAC'",
-        "label_selector is {'a': 'b'}",
-        "gpu_visibility is 'all'",
-        "resources_per_worker: unknown resource 'gpu'",
-        "resources_per_worker: a trial asks for cpu=-1",
-        "resources_per_worker: TPU is 3",
-        "trainer_resources: memory='much' is no amount of memory",
-        "resources_per_worker has TPU=3 and use_tpu is False",
-        "topology is '4x4' and use_tpu is False",
-        "chips_per_host is 4 and use_tpu is False",
-    ]
-
-
-def test_problems_of_a_slice_are_listed_together():
-    lines = problems_of(**V6E, num_workers=6, resources_per_worker={"TPU": 8}, chips_per_host=2)
-    assert [line.split(";")[0] for line in lines] == ["chips_per_host is 2", "a worker asks for 8 TPU chips"]
+@pytest.mark.parametrize(
+    ("given", "heads"),
+    [
+        (
+            {
+                "num_workers": True,
+                "topology": "4x4",
+                "resources_per_worker": {"gpu": 1, "CPU": -1, "licence": 1},
+                "trainer_resources": {"memory": "much"},
+                "gpu_visibility": "all",
+            },
+            [
+                "num_workers is True",
+                "gpu_visibility is 'all'",
+                "resources_per_worker: unknown resource 'gpu'",
+                "resources_per_worker: a trial asks for cpu=-1",
+                "trainer_resources: memory='much' is no amount of memory",
+                "topology is '4x4' and use_tpu is False",
+            ],
+        ),
+        (
+            V6E | {"num_workers": 6, "resources_per_worker": {"TPU": 8}, "chips_per_host": 2},
+            ["chips_per_host is 2", "a worker asks for 8 TPU chips"],
+        ),
+    ],
+)
+def test_all_problems_are_listed_in_one_error(given, heads):
+    assert [line.split(";")[0].split(".")[0] for line in problems_of(**given)] == heads
 
 
 def test_elastic_groups_are_not_offered():
     with pytest.raises(TypeError, match="elastic_resize_monitor_interval_s"):
         ScalingConfig(elastic_resize_monitor_interval_s=60.0)
-
-
-def test_everything_after_the_two_first_fields_is_given_by_name():
-    assert ScalingConfig(2, True).to_resources() == Resources((Bundle(gpu=1),) * 2)
     with pytest.raises(TypeError):
-        ScalingConfig(2, True, True)
+        ScalingConfig(2, True, True)  # the third and all others are given by name
 
 
 def test_chips_that_stay_unused_are_warned_of_once_where_the_config_is_made():
@@ -512,12 +489,6 @@ def test_a_field_may_hold_what_a_search_decides(given):
             ask()
 
 
-def test_the_error_of_an_open_config_names_its_open_fields():
-    config = ScalingConfig(grid_search([1, 2]), resources_per_worker={"CPU": choice([1])})
-    with pytest.raises(ResourceError, match=r"^num_workers, resources_per_worker of ScalingConfig"):
-        config.to_resources()
-
-
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -578,6 +549,7 @@ def test_a_config_keeps_values_of_its_own():
     amounts["CPU"] = 100
     config.to_config()["resources_per_worker"]["CPU"] = 100
     assert config == ScalingConfig(resources_per_worker={"CPU": 1})
+    assert config != ScalingConfig(num_workers=2)
     with pytest.raises(AttributeError):
         config.num_workers = 2
 
@@ -593,13 +565,6 @@ def test_a_config_keeps_values_of_its_own():
 )
 def test_a_config_shows_only_what_was_given(given, text):
     assert repr(ScalingConfig(**given)) == text
-
-
-def test_configs_are_equal_by_value():
-    assert ScalingConfig(resources_per_worker={"CPU": 1, "x": 2}) == ScalingConfig(
-        1, resources_per_worker={"x": 2, "CPU": 1}
-    )
-    assert ScalingConfig(num_workers=1) != ScalingConfig(num_workers=2)
 
 
 ONE_OR_TWO = choice([1, 2])
