@@ -39,42 +39,20 @@ def restart(told, number):
 
 
 @pytest.mark.parametrize(
-    ("max_t", "factor", "expected"),
+    ("max_t", "factor", "brackets"),
     [
-        (
-            81,
-            3,
-            [
-                [(5, 81)],
-                [(8, 27), (3, 81)],
-                [(15, 9), (5, 27), (2, 81)],
-                [(34, 3), (12, 9), (4, 27), (2, 81)],
-                [(81, 1), (27, 3), (9, 9), (3, 27), (1, 81)],
-            ],
-        ),
-        (
-            100,
-            4,
-            [[(4, 100)], [(8, 25), (2, 100)], [(22, 6), (6, 24), (2, 96)], [(64, 1), (16, 4), (4, 16), (1, 64)]],
-        ),
-        (
-            16,
-            2,
-            [
-                [(5, 16)],
-                [(5, 8), (3, 16)],
-                [(7, 4), (4, 8), (2, 16)],
-                [(10, 2), (5, 4), (3, 8), (2, 16)],
-                [(16, 1), (8, 2), (4, 4), (2, 8), (1, 16)],
-            ],
-        ),
-        (9, 3, [[(3, 9)], [(5, 3), (2, 9)], [(9, 1), (3, 3), (1, 9)]]),
-        (6, 3, [[(3, 6)], [(5, 2), (2, 6)]]),  # a third bracket would begin below 1
-        (1, 3, [[(1, 1)]]),
+        (81, 3, "5@81 | 8@27 3@81 | 15@9 5@27 2@81 | 34@3 12@9 4@27 2@81 | 81@1 27@3 9@9 3@27 1@81"),
+        (100, 4, "4@100 | 8@25 2@100 | 22@6 6@24 2@96 | 64@1 16@4 4@16 1@64"),
+        (16, 2, "5@16 | 5@8 3@16 | 7@4 4@8 2@16 | 10@2 5@4 3@8 2@16 | 16@1 8@2 4@4 2@8 1@16"),
+        (9, 3, "3@9 | 5@3 2@9 | 9@1 3@3 1@9"),
+        (6, 3, "3@6 | 5@2 2@6"),  # a third bracket would begin below 1
+        (1, 3, "1@1"),
     ],
 )
-def test_the_brackets_are_these(max_t, factor, expected):
-    assert bracket_milestones(max_t, factor) == expected
+def test_the_brackets_are_these(max_t, factor, brackets):
+    """So many trials at so many steps."""
+    found = [" ".join(f"{number}@{at}" for number, at in bracket) for bracket in bracket_milestones(max_t, factor)]
+    assert " | ".join(found) == brackets
 
 
 def test_trials_wait_for_each_other_and_the_best_go_on():

@@ -164,16 +164,11 @@ def test_the_policy_is_laid_over_the_given_config(tmp_path):
     assert notices == ["the policy replaces what config gives as x."]
 
 
-def test_a_second_trial_is_an_error_that_says_what_to_do(tmp_path):
-    scheduler = PopulationBasedTrainingReplay(written(tmp_path, CHAIN))
-    with pytest.raises(SweepError) as error:
-        simulate(adder(1), metric="total", mode="max", num_samples=2, scheduler=scheduler)
-    assert "a second trial was added to a replay" in str(error.value)
-    assert "num_samples=1" in str(error.value)
+@pytest.mark.parametrize("more", [{"num_samples": 2}, {"config": {"y": grid_search([1, 2])}}])
+def test_a_second_trial_is_an_error_that_says_what_to_do(tmp_path, more):
+    with pytest.raises(SweepError, match=r"a second trial was added to a replay.*num_samples=1") as error:
+        replayed(written(tmp_path, CHAIN), **more)
     assert isinstance(error.value.__cause__, ConfigError)
-    scheduler = PopulationBasedTrainingReplay(written(tmp_path, CHAIN))
-    with pytest.raises(SweepError, match="a second trial"):
-        simulate(adder(1), config={"y": grid_search([1, 2])}, metric="total", mode="max", scheduler=scheduler)
 
 
 def test_a_trial_that_a_person_lets_run_again_is_no_second_one(tmp_path):

@@ -73,12 +73,6 @@ def test_wherever_a_run_is_cut_the_rest_is_decided_alike(name, step):
 # --- with processes --------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(autouse=True)
-def _inventory():
-    yield
-    sweep.shutdown()
-
-
 class Climber(sweep.Trainable):
     """Adds its rate to a total, which is in every checkpoint."""
 
@@ -97,7 +91,8 @@ class Climber(sweep.Trainable):
 
 
 @pytest.mark.parametrize("synch", [False, True])
-def test_a_population_is_cloned_between_processes(tmp_path, synch):
+def test_a_population_is_cloned_between_processes(tmp_path, request, synch):
+    request.addfinalizer(sweep.shutdown)
     scheduler = PopulationBasedTraining(
         "training_iteration",
         perturbation_interval=2,

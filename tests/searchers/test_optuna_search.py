@@ -129,22 +129,16 @@ def test_objects_and_computed_values_are_kept_from_optuna():
 
 def test_a_choice_of_dicts_is_a_conditional_space():
     search = ready(dict(CONDITIONAL))
-    kinds = set()
-    for number, config in enumerate(suggestions(search, 40, lambda config: config["drop"])):
-        names = search.study.trials[number].params.keys() - {"model", "drop"}
-        match config["model"]:
-            case "none":
-                assert names == set()
-                kinds.add("none")
-            case {"kind": "linear"}:
-                assert config["model"].keys() == {"kind", "lr"}
-                assert names == {"model/0/lr"}
-                kinds.add("linear")
-            case {"kind": "mlp"}:
-                assert config["model"]["layers"][1] % 8 == 0
-                assert names == {"model/1/lr", "model/1/layers/0", "model/1/layers/1"}
-                kinds.add("mlp")
-    assert kinds == {"none", "linear", "mlp"}
+    configs = suggestions(search, 40, lambda config: config["drop"])
+    models = [{"kind": "none"} if config["model"] == "none" else config["model"] for config in configs]
+    names = {
+        (model["kind"], *sorted(trial.params.keys() - {"model", "drop"}))
+        for model, trial in zip(models, search.study.trials, strict=True)
+    }
+    linear, mlp = ("linear", "model/0/lr"), ("mlp", "model/1/layers/0", "model/1/layers/1", "model/1/lr")
+    assert names == {("none",), linear, mlp}
+    assert all(model["layers"][1] % 8 == 0 for model in models if model["kind"] == "mlp")
+    assert all(model.keys() == {"kind", "lr"} for model in models if model["kind"] == "linear")
 
 
 def test_a_dict_of_distributions_is_a_space():
