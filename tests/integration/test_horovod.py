@@ -75,14 +75,6 @@ def test_an_argument_of_the_creator_that_is_wrong_is_named_with_what_was_expecte
         DistributedTrainableCreator(train, **arguments)
 
 
-def test_without_horovod_the_creator_says_how_to_get_it_before_anything_starts(monkeypatch, tmp_path):
-    played_horovod.forget(monkeypatch)
-    monkeypatch.setattr("sys.path", [])
-    with pytest.raises(ConfigError, match=r"a Horovod group needs Horovod with Gloo, .* pip install horovod"):
-        DistributedTrainableCreator(train, num_slots=2)
-    assert not (tmp_path / "results").exists()
-
-
 def test_a_sweep_as_tunes_guide_wrote_it_and_hosts_that_are_declared_nodes():
     sweep.init(nodes=[sweep.Node("one", cpus=2), sweep.Node("two", cpus=2)])
     config = {"lr": sweep.grid_search([0.1, 0.2])}

@@ -48,33 +48,39 @@ def numbers(trial: Any) -> list[tuple[float, dict[str, str] | None]]:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("given", "rank", "expected"),
     [
-        ({}, [(1, None), (0.5, None), (0.5, {"model.json": "round 2"})]),
-        ({"checkpoint_at_end": False}, [(1, None), (0.5, None)]),
-        ({"frequency": 1}, [(1, {"model.json": "round 1"}), (0.5, {"model.json": "round 2"})]),
-        ({"frequency": 2, "filename": "m.ubj"}, [(1, None), (0.5, {"m.ubj": "round 2"})]),
+        ({}, 0, [(1, None), (0.5, None), (1 / 3, None), (1 / 3, {"model.json": "round 3"})]),
+        ({}, 1, [(1, None), (0.5, None), (1 / 3, None), (1 / 3, None)]),  # of a group only rank 0 stores
+        ({"checkpoint_at_end": False}, 0, [(1, None), (0.5, None), (1 / 3, None)]),
+        ({"frequency": 1}, 0, [(1 / epoch, {"model.json": f"round {epoch}"}) for epoch in (1, 2, 3)]),
+        (
+            {"frequency": 2, "filename": "m.ubj"},
+            0,
+            [(1, None), (0.5, {"m.ubj": "round 2"}), (1 / 3, None), (1 / 3, {"m.ubj": "round 3"})],
+        ),
     ],
 )
 def test_xgboost_reports_each_round_and_stores_when_it_is_told(
-    xgboost: Any, trial: Any, given: Any, expected: Any
+    xgboost: Any, trial: Any, given: Any, rank: int, expected: Any
 ) -> None:
-    boost(xgboost.TuneReportCheckpointCallback(**given), 2)
+    trial.rank, trial.size = rank, rank + 1
+    boost(xgboost.TuneReportCheckpointCallback(**given), 3)
     assert numbers(trial) == expected
 
 
-def test_xgboost_ends_with_a_checkpoint_after_a_round_that_had_none(xgboost: Any, trial: Any) -> None:
-    boost(xgboost.TuneReportCheckpointCallback("eval-logloss", frequency=2), 3)
-    third = {"model.json": "round 3"}
-    assert numbers(trial) == [(1, None), (0.5, {"model.json": "round 2"}), (1 / 3, None), (1 / 3, third)]
-
-
-def test_xgboost_reports_cross_validation_with_its_deviation_and_stores_nothing(xgboost: Any, trial: Any) -> None:
+def test_cross_validation_is_reported_with_its_deviation_and_nothing_is_stored(
+    xgboost: Any, lightgbm: Any, trial: Any
+) -> None:
     callback = xgboost.TuneReportCheckpointCallback(frequency=1)
     packed = object()
     callback.after_iteration(packed, 0, {"test": {"rmse": [(2.0, 0.1)]}})
     callback.after_training(packed)
-    assert trial.reports == [({"test-rmse-mean": 2.0, "test-rmse-std": 0.1}, None)]
+    light_round(lightgbm.TuneReportCheckpointCallback(), 0, end=1, model=packed, deviation=(0.02,))
+    assert trial.reports == [
+        ({"test-rmse-mean": 2.0, "test-rmse-std": 0.1}, None),
+        ({"valid-auc-mean": 0.1, "valid-auc-stdv": 0.02}, None),
+    ]
 
 
 def test_xgboost_postprocesses_what_was_chosen(xgboost: Any, trial: Any) -> None:
@@ -83,12 +89,6 @@ def test_xgboost_postprocesses_what_was_chosen(xgboost: Any, trial: Any) -> None
     )
     boost(callback, 1)
     assert trial.reports == [({"double": 2}, None)]
-
-
-def test_of_a_group_only_rank_0_stores_the_booster_and_all_report(xgboost: Any, trial: Any) -> None:
-    trial.rank, trial.size = 1, 2
-    boost(xgboost.TuneReportCheckpointCallback(), 1)
-    assert numbers(trial) == [(1, None), (1, None)]
 
 
 def test_a_booster_is_loaded_from_a_checkpoint(xgboost: Any, tmp_path: Path) -> None:
@@ -144,11 +144,6 @@ def test_lightgbm_stores_with_the_rounds_that_it_is_told(lightgbm: Any, trial: A
     assert [round(metrics["valid-auc"], 1) for metrics, _ in trial.reports] == [0.6, 0.7, 0.8]
 
 
-def test_lightgbm_reports_cross_validation_with_its_deviation(lightgbm: Any, trial: Any) -> None:
-    light_round(lightgbm.TuneReportCheckpointCallback(), 0, end=1, model=object(), deviation=(0.02,))
-    assert trial.reports == [({"valid-auc-mean": 0.1, "valid-auc-stdv": 0.02}, None)]
-
-
 def test_lightgbm_is_called_before_early_stopping_and_can_be_stored_in_a_set(lightgbm: Any) -> None:
     callback = lightgbm.TuneReportCallback("valid-auc")
     assert callback.order < 30
@@ -178,49 +173,45 @@ def fit(callback: Any, epochs: int = 2) -> None:
 
 
 def test_keras_reports_every_epoch_with_the_model(keras: Any, trial: Any) -> None:
-    fit(keras.ReportCheckpointCallback())
+    callback = keras.ReportCheckpointCallback()
+    fit(callback)
+    callback.on_epoch_end(3)  # without logs
     stored = {"model.keras": "fresh"}
-    assert trial.reports == [({"loss": 1.0, "acc": 0.5}, stored), ({"loss": 0.5, "acc": 0.5}, stored)]
-
-
-def test_keras_stores_and_reports_at_different_hooks(keras: Any, trial: Any) -> None:
-    fit(keras.ReportCheckpointCallback("train_end", ["epoch_end", "train_batch_end"], "loss"), 1)
     assert trial.reports == [
-        ({"loss": 9.0}, None),
-        ({"loss": 1.0}, None),
-        ({"loss": 0.25}, {"model.keras": "fresh"}),
+        ({"loss": 1.0, "acc": 0.5}, stored),
+        ({"loss": 0.5, "acc": 0.5}, stored),
+        ({}, stored),
     ]
 
 
 @pytest.mark.parametrize(
-    ("filename", "stored"), [("model.keras", "model.keras"), ("checkpoint", "checkpoint.keras"), ("m.h5", "m.h5")]
+    ("name", "arguments", "rank", "reports"),
+    [
+        (
+            "ReportCheckpointCallback",
+            ("train_end", ["epoch_end", "train_batch_end"], "loss"),
+            0,
+            [(9.0, None), (1.0, None), (9.0, None), (0.5, None), (0.25, "model.keras")],
+        ),
+        ("ReportCheckpointCallback", ("epoch_end", "epoch_end", "loss"), 1, [(1.0, None), (0.5, None)]),
+        ("TuneReportCallback", ("loss", "train_end"), 0, [(0.25, None)]),
+        # With every second report, under a name that Keras takes.
+        *(
+            ("TuneReportCheckpointCallback", ("loss", filename, 2), 0, [(1.0, None), (0.5, stored)])
+            for filename, stored in (
+                ("model.keras", "model.keras"),
+                ("checkpoint", "checkpoint.keras"),
+                ("m.h5", "m.h5"),
+            )
+        ),
+    ],
 )
-def test_keras_stores_with_every_second_report_under_a_name_that_keras_takes(
-    keras: Any, trial: Any, filename: str, stored: str
+def test_keras_reports_and_stores_where_it_is_told(
+    keras: Any, trial: Any, name: str, arguments: Any, rank: int, reports: Any
 ) -> None:
-    fit(keras.TuneReportCheckpointCallback({"l": "loss"}, filename, frequency=2), 4)
-    assert trial.reports == [
-        ({"l": 1.0}, None),
-        ({"l": 0.5}, {stored: "fresh"}),
-        ({"l": 0.0}, None),
-        ({"l": -0.5}, {stored: "fresh"}),
-    ]
-
-
-def test_keras_reports_without_checkpoints(keras: Any, trial: Any) -> None:
-    fit(keras.TuneReportCallback("loss", on="train_end"))
-    assert trial.reports == [({"loss": 0.25}, None)]
-
-
-def test_a_hook_without_logs_stores_the_model(keras: Any, trial: Any) -> None:
-    keras.ReportCheckpointCallback().on_epoch_end(3)
-    assert trial.reports == [({}, {"model.keras": "fresh"})]
-
-
-def test_keras_stores_nothing_in_other_ranks(keras: Any, trial: Any) -> None:
-    trial.rank, trial.size = 1, 2
-    fit(keras.ReportCheckpointCallback(metrics="loss"), 1)
-    assert trial.reports == [({"loss": 1.0}, None)]
+    trial.rank, trial.size = rank, rank + 1
+    fit(getattr(keras, name)(*arguments))
+    assert trial.reports == [({"loss": loss}, stored and {stored: "fresh"}) for loss, stored in reports]
 
 
 def test_what_keras_does_not_know_is_refused(keras: Any) -> None:
@@ -293,14 +284,9 @@ def test_lightning_reports_at_other_hooks_without_checkpoints(lightning: Any, tr
     callback.on_validation_end(trainer, None)
     trainer.callback_metrics = {"acc": 1.0}
     callback.on_train_epoch_end(trainer, None)
+    trainer.callback_metrics = {}  # nothing is measured yet
+    lightning.TuneReportCallback(on="train_epoch_end").on_train_epoch_end(trainer, None)
     assert trial.reports == [({"acc": 0.9}, None), ({"acc": 1.0}, None)]
-
-
-def test_lightning_reports_nothing_while_nothing_is_measured(lightning: Any, trial: Any) -> None:
-    trainer = Trainer()
-    trainer.callback_metrics = {}
-    lightning.TuneReportCallback(on="train_batch_end").on_train_batch_end(trainer, None, None, None, 0)
-    assert trial.reports == []
 
 
 def test_every_rank_saves_and_reports_and_those_without_a_file_attach_none(lightning: Any, trial: Any) -> None:

@@ -78,24 +78,6 @@ def test_lightning_trains_in_a_group(tmp_path: Path) -> None:
     assert model.hparams.lr == 0.1
 
 
-def test_lightning_without_the_groups_environment_is_refused(tmp_path: Path) -> None:
-    needs("lightning")
-
-    def train(config: Any) -> None:
-        import lightning.pytorch as pl
-
-        from sweep.integration.pytorch_lightning import prepare_trainer
-
-        prepare_trainer(pl.Trainer(accelerator="cpu", devices=1, logger=False, enable_checkpointing=False))
-
-    from sweep.train import ScalingConfig
-    from sweep.train.torch import TorchTrainer
-
-    trainer = TorchTrainer(train, scaling_config=ScalingConfig(num_workers=2))
-    analysis = sweep.run(trainer, verbose=0, raise_on_failed_trial=False)
-    assert "Lightning trains with 1 processes, and the trial has 2" in str(analysis.trials[0].error)
-
-
 @pytest.mark.parametrize("backend", ["torch", "jax"])
 def test_keras_trials_report_and_store(tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     needs("keras")
@@ -129,17 +111,21 @@ print("same")
     assert "same" in ended.stdout
 
 
-def test_xgboost_trials_report_and_store(tmp_path: Path) -> None:
-    needs("xgboost")
-    found = page_of("XGBoost", tmp_path)
+@pytest.mark.parametrize("heading", ["XGBoost", "LightGBM"])
+def test_boosted_trials_report_and_store(tmp_path: Path, heading: str) -> None:
+    needs(heading.lower())
+    found = page_of(heading, tmp_path)
     import numpy as np
-    import xgboost
     from sklearn.datasets import load_breast_cancer
     from sklearn.metrics import log_loss
 
     assert_trials(found["analysis"], "loss", num_reports=3)
     inputs, labels = load_breast_cancer(return_X_y=True)
-    predicted = found["best"].predict(xgboost.DMatrix(inputs)).astype(np.float64)
+    if heading == "XGBoost":
+        import xgboost
+
+        inputs = xgboost.DMatrix(inputs)
+    predicted = found["best"].predict(inputs).astype(np.float64)
     assert log_loss(labels, predicted) == pytest.approx(found["analysis"].best_result["loss"], rel=1e-4)
 
 
@@ -168,18 +154,6 @@ def test_xgboost_cross_validation_and_the_estimator_report(tmp_path: Path) -> No
     assert cv.checkpoint is None
     assert estimator.last_result["training_iteration"] == 3  # two rounds, and the checkpoint
     assert (Path(estimator.checkpoint.path) / "model.json").exists()
-
-
-def test_lightgbm_trials_report_and_store(tmp_path: Path) -> None:
-    needs("lightgbm")
-    found = page_of("LightGBM", tmp_path)
-    from sklearn.datasets import load_breast_cancer
-    from sklearn.metrics import log_loss
-
-    assert_trials(found["analysis"], "loss", num_reports=3)
-    inputs, labels = load_breast_cancer(return_X_y=True)
-    predicted = found["best"].predict(inputs)
-    assert log_loss(labels, predicted) == pytest.approx(found["analysis"].best_result["loss"], rel=1e-4)
 
 
 def test_lightgbm_cross_validation_and_the_estimator_report(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from rank_variables import horovod
 
 import sweep
 from sweep.errors import ConfigError
+from sweep.integration.horovod import DistributedTrainableCreator
 from sweep.train import RunConfig, ScalingConfig, get_context, report
 from sweep.train.horovod import HorovodConfig, HorovodTrainer
 
@@ -157,8 +158,9 @@ def test_one_worker_in_this_process_needs_no_server(tmp_path):
 def test_without_horovod_a_trainer_says_how_to_get_it(monkeypatch, tmp_path):
     played_horovod.forget(monkeypatch)
     monkeypatch.setattr("sys.path", [])
-    with pytest.raises(ConfigError, match="a Horovod group needs Horovod with Gloo, which is not installed"):
-        HorovodTrainer(tell)
+    for make in (HorovodTrainer, DistributedTrainableCreator):
+        with pytest.raises(ConfigError, match="a Horovod group needs Horovod with Gloo, which is not installed"):
+            make(tell)
     (tmp_path / "empty" / "horovod").mkdir(parents=True)  # any directory of that name is a package to Python
     monkeypatch.setattr("sys.path", [str(tmp_path / "empty")])
     with pytest.raises(ConfigError, match="HOROVOD_WITH_GLOO=1 pip install horovod"):

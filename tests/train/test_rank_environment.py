@@ -268,22 +268,6 @@ def test_ranks_that_are_fresh_interpreters_have_the_same_environment(tmp_path, m
     compare(ranks, [expected], tmp_path)
 
 
-def test_fit_alone_gives_the_same_environment(tmp_path):
-    sweep.init(num_cpus=8, num_gpus=2)
-    group = DataParallelTrainer(
-        loop,
-        backend_config=TorchLike(),
-        scaling_config=ScalingConfig(num_workers=2, use_gpu=True),
-        run_config=RunConfig(
-            name="run", storage_path=tmp_path, verbose=0, runtime_env={"env_vars": {"NCCL_SOCKET_IFNAME": "ens5"}}
-        ),
-    )
-    path = Path(group.fit().path)
-    ranks = [json.loads((path / f"rank{rank}.json").read_text(encoding="utf-8")) for rank in range(2)]
-    given = {**cuda("0,1"), **threads(1), "NCCL_SOCKET_IFNAME": "ens5"}
-    compare(ranks, [{**torch(rank, 2, f"cuda:{rank}"), **given} for rank in range(2)], tmp_path)
-
-
 def test_workers_of_a_torch_trainer_have_what_torchrun_would_give_them(tmp_path):
     names = ["GPU-8a5b0001", "GPU-8a5b0002"]  # which no machine has, so that torch finds none of them anywhere
     sweep.init(num_cpus=8, gpu_ids=names)
@@ -310,30 +294,8 @@ def nested(config):
     """Run a group inside this trial, with a variable of its own set before."""
     os.environ["MINE"] = "set by the trial"
     scaling = ScalingConfig(**config["scaling"])
-    result = DataParallelTrainer(loop, backend_config=TorchLike(), scaling_config=scaling).fit()
+    result = DataParallelTrainer(loop, backend_config=SharingLike(), scaling_config=scaling).fit()
     assert result.path == os.path.join(get_context().get_trial_dir(), "fit_1")
-
-
-def nested_with_shares(config):
-    """Run a group of two halves of a GPU inside this trial."""
-    scaling = ScalingConfig(num_workers=2, use_gpu=True, resources_per_worker={"GPU": 0.5})
-    DataParallelTrainer(loop, backend_config=SharingLike(), scaling_config=scaling).fit()
-
-
-def test_a_group_inside_a_trial_shares_a_gpu_too_and_says_so_in_the_trials_output(tmp_path):
-    sweep.init(num_cpus=4, num_gpus=2)
-    (trial,) = sweep.run(
-        nested_with_shares,
-        resources_per_trial=sweep.PlacementGroupFactory([{}, {"GPU": 2}]),
-        storage_path=tmp_path,
-        log_to_file="out.txt",
-        verbose=0,
-    ).trials
-    files = sorted(Path(trial.path).glob("fit_1/rank*.json"))
-    shown = [json.loads(file.read_text(encoding="utf-8"))["own"]["CUDA_VISIBLE_DEVICES"] for file in files]
-    assert shown == ["0", "0"]
-    said = "sweep: workers of a group hold 0.5 of a GPU each and share one; they talk by gloo"
-    assert said in Path(trial.path, "out.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -371,12 +333,15 @@ def test_ranks_of_a_group_inside_a_trial_see_their_part_of_what_it_holds(tmp_pat
         config={"scaling": scaling},
         resources_per_trial=sweep.PlacementGroupFactory(bundles),
         storage_path=tmp_path,
+        log_to_file="out.txt",
         verbose=0,
     )
     (trial,) = analysis.trials
     files = sorted(Path(trial.path).glob("fit_1/rank*.json"))
     ranks = [json.loads(file.read_text(encoding="utf-8"))["own"] for file in files]
-    assert len(ranks) == len(expected)
+    is_sharing = "workers of a group hold 0.5 of a GPU each and share one; they talk by gloo"
+    said = Path(trial.path, "out.txt").read_text(encoding="utf-8")
+    assert (f"sweep: {is_sharing}" in said) == ("XLA_PYTHON_CLIENT_MEM_FRACTION" in expected[0])
     for rank, wanted in zip(ranks, expected, strict=True):
         wanted = {"MINE": "set by the trial", "SWEEP_TRIAL": trial.trial_id, "SWEEP_ATTEMPT": "1", **wanted}
         assert {name: rank.get(name) for name in wanted} == wanted

@@ -22,7 +22,6 @@ from torch.utils.data import (
     Dataset,
     IterableDataset,
     RandomSampler,
-    SequentialSampler,
     TensorDataset,
 )
 from torch.utils.data.distributed import DistributedSampler
@@ -156,12 +155,16 @@ def test_outside_a_sweep_the_first_gpu_is_used_if_torch_sees_one(is_available, e
 # Models
 
 
-def test_alone_a_model_comes_back_as_it_is():
+def test_alone_or_without_a_strategy_a_model_is_only_moved():
     model = nn.Linear(2, 1)
     assert prepare_model(model) is model
     be_rank(0, size=1)
     assert prepare_model(model, parallel_strategy="fsdp") is model
     assert next(model.parameters()).device == CPU
+    for device in (META, "meta"):
+        assert next(prepare_model(nn.Linear(2, 1), move_to_device=device).parameters()).device == META
+    be_rank(1)
+    assert prepare_model(model, parallel_strategy=None) is model
 
 
 def test_with_several_workers_a_model_on_the_cpu_is_wrapped_in_ddp_without_device_ids(process_group):
@@ -174,17 +177,6 @@ def test_with_several_workers_a_model_on_the_cpu_is_wrapped_in_ddp_without_devic
     assert wrapped.gradient_as_bucket_view
     wrapped(torch.ones(3, 2)).sum().backward()
     assert model.weight.grad.tolist() == [[3.0, 3.0]]
-
-
-def test_without_a_strategy_a_model_is_only_moved():
-    be_rank(1)
-    model = nn.Linear(2, 1)
-    assert prepare_model(model, parallel_strategy=None) is model
-
-
-@pytest.mark.parametrize("device", [META, "meta"])
-def test_a_model_goes_to_the_device_that_is_named(device):
-    assert next(prepare_model(nn.Linear(2, 1), move_to_device=device).parameters()).device == META
 
 
 def test_a_model_stays_where_it_is_when_it_is_not_to_be_moved(cuda):
@@ -342,16 +334,6 @@ def test_fsdp_is_the_wrapper_where_torch_has_no_fully_shard(fsdp, monkeypatch):
 # Data loaders: who sees what
 
 
-def test_a_loader_in_order_gives_each_rank_every_nth_item():
-    first, second = per_rank(lambda: loader_of(7, batch_size=2), 2)
-    assert isinstance(first.sampler, DistributedSampler)
-    assert (items(first), items(second)) == ([0, 2, 4, 6], [1, 3, 5, 0])
-    assert (len(first), first.batch_size) == (2, 2)
-    assert first.dataset == list(range(7))
-    assert first.batch_sampler.sampler is first.sampler
-    assert isinstance(first, DataLoader)
-
-
 def test_a_shuffled_loader_is_divided_shuffled_alike_in_all_ranks_and_anew_in_each_epoch():
     def orders(seed=None):
         generators = iter([torch.Generator().manual_seed(seed) for _ in range(3)] if seed is not None else [None] * 3)
@@ -369,28 +351,37 @@ def test_a_shuffled_loader_is_divided_shuffled_alike_in_all_ranks_and_anew_in_ea
     assert list(orders(77)) == list(orders(77)) != list(orders(78))
 
 
+def in_order(**arguments):
+    return lambda: loader_of(7, **arguments)
+
+
+BATCHES = [[0, 1, 2], [3], [4, 5], [6], [7, 8, 9]]
+
+
 @pytest.mark.parametrize(
-    ("drop_last", "expected"), [(False, [[0, 3, 6], [1, 4, 0], [2, 5, 1]]), (True, [[0, 3], [1, 4], [2, 5]])]
+    ("make", "expected"),
+    [
+        (in_order(batch_size=2), [[[0, 2], [4, 6]], [[1, 3], [5, 0]]]),
+        (in_order(), [[[0], [3], [6]], [[1], [4], [0]], [[2], [5], [1]]]),
+        (in_order(sampler=list(range(7))), [[[0], [3], [6]], [[1], [4], [0]], [[2], [5], [1]]]),
+        (in_order(drop_last=True), [[[0], [3]], [[1], [4]], [[2], [5]]]),
+        (in_order(drop_last=True, sampler=list(range(7))), [[[0], [3]], [[1], [4]], [[2], [5]]]),
+        (in_order(batch_size=None), [[0, 2, 4, 6], [1, 3, 5, 0]]),
+        # Of a batch sampler each takes every nth batch.
+        (lambda: loader_of(10, batch_sampler=BATCHES), [[[0, 1, 2], [4, 5], [7, 8, 9]], [[3], [6], [0, 1, 2]]]),
+        (
+            lambda: loader_of(10, batch_sampler=BatchSampler(range(10), 3, drop_last=True)),
+            [[[0, 1, 2], [6, 7, 8]], [[3, 4, 5], [0, 1, 2]]],
+        ),
+    ],
 )
-def test_the_last_round_is_filled_or_dropped_as_the_loader_has_it(drop_last, expected):
-    def make():
-        return loader_of(7, drop_last=drop_last)
-
-    assert [items(loader) for loader in per_rank(make, 3)] == expected
-    custom = per_rank(lambda: loader_of(7, drop_last=drop_last, sampler=list(range(7))), 3)
-    assert [items(loader) for loader in custom] == expected
-    assert [len(loader) for loader in custom] == [len(own) for own in expected]
-
-
-def test_without_adding_a_sampler_every_rank_sees_everything():
-    assert [items(loader) for loader in per_rank(lambda: loader_of(4), 2, add_dist_sampler=False)] == [[0, 1, 2, 3]] * 2
-
-
-def test_a_single_worker_sees_everything():
-    be_rank(0, size=1)
-    assert items(prepare_data_loader(loader_of(4))) == [0, 1, 2, 3]
-    be_worker()
-    assert items(prepare_data_loader(loader_of(4))) == [0, 1, 2, 3]
+def test_each_rank_has_every_nth_item_and_the_last_round_is_filled_or_dropped_as_the_loader_has_it(make, expected):
+    loaders = per_rank(make, len(expected))
+    given = make()
+    for loader, own in zip(loaders, expected, strict=True):
+        assert isinstance(loader, DataLoader)
+        assert [batch.tolist() if isinstance(batch, torch.Tensor) else batch for batch in loader] == own
+        assert (len(loader), loader.batch_size) == (len(own), given.batch_size)
 
 
 class Stream(IterableDataset):
@@ -401,13 +392,16 @@ class Stream(IterableDataset):
         return 4
 
 
-def test_an_iterable_dataset_is_never_divided():
-    be_rank(1)
-    given = DataLoader(Stream(), batch_size=2)
-    loader = prepare_data_loader(given)
-    assert loader.sampler is given.sampler
-    assert items(loader) == [0, 1, 2, 3]
-    assert len(loader) == 2
+def test_without_a_sampler_and_alone_and_of_an_iterable_dataset_everybody_sees_everything():
+    everything = [0, 1, 2, 3]
+    for loader in per_rank(lambda: loader_of(4), 2, add_dist_sampler=False):
+        assert items(loader) == everything
+    streamed = DataLoader(Stream(), batch_size=2)
+    assert prepare_data_loader(streamed).sampler is streamed.sampler
+    assert items(prepare_data_loader(streamed)) == everything
+    for become in (lambda: be_rank(0, size=1), be_worker):
+        become()
+        assert items(prepare_data_loader(loader_of(4))) == everything
 
 
 class Ranked:
@@ -452,33 +446,6 @@ def test_a_loader_that_is_prepared_twice_is_divided_once():
     twice = prepare_data_loader(once)
     assert items(twice) == [1, 3, 5, 7]
     assert twice.prepared_from is once.prepared_from
-
-
-def test_without_batches_items_are_divided():
-    first, second = per_rank(lambda: loader_of(5, batch_size=None, shuffle=False), 2)
-    assert (list(first), list(second)) == ([0, 2, 4], [1, 3, 0])
-    assert first.batch_sampler is None
-    assert (len(first), len(second)) == (3, 3)
-
-
-def test_of_a_batch_sampler_every_rank_takes_every_nth_batch():
-    batches = [[0, 1, 2], [3], [4, 5], [6], [7, 8, 9]]
-    first, second = per_rank(lambda: loader_of(10, batch_sampler=batches), 2)
-    assert [batch.tolist() for batch in first] == [[0, 1, 2], [4, 5], [7, 8, 9]]
-    assert [batch.tolist() for batch in second] == [[3], [6], [0, 1, 2]]
-    assert (len(first), len(second)) == (3, 3)
-    assert first.batch_size is None
-
-
-def test_a_batch_sampler_that_drops_its_last_batch_loses_no_other():
-    def make():
-        return loader_of(10, batch_sampler=BatchSampler(range(10), 3, drop_last=True))
-
-    loaders = per_rank(make, 2)
-    assert [[batch.tolist() for batch in loader] for loader in loaders] == [
-        [[0, 1, 2], [6, 7, 8]],
-        [[3, 4, 5], [0, 1, 2]],
-    ]
 
 
 # Samplers of the user's own
@@ -526,13 +493,9 @@ def test_a_random_sampler_gives_all_ranks_one_sequence_and_leaves_the_trials_gen
     for epoch in (0, 1):
         parts = []
         for rank, shard in enumerate(shards):
-            torch.manual_seed(rank)
-            random.seed(rank)
-            numpy.random.seed(rank)
+            torch_prepare._seed_cpu(rank)
             before = draw()
-            torch.manual_seed(rank)
-            random.seed(rank)
-            numpy.random.seed(rank)
+            torch_prepare._seed_cpu(rank)
             shard.set_epoch(epoch)
             parts.append([])
             iterator = iter(shard)
@@ -616,24 +579,14 @@ def test_the_epoch_counts_up_until_the_user_sets_it_and_goes_on_from_there():
     assert [epoch_of(loader), epoch_of(loader)] == [0, 1]
     loader.sampler.set_epoch(7)
     assert loader.sampler.epoch == 7
-    assert [epoch_of(loader), epoch_of(loader)] == [7, 8]
+    next(iter(loader))  # an epoch that is left early is over
+    assert epoch_of(loader) == 8
     loader.sampler.set_epoch(0)
     assert [epoch_of(loader), epoch_of(loader)] == [0, 1]
-
-
-def test_an_epoch_set_before_preparing_is_where_counting_begins():
-    be_rank(0)
     sampler = DistributedSampler(range(8), 2, 0)
     sampler.set_epoch(5)
     loader = prepare_data_loader(loader_of(8, sampler=sampler))
     assert [epoch_of(loader), epoch_of(loader)] == [5, 6]
-
-
-def test_an_epoch_that_is_left_early_is_over():
-    be_rank(0)
-    loader = prepare_data_loader(loader_of(8))
-    next(iter(loader))
-    assert epoch_of(loader) == 1
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -677,14 +630,7 @@ def test_every_argument_of_a_loader_is_kept(arguments):
     kept = {key: value for key, value in vars(prepared.prepared_from).items() if key not in replaced}
     assert kept == {key: value for key, value in vars(given).items() if key not in replaced}
     assert prepared.sampler is not given.sampler or "batch_sampler" in arguments
-
-
-def test_the_given_loader_is_left_as_it_was():
-    be_rank(1)
-    given = loader_of(4, batch_size=2)
-    prepare_data_loader(given)
-    assert items(given) == [0, 1, 2, 3]
-    assert type(given.sampler) is SequentialSampler
+    assert type(given.sampler) is type(loader_of(8, **arguments).sampler)  # the given one is left as it was
 
 
 def test_the_worker_processes_of_the_given_loader_stay_its_own():
@@ -695,23 +641,18 @@ def test_the_worker_processes_of_the_given_loader_stay_its_own():
     assert given._iterator == "running"
 
 
-def test_attributes_are_read_from_and_written_to_the_wrapped_loader():
+def test_a_prepared_loader_can_be_copied_and_reads_and_writes_the_attributes_of_the_wrapped_one():
     be_rank(1)
     prepared = prepare_data_loader(loader_of(4))
+    copied = copy.deepcopy(prepared)
+    assert items(prepared) == [1, 3]
+    assert [epoch_of(copied), epoch_of(copied)] == [0, 1]
     prepared.num_workers = 3
     assert prepared.prepared_from.num_workers == prepared.num_workers == 3
     with pytest.raises(ValueError, match="batch_size attribute should not be set"):
         prepared.batch_size = 3
     with pytest.raises(AttributeError, match="nothing"):
         _ = prepared.nothing
-
-
-def test_a_prepared_loader_can_be_copied():
-    be_rank(1)
-    prepared = prepare_data_loader(loader_of(4))
-    copied = copy.deepcopy(prepared)
-    assert items(prepared) == [1, 3]
-    assert [epoch_of(copied), epoch_of(copied)] == [0, 1]
 
 
 class Doubling(DataLoader):
@@ -824,17 +765,10 @@ def test_containers_of_other_classes_keep_their_class_and_attributes():
     assert (type(pair), pair.features.device, pair.label) == (Pair, META, 3)
     largest = moved(torch.zeros(2, 3).max(dim=1))
     assert (largest.values.device, largest.indices.device) == (META, META)
-
-
-def test_objects_with_a_method_to_are_moved_and_classes_are_not():
-    assert moved([Movable()])[0].device == META
-    assert moved([nn.Linear, Movable])[1] is Movable
-
-
-def test_a_packed_sequence_is_moved():
-    packed = nn.utils.rnn.pack_sequence([torch.zeros(3), torch.zeros(2)])
-    out = moved(packed)
-    assert (out.data.device, out.batch_sizes.tolist()) == (META, [2, 2, 1])
+    packed = moved(nn.utils.rnn.pack_sequence([torch.zeros(3), torch.zeros(2)]))
+    assert (packed.data.device, packed.batch_sizes.tolist()) == (META, [2, 2, 1])
+    with_to, of_a_class = moved([Movable(), Movable])
+    assert (with_to.device, of_a_class) == (META, Movable)
 
 
 @pytest.mark.parametrize("batch", ["text", b"bytes", 3, None, {1, 2}, range(3), numpy.zeros(2), Record(torch.zeros(1))])
@@ -952,22 +886,14 @@ def test_reproducibility_seeds_every_generator(draw, undo):
     enable_reproducibility()
     zero = draw()
     assert zero != first
-    enable_reproducibility(0)
+    enable_reproducibility(numpy.int64(0))
     assert draw() == zero
-
-
-def test_reproducibility_asks_for_deterministic_algorithms(undo):
     torch.backends.cudnn.benchmark = True
-    enable_reproducibility()
+    enable_reproducibility((1 << 32) - 1)
+    assert torch.initial_seed() == (1 << 32) - 1
     assert torch.are_deterministic_algorithms_enabled()
     assert not torch.backends.cudnn.benchmark
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
-
-
-@pytest.mark.parametrize("seed", [0, (1 << 32) - 1, numpy.int64(7)])
-def test_every_seed_of_numpys_range_is_taken(seed, undo):
-    enable_reproducibility(seed)
-    assert torch.initial_seed() == seed
 
 
 @pytest.mark.parametrize("seed", [-1, 1 << 32, 1.5, "3", None])

@@ -13,7 +13,6 @@ import pytest
 from sweep.checkpoints.store import Checkpoint, persist
 from sweep.errors import CheckpointError, TrainableError
 from sweep.worker import trainable as module
-from sweep.worker.parameters import with_parameters, with_resources
 from sweep.worker.saved import DICT_FILE, PROGRESS_FILE
 from sweep.worker.trainable import Trainable
 
@@ -247,11 +246,6 @@ def test_stop_cleans_up():
     counter = Counter({"start": 1})
     counter.stop()
     assert counter.is_clean
-
-
-def test_wrapped_classes_are_set_up_by_hand_with_their_objects():
-    wrapped = with_resources(with_parameters(Counter, offset=10), {"cpu": 2})
-    assert wrapped({"start": 1}).train()["value"] == 12
 
 
 def test_a_model_is_exported_in_each_format(tmp_path):

@@ -29,20 +29,18 @@ def test_a_mark_names_a_process_as_long_as_it_lives_and_no_other_of_its_number()
     assert not is_living(mark)
 
 
-def test_the_mark_of_a_trial_counts_only_while_its_driver_lives(monkeypatch):
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"SWEEP_TRIAL": "abcde_00003", "SWEEP_DRIVER": "{}"}, "inside trial abcde_00003"),
+        ({"SWEEP_IMPORTER": "{}/1"}, "while a sweep imported it"),
+    ],
+)
+def test_the_mark_of_a_trial_or_an_import_counts_only_while_its_driver_lives(monkeypatch, variables, words):
     driver = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    monkeypatch.setenv("SWEEP_TRIAL", "abcde_00003")
-    monkeypatch.setenv("SWEEP_DRIVER", process_mark(driver.pid))
-    with pytest.raises(ExperimentError, match="inside trial abcde_00003"):
-        refuse_nested()
-    driver.communicate(b"\n")
-    refuse_nested()
-
-
-def test_the_mark_of_an_import_counts_only_while_its_driver_lives(monkeypatch):
-    driver = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    monkeypatch.setenv("SWEEP_IMPORTER", f"{process_mark(driver.pid)}/1")
-    with pytest.raises(ExperimentError, match="while a sweep imported it"):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(process_mark(driver.pid)))
+    with pytest.raises(ExperimentError, match=words):
         refuse_nested()
     driver.communicate(b"\n")
     refuse_nested()

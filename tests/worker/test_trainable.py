@@ -13,7 +13,7 @@ import sweep
 from sweep.core.resources import Bundle, Resources
 from sweep.errors import TrainableError
 from sweep.worker.parameters import load_objects, store_objects, with_parameters, with_resources
-from sweep.worker.shipping import main_globals, refuse_unpicklable, ship
+from sweep.worker.shipping import refuse_unpicklable, ship
 from sweep.worker.trainable import Trainable, prepare
 
 
@@ -23,6 +23,10 @@ def train(config):
 
 def train_more(config, factor, data=None):
     """Do nothing with more arguments."""
+
+
+async def later(config):
+    """Do nothing, and not now."""
 
 
 class Callable:
@@ -67,6 +71,8 @@ def test_every_form_is_prepared_named_and_comes_back(trainable, name, kind):
     prepared = prepare(trainable)
     assert (prepared.name, prepared.kind) == (name, kind)
     assert callable(pickle.loads(prepared.payload))
+    with_its_own = prepare(with_resources(trainable, lambda config: {"cpu": config["n"]}))
+    assert (with_its_own.name, with_its_own.resources({"n": 2})) == (name, {"cpu": 2})
 
 
 def test_a_class_tells_whether_it_can_save_and_what_it_asks_for():
@@ -83,6 +89,7 @@ def test_a_class_tells_whether_it_can_save_and_what_it_asks_for():
         (lambda: 1, "cannot be called as lambda"),
         (train_more, "missing a required argument: 'factor'"),
         (lambda a, b: 1, "missing a required argument: 'b'"),
+        (later, "asynchronous"),
         (dict, "the class dict is no trainable"),
         (type("Empty", (Trainable,), {}), "has no step; define"),
         (
@@ -104,38 +111,29 @@ def test_what_is_no_trainable_is_refused(trainable, says):
         prepare(trainable)
 
 
-def test_an_asynchronous_function_is_refused():
-    async def later(config):
-        return 1
-
-    with pytest.raises(TrainableError, match="asynchronous"):
-        prepare(later)
+class Holder:
+    def __init__(self):
+        self.inner_lock = threading.Lock()
 
 
-def test_a_captured_lock_is_named_with_its_type():
-    lock = threading.Lock()
-
-    def guarded(config):
-        with lock:
-            return 1
-
-    with pytest.raises(TrainableError, match=r"captures `lock`, a _thread\.lock, which cannot be shipped"):
-        prepare(guarded)
+def capturing(holder, lock):
+    return (lambda config: holder), (lambda config: lock)
 
 
-def test_a_lock_deep_inside_a_captured_object_is_named():
-    class Holder:
-        def __init__(self):
-            self.inner_lock = threading.Lock()
-
-    holder = Holder()
-    with pytest.raises(TrainableError, match=r"captures `holder\.inner_lock`, a _thread\.lock"):
-        prepare(lambda config: holder)
+HOLDS, LOCKS = capturing(Holder(), threading.Lock())
 
 
-def test_a_generator_in_a_partial_is_named():
-    with pytest.raises(TrainableError, match="captures `data`, a generator"):
-        prepare(functools.partial(train_more, factor=1, data=(i for i in range(3))))
+@pytest.mark.parametrize(
+    ("trainable", "words"),
+    [
+        (HOLDS, r"captures `holder\.inner_lock`, a _thread\.lock, which cannot be shipped"),
+        (LOCKS, r"captures `lock`, a _thread\.lock"),
+        (functools.partial(train_more, factor=1, data=(i for i in range(3))), "captures `data`, a generator"),
+    ],
+)
+def test_a_lock_deep_inside_a_captured_object_is_named(trainable, words):
+    with pytest.raises(TrainableError, match=words):
+        prepare(trainable)
 
 
 def test_a_large_captured_object_is_warned_of():
@@ -180,23 +178,7 @@ def test_resources_and_parameters_are_found_through_both_wrappers_in_any_order()
 
 def test_wrapped_trainables_still_run_by_hand():
     assert with_parameters(lambda config, data: (config, data), data=3)(1) == (1, 3)
-    assert with_parameters(Stepper, data=3)({}).data == 3
-
-
-@pytest.mark.parametrize(
-    ("trainable", "name"),
-    [
-        (functools.partial(train_more, factor=2), "train_more"),
-        (Callable(), "Callable"),
-        (Callable().method, "method"),
-        (lambda config: 1, "lambda"),
-    ],
-)
-def test_resources_go_with_every_form_of_a_trainable(trainable, name):
-    prepared = prepare(with_resources(trainable, lambda config: {"cpu": config["n"]}))
-    assert prepared.name == name
-    assert prepared.resources({"n": 2}) == {"cpu": 2}
-    assert prepare(with_resources(trainable, {"gpu": 1})).resources == Resources((Bundle(gpu=1.0),))
+    assert with_resources(with_parameters(Stepper, data=3), {"cpu": 2})({}).data == 3
 
 
 def test_an_object_that_is_no_parameter_is_refused_by_name():
@@ -225,10 +207,6 @@ def test_stored_objects_come_back_equal_private_and_writable(tmp_path):
     assert second["array"].ctypes.data % 64 == second["tensor"].data_ptr() % 64 == 0  # both are in the file
     with pytest.raises(TrainableError, match="cannot store the object 'bad'"):
         store_objects({"good": 1, "bad": threading.Lock()}, tmp_path)
-
-
-def test_globals_are_handed_to_main_only_for_code_of_main():
-    assert main_globals(train) == {}
 
 
 def test_functions_and_large_arrays_in_a_config_travel_and_are_not_copied_to_be_checked():
