@@ -144,6 +144,7 @@ def test_a_wait_for_the_disk_ends_and_nothing_of_the_batch_is_recorded(tmp_path,
     def is_interrupted() -> bool:
         return bool(told) and why == "interrupted"
 
+    monkeypatch.setattr(journal_module, "_RETRY_S", 0.0)
     if why == "too long":
         monkeypatch.setattr(journal_module, "_DISK_GRACE_S", 0.0)
     journal = Journal(tmp_path / "sweep.db", notice=told.append, check=check, is_interrupted=is_interrupted)

@@ -45,10 +45,10 @@ class Climbs(sweep.Trainable):
         self.done = int(Path(checkpoint_dir, "done").read_text())
 
 
-def run(storage: Path, **arguments: Any) -> Path:
-    given = {"config": SPACE, "num_samples": 8, "metric": "loss", "mode": "min", "seed": 1, "engine": "inline"}
-    analysis = sweep.run(Climbs, name="made", storage_path=str(storage), verbose=0, **{**given, **arguments})
-    return Path(analysis.experiment_path)
+def run(storage: Path, trainable: Any = Climbs, **arguments: Any) -> Path:
+    given: dict[str, Any] = {"config": SPACE, "num_samples": 8, "metric": "loss", "mode": "min", "seed": 1}
+    given |= {"name": "made", "engine": "inline", "verbose": 0, "raise_on_failed_trial": False}
+    return Path(sweep.run(trainable, storage_path=str(storage), **{**given, **arguments}).experiment_path)
 
 
 @pytest.mark.parametrize(
@@ -75,20 +75,15 @@ def test_a_run_comes_out_as_recorded(tmp_path: Path, arguments: dict[str, Any]) 
 
 
 def test_several_runs_of_processes_come_out_as_recorded(tmp_path: Path) -> None:
-    mutations = {"lr": sweep.loguniform(1e-4, 1e-1)}
-    arguments: dict[str, Any] = {
-        "scheduler": sweep.PopulationBasedTraining(
-            time_attr="training_iteration", perturbation_interval=2, hyperparam_mutations=mutations
-        ),
-        "engine": "local",
-        "nodes": [sweep.Node(cpus=2)],
-    }
-    run(tmp_path, **arguments, num_samples=3)
-    arguments["scheduler"] = sweep.PopulationBasedTraining(
-        time_attr="training_iteration", perturbation_interval=2, hyperparam_mutations=mutations
-    )
-    root = run(tmp_path, **arguments, num_samples=5, resume=True)
-    found = sweep.replay(root)
+    for num_samples, resume in ((3, False), (5, True)):
+        scheduler = sweep.PopulationBasedTraining(
+            time_attr="training_iteration",
+            perturbation_interval=2,
+            hyperparam_mutations={"lr": sweep.loguniform(1e-4, 1e-1)},
+        )
+        machine = [sweep.Node(cpus=2)]
+        run(tmp_path, scheduler=scheduler, engine="local", nodes=machine, num_samples=num_samples, resume=resume)
+    found = sweep.replay(tmp_path / "made")
     assert found.differences == []
     assert found.num_runs == 2
 

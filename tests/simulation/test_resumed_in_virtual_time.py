@@ -104,40 +104,22 @@ def run(
     due: Any = None,
 ) -> Any:
     """Drive one run; returns what is due if it was killed, else the scheduler's state."""
-    exists = (root / "sweep.db").exists()
     given = {"search_alg": search_alg, "scheduler": scheduler, "config": space, "num_samples": num_samples}
     policies = build_policies(RunSpec(trainable=curve, metric="loss", mode="min", **given), seed=5)
-    is_adaptive = policies.searcher.is_adaptive
-    plan = Plan(
-        num_trials=policies.searcher.num_trials(num_samples),
-        ask_ahead=1 if is_adaptive else 64,
-        metric="loss",
-        mode="min",
-        num_to_keep=2,
-    )
-    loaded = load(root / "sweep.db") if exists else None
-    if loaded is not None:
+    num_trials, ask_ahead = policies.searcher.num_trials(num_samples), 1 if policies.searcher.is_adaptive else 64
+    plan = Plan(num_trials=num_trials, ask_ahead=ask_ahead, metric="loss", mode="min", num_to_keep=2)
+    machine, left = Machine(0.0, {}), {}
+    if (root / "sweep.db").exists():
+        loaded = load(root / "sweep.db")
         assert not loaded.missing
         retell(root / "sweep.db", policies.scheduler, policies.searcher)
+        machine, left = Machine(loaded.at, due), {"trials": loaded.trials, "kept": loaded.kept, "seq": loaded.seq}
     journal = Record(root, die_after)
-    packer = Packer([Node("local", 4.0)])
-    if loaded is None:
-        machine = Machine(0.0, {})
-        main = Sweep(plan, policies.scheduler, packer)
-    else:
-        machine = Machine(loaded.at, due)
-        main = Sweep(plan, policies.scheduler, packer, loaded.trials, kept=loaded.kept, seq=loaded.seq)
+    main = Sweep(plan, policies.scheduler, Packer([Node("local", 4.0)]), **left)
     request = parse_resources(None)
+    how = {"request_of": lambda config: request, "complete": policies.complete}
     try:
-        drive(
-            main,
-            machine,
-            policies.searcher,
-            journal,
-            journal,
-            request_of=lambda config: request,
-            complete=policies.complete,
-        )
+        drive(main, machine, policies.searcher, journal, journal, **how)
     except Killed:
         return machine.due()
     finally:
@@ -179,11 +161,7 @@ COMBINATIONS = [(name, "variants") for name in SCHEDULERS] + [
 ]
 EVERYWHERE = tuple(i / 40 for i in range(1, 40))
 PARTS = pytest.mark.parametrize(
-    "parts",
-    [
-        pytest.param((0.5,), id="half way"),
-        pytest.param(EVERYWHERE, marks=pytest.mark.slow, id="everywhere"),
-    ],
+    "parts", [pytest.param((0.5,), id="half way"), pytest.param(EVERYWHERE, marks=pytest.mark.slow, id="everywhere")]
 )
 
 
