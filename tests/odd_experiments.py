@@ -83,24 +83,8 @@ def some_numbers(made: MadeExperiment) -> None:
 
 
 def odd_configs(made: MadeExperiment) -> None:
-    values = [
-        None,
-        True,
-        1,
-        1.0,
-        "1",
-        math.nan,
-        math.inf,
-        [1, 2],
-        (1, 2),
-        {"deep": {"er": 1}},
-        {},
-        10**400,
-        HOSTILE,
-        len,
-        -0.0,
-    ]
-    for number, value in enumerate(values):
+    values = [None, True, 1, 1.0, "1", math.nan, math.inf, [1, 2], (1, 2), {"deep": {"er": 1}}, {}, 10**400]
+    for number, value in enumerate([*values, HOSTILE, len, -0.0]):
         run(made, {"odd": value, "lr": 0.1 * number}, [float(number)])
 
 
@@ -113,9 +97,7 @@ def conditional(made: MadeExperiment) -> None:
 def hostile(made: MadeExperiment) -> None:
     for number in range(5):
         config = {HOSTILE: number, "text": f"\ud800\0{HOSTILE}{number}", "lr": number}
-        run(
-            made, config, [float(number)], key="loss", reason=f"stopped early: {HOSTILE} at 1, cutoff 2", kind="STOPPED"
-        )
+        run(made, config, [float(number)], reason=f"stopped early: {HOSTILE} at 1, cutoff 2", kind="STOPPED")
 
 
 def hostile_metric(made: MadeExperiment) -> None:
@@ -152,29 +134,19 @@ def going_on(made: MadeExperiment) -> None:
 
 
 Build = Callable[[MadeExperiment], None]
-TWO = {"metric": "error", "metrics": ["error", "size"], "modes": ["min", "max"]}
+PLAIN: tuple[Build, ...] = (
+    *(plain, stopped, no_trials, no_reports, all_failed, one_trial, one_config, no_config, diverged, no_numbers),
+    *(some_numbers, odd_configs, many_categories, going_on),
+)
 WORLDS: dict[str, tuple[Build, dict[str, Any]]] = {
-    "plain": (plain, {}),
-    "stopped": (stopped, {}),
-    "no_trials": (no_trials, {}),
-    "no_reports": (no_reports, {}),
+    **{build.__name__: (build, {}) for build in PLAIN},
     "no_metric": (plain, {"metric": None, "mode": None}),
     "unknown_metric": (plain, {"metric": "los"}),
-    "all_failed": (all_failed, {}),
-    "one_trial": (one_trial, {}),
-    "one_config": (one_config, {}),
-    "no_config": (no_config, {}),
-    "diverged": (diverged, {}),
-    "no_numbers": (no_numbers, {}),
-    "some_numbers": (some_numbers, {}),
-    "odd_configs": (odd_configs, {}),
     "conditional": (conditional, {"mode": "max"}),
     "hostile": (hostile, {"space": {"lr": HOSTILE[:50], "text": 3}}),
     "hostile_metric": (hostile_metric, {"metric": 'lo"ss <b>$\\'}),
     "nested": (nested, {"metric": "eval/acc", "mode": "max"}),
-    "two_objectives": (two_objectives, TWO),
-    "many_categories": (many_categories, {}),
-    "going_on": (going_on, {}),
+    "two_objectives": (two_objectives, {"metric": "error", "metrics": ["error", "size"], "modes": ["min", "max"]}),
     "population": (plain, {"scheduler": "pbt"}),
 }
 

@@ -172,7 +172,7 @@ class Disk:
     def play(self, call: Call) -> None:
         """Do what a call did."""
         name = call.name.removesuffix(" begins")
-        getattr(self, f"_{_SAME.get(name, name)}")(call)
+        getattr(self, f"_{_SAME.get(name, name)}", self._unplayed)(call)
 
     def _openat(self, call: Call) -> None:
         (path,) = call.names()
@@ -222,15 +222,16 @@ class Disk:
         else:
             node.num_safe = max(node.num_safe, node.flushing.pop(call.pid))
 
-    def _unlink(self, call: Call) -> None:
-        parent, name = self._parent(call.names()[0])
+    def _change(self, path: str, node: File | Directory | None) -> None:
+        parent, name = self._parent(path)
         if parent is not None:
-            parent.change(**{name: None})
+            parent.change(**{name: node})
+
+    def _unlink(self, call: Call) -> None:
+        self._change(call.names()[0], None)
 
     def _mkdir(self, call: Call) -> None:
-        parent, name = self._parent(call.names()[0])
-        if parent is not None:
-            parent.change(**{name: Directory()})
+        self._change(call.names()[0], Directory())
 
     def _rename(self, call: Call) -> None:
         (old, old_name), (new, new_name) = (self._parent(path) for path in call.names())
@@ -246,11 +247,10 @@ class Disk:
 
     def _link(self, call: Call) -> None:
         source, target = call.names()
-        parent, name = self._parent(target)
-        if parent is not None:
-            parent.change(**{name: self.node(source)})
+        self._change(target, self.node(source))
 
     def _unplayed(self, call: Call) -> None:
+        """Fail: it is not expected within the directory."""
         assert not any(self.root in path for path in (*call.paths, *call.names())), f"{call.name} is not played"
 
     def after_a_cut(self, target: Path, rng: random.Random) -> None:
@@ -274,23 +274,7 @@ class Disk:
                 (target / name).write_bytes(node.content(rng, of_data))
 
 
-_SAME = {
-    "fdatasync": "fsync",
-    "unlinkat": "unlink",
-    "rmdir": "unlink",
-    "mkdirat": "mkdir",
-    "renameat": "rename",
-    "renameat2": "rename",
-    "linkat": "link",
-    "symlink": "unplayed",
-    "symlinkat": "unplayed",
-    # not expected within the directory; each fails the replay
-    "sendfile": "unplayed",
-    "copy_file_range": "unplayed",
-    "truncate": "unplayed",
-    "writev": "unplayed",
-    "pwritev": "unplayed",
-    "fallocate": "unplayed",
-}
+_SAME = {"fdatasync": "fsync", "unlinkat": "unlink", "rmdir": "unlink", "mkdirat": "mkdir", "linkat": "link"}
+_SAME |= {"renameat": "rename", "renameat2": "rename"}
 
 HAS_STRACE = shutil.which("strace") is not None

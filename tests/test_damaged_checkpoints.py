@@ -22,29 +22,19 @@ from sweep.simulation.replay import replay
 from sweep.train import DataParallelTrainer, ScalingConfig
 
 
-def truncate(directory: Path) -> None:
-    os.truncate(directory / "state", 1)
-
-
-def zero(directory: Path) -> None:
-    (directory / "state").write_bytes(bytes((directory / "state").stat().st_size))
-
-
-def delete_a_file(directory: Path) -> None:
-    (directory / "state").unlink()
-
-
-def delete(directory: Path) -> None:
-    shutil.rmtree(directory)
-
-
 def empty(directory: Path) -> None:
     shutil.rmtree(directory)
     directory.mkdir()
 
 
-def cut_manifest(directory: Path) -> None:
-    os.truncate(directory / ".sweep-manifest.json", 20)
+HARMS: dict[str, Callable[[Path], Any]] = {
+    "truncate": lambda directory: os.truncate(directory / "state", 1),
+    "zero": lambda directory: (directory / "state").write_bytes(bytes((directory / "state").stat().st_size)),
+    "delete a file": lambda directory: (directory / "state").unlink(),
+    "delete": shutil.rmtree,
+    "empty": empty,
+    "cut the manifest": lambda directory: os.truncate(directory / ".sweep-manifest.json", 20),
+}
 
 
 def newest(trial_dir: str | Path) -> Path:
@@ -52,8 +42,7 @@ def newest(trial_dir: str | Path) -> Path:
 
 
 def save(step: int) -> Any:
-    context = sweep.checkpoint_dir()
-    with context as directory:
+    with sweep.checkpoint_dir() as directory:
         Path(directory, "state").write_text(f"step {step:03d}")
 
 
@@ -72,7 +61,7 @@ def train(config: dict[str, Any]) -> None:
         if step == 4 and sweep.get_context().get_attempt() == 1:
             directory = Path(str(sweep.get_trial_dir()))
             for path in sorted(directory.glob("checkpoint_*"))[-config["number"] :]:
-                globals()[config["harm"]](path)
+                HARMS[config["harm"]](path)
             raise RuntimeError("fails once")
         save(step)
         sweep.report(step=step, start=start)
@@ -89,7 +78,7 @@ class Train(Trainable):
         trial_dir = Path(str(sweep.get_trial_dir()))
         if self.at == 4 and not (trial_dir / "failed").exists():
             (trial_dir / "failed").touch()
-            globals()[self.config["harm"]](newest(trial_dir))
+            HARMS[self.config["harm"]](newest(trial_dir))
             raise RuntimeError("fails once")
         return {"step": self.at, "start": self.start, "done": self.at == 4}
 
@@ -120,16 +109,16 @@ def exits(root: Path) -> list[ExitKind]:
     return [told.event.exit.kind for told in read_facts(root / "sweep.db") if isinstance(told.event, Exited)]
 
 
-@pytest.mark.parametrize("harm", [truncate, zero, delete_a_file, delete, empty, cut_manifest])
-def test_a_trial_continues_from_the_checkpoint_before_the_damaged_one(tmp_path: Path, harm: Callable[[Path], None]):
-    result, root = go(tmp_path, train, config={"harm": harm.__name__, "number": 1})
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_trial_continues_from_the_checkpoint_before_the_damaged_one(tmp_path: Path, harm: str):
+    result, root = go(tmp_path, train, config={"harm": harm, "number": 1})
     assert result.status == "TERMINATED", result.error
     assert (result.metrics["step"], result.metrics["start"]) == (4, 2)
     assert exits(root) == [ExitKind.FAILED, ExitKind.DAMAGED, ExitKind.FINISHED]
     assert sweep.ExperimentAnalysis(root).trials[0].failures == 1  # the damage is none of its own
     assert replay(root).is_same
     left = {path.name for path in Path(result.path).iterdir() if path.is_dir()}
-    aside = set() if harm is delete else {"damaged_checkpoint_000003"}
+    aside = set() if harm == "delete" else {"damaged_checkpoint_000003"}
     assert left == {f"checkpoint_00000{n}" for n in (1, 2, 3, 4)} | aside
     assert [Path(one.path).name for one, _ in result.best_checkpoints] == sorted(left - aside)
 
@@ -141,10 +130,10 @@ def test_where_all_are_damaged_it_starts_anew(tmp_path: Path):
     assert replay(root).is_same
 
 
-@pytest.mark.parametrize("engine", ["inline", "local"])
-def test_a_class_likewise_whose_retention_keeps_two(tmp_path: Path, engine: str):
+@pytest.mark.parametrize("how", [{"engine": "inline"}, {"engine": "local"}, {"engine": "local", "reuse_actors": True}])
+def test_a_class_likewise_whose_retention_keeps_two(tmp_path: Path, how: dict[str, Any]):
     keep = CheckpointConfig(num_to_keep=2, checkpoint_frequency=1)
-    result, root = go(tmp_path, Train, config={"harm": "zero"}, checkpoint_config=keep, engine=engine)
+    result, root = go(tmp_path, Train, config={"harm": "zero"}, checkpoint_config=keep, **how)
     assert (result.metrics["step"], result.metrics["start"]) == (4, 2)
     assert exits(root)[:2] == [ExitKind.FAILED, ExitKind.DAMAGED]
     left = sorted(path.name for path in Path(result.path).glob("*checkpoint_*"))
@@ -162,16 +151,14 @@ def killed(config: dict[str, Any]) -> None:
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("harm", [zero, delete])
+@pytest.mark.parametrize("harm", ["zero", "delete"])
 @pytest.mark.parametrize(("number", "start"), [(1, 1), (2, 0)])
-def test_a_resumed_sweep_replays_whatever_was_lost_meanwhile(
-    tmp_path: Path, harm: Callable[[Path], None], number: int, start: int
-):
+def test_a_resumed_sweep_replays_whatever_was_lost_meanwhile(tmp_path: Path, harm: str, number: int, start: int):
     with pytest.raises(KeyboardInterrupt):
         go(tmp_path, killed)
     (trial_dir,) = (tmp_path / "damaged").glob("*_00000")
     for path in sorted(trial_dir.glob("checkpoint_*"))[-number:]:
-        harm(path)
+        HARMS[harm](path)
     result, root = go(tmp_path, killed if start else train, resume=True)
     assert (result.metrics["step"], result.metrics["start"]) == (4, start)
     assert replay(root).is_same
@@ -210,7 +197,7 @@ def copied(config: dict[str, Any]) -> None:
         if not config["is_clone"] and config["case"] == 1 and step == 3:
             source = min(Path(str(sweep.get_trial_dir())).parent.glob("*_00000"))
             for path in sorted(source.glob("checkpoint_*"))[-config["number"] :]:
-                zero(path)
+                HARMS["zero"](path)
         sweep.report(step=step, start=start, is_clone=config["is_clone"])
 
 
@@ -228,21 +215,12 @@ def test_a_clone_of_a_damaged_checkpoint_continues_from_the_one_before_else_from
     assert replay(root).is_same
 
 
-def test_a_reused_worker_likewise(tmp_path: Path):
-    keep = CheckpointConfig(checkpoint_frequency=1)
-    result, root = go(
-        tmp_path, Train, config={"harm": "zero"}, checkpoint_config=keep, engine="local", reuse_actors=True
-    )
-    assert (result.metrics["step"], result.metrics["start"]) == (4, 2)
-    assert exits(root)[:2] == [ExitKind.FAILED, ExitKind.DAMAGED]
-
-
 def ranks(config: dict[str, Any]) -> None:
     context = sweep.train.get_context()
     start = restored()
     for step in range(start + 1, 5):
         if step == 4 and start == 0 and context.get_world_rank() == 1:
-            zero(newest(str(sweep.get_trial_dir())))
+            HARMS["zero"](newest(str(sweep.get_trial_dir())))
             raise RuntimeError("fails once")
         save(step)
         sweep.report(step=step, start=start)

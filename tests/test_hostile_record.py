@@ -28,15 +28,9 @@ GOLDEN = Path(__file__).parent / "golden"
 SECRET = "what the neighbour printed"
 LOOKING = [
     ("ls",),
-    ("ls", "function"),
-    ("trials", "function"),
+    *((name, "function") for name in ("ls", "trials", "best", "show", "why", "replay")),
     ("trials", "function", "--format", "json"),
-    ("best", "function"),
-    ("show", "function"),
-    ("show", "function", "0"),
-    ("logs", "function", "0"),
-    ("why", "function"),
-    ("replay", "function"),
+    *((name, "function", "0") for name in ("show", "logs")),
     ("simulate", "function", "--scheduler", "asha"),
 ]
 WAYS = {
@@ -223,18 +217,8 @@ def mined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             return Bomb()
 
     space = {"x": sweep.grid_search([1.0, 2.0, 3.0]), "y": sweep.uniform(0, 1), "bomb": Bomb()}
-    sweep.run(
-        train,
-        config=space,
-        metric="loss",
-        mode="min",
-        name="made",
-        storage_path=storage,
-        engine="inline",
-        verbose=0,
-        raise_on_failed_trial=False,
-        callbacks=[Stateful()],
-    )
+    how: dict[str, Any] = {"engine": "inline", "verbose": 0, "raise_on_failed_trial": False, "callbacks": [Stateful()]}
+    sweep.run(train, config=space, metric="loss", mode="min", name="made", storage_path=storage, **how)
     root = storage / "made"
     (root / "code").mkdir()
     for path in (root / "code" / "x.pkl", *(trial / "output.log" for trial in root.glob("*_0000?"))):
@@ -288,8 +272,7 @@ def read_as_pictures(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "read",
-    [read_by_python, read_checkpoints, read_by_commands, pytest.param(read_as_pictures, marks=pytest.mark.slow)],
+    "read", [read_by_python, read_checkpoints, read_by_commands, pytest.param(read_as_pictures, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("note", NOTES)
 def test_looking_runs_no_code_whatever_the_files_hold(
