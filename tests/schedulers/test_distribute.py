@@ -312,12 +312,10 @@ def test_the_best_one_needs_a_metric():
     ("options", "message"),
     [
         ({"increase_by": {"CPU": 0}}, "increase_by is {'CPU': 0}; expected amounts such as"),
-        ({"increase_by": {"CPU": -1}}, "increase_by is {'CPU': -1}; expected amounts .*at least 0"),
         ({"increase_by": {"cpus": 1}}, "did you mean 'cpu'"),
         ({"increase_by": 2}, "increase_by is 2; expected amounts such as"),
         ({"reserve_resources": [1]}, r"reserve_resources is \[1\]; expected"),
         ({"increase_by_times": 1.5}, "increase_by_times is 1.5; expected a whole number"),
-        ({"increase_by_times": True}, "increase_by_times is True; expected a whole number"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(kind, options, message):

@@ -112,12 +112,8 @@ def test_custom_explore_fn_has_the_last_word():
 def test_a_config_is_completed_with_what_it_lacks():
     mutations = checked_mutations({"x": uniform(0, 1), "y": [4], "net": {"w": lambda: 3, "d": [2]}})
     config = {"x": 9.0, "net": {"d": 7}, "z": 1}
-    assert complete_config(config, mutations, np.random.default_rng(0)) == {
-        "x": 9.0,
-        "y": 4,
-        "net": {"d": 7, "w": 3},
-        "z": 1,
-    }
+    completed = complete_config(config, mutations, np.random.default_rng(0))
+    assert completed == {"x": 9.0, "y": 4, "net": {"d": 7, "w": 3}, "z": 1}
     assert config == {"x": 9.0, "net": {"d": 7}, "z": 1}
 
 

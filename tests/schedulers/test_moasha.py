@@ -169,10 +169,3 @@ def test_infinities_are_in_order_too():
     points = [(math.inf, 0.0), (-math.inf, 1.0), (0.0, math.inf), (-math.inf, -math.inf), (math.inf, math.inf)]
     assert [order.judge(point) is None for point in points] == [True, True, True, False, True]
     assert order.state()[0] == [(math.inf, math.inf)]
-
-
-def test_of_a_large_front_about_that_share_goes_on():
-    rng = np.random.default_rng(0)
-    order = ParetoOrder(4)
-    went_on = [order.judge((float(x), float(-x))) is None for x in rng.random(1200)]
-    assert 200 < sum(went_on[-1000:]) < 320

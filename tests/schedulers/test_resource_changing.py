@@ -39,7 +39,6 @@ from sweep.record.resume import retell
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.base import Scheduler
 from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob
-from sweep.schedulers.fifo import FIFOScheduler
 from sweep.schedulers.pbt import PopulationBasedTraining
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
 
@@ -233,7 +232,6 @@ def test_trials_that_begin_with_different_requests_are_refused_with_both():
     [
         ({"base_scheduler": "asha"}, "base_scheduler is 'asha'; expected a scheduler"),
         ({"base_scheduler": ResourceChangingScheduler()}, "base_scheduler is .*; expected a scheduler"),
-        ({"base_scheduler": FIFOScheduler}, "base_scheduler is <class"),
         ({"resources_allocation_function": {"cpu": 2}}, "resources_allocation_function is {'cpu': 2}; expected a func"),
         ({"resources_allocation_function": DistributeResources}, "expected a function of .* or an object such as"),
     ],

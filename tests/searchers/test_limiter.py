@@ -145,7 +145,6 @@ def test_the_searcher_takes_the_run_and_counts_the_trials():
         (lambda: ConcurrencyLimiter("optuna", 2), "expected a searcher"),
         (lambda: ConcurrencyLimiter(RandomSearch(), 0), "max_concurrent is 0"),
         (lambda: ConcurrencyLimiter(RandomSearch(), 2.0), "max_concurrent is 2.0"),
-        (lambda: ConcurrencyLimiter(RandomSearch(), True), "max_concurrent is True"),
     ],
 )
 def test_wrong_arguments_are_refused(make, message):

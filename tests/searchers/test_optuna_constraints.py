@@ -36,10 +36,8 @@ def searched(search, num_trials, result=result_of):
         (lambda result: result["a"] - 1, {"a": 3}, [2.0]),
         (lambda result: (result["a"], -1), {"a": 3}, [3.0, -1.0]),
         ("a", {}, None),
-        ("a", {"a": None}, None),
         ("a", {"a": "text"}, None),
         ("a", {"a": math.nan}, None),
-        (["a", "b"], {"a": 1, "b": math.inf}, None),
         (lambda result: math.nan, {}, None),
     ],
 )
@@ -134,9 +132,7 @@ def test_a_lasting_storage_is_not_told_twice(tmp_path):
     [
         ({"constraints": 3}, "constraints is 3; expected names of metrics"),
         ({"constraints": []}, r"constraints is \[\]; expected names"),
-        ({"constraints": [1]}, r"constraints is \[1\]; expected names"),
         ({"constraints": {"a": "b"}}, r"constraints\['a'\] is 'b'; expected a finite number"),
-        ({"constraints": {"a": math.nan}}, r"constraints\['a'\] is nan"),
         ({"constraints": "a", "sampler": "cmaes"}, "cannot go with the sampler 'cmaes'"),
         (
             {"constraints": "a", "points_to_evaluate": [{}], "evaluated_rewards": [1]},

@@ -137,7 +137,6 @@ def test_a_leftover_group_is_announced():
     [
         (lambda: Repeater(RandomSearch), "expected a searcher"),
         (lambda: Repeater(RandomSearch(), 0), "repeat is 0"),
-        (lambda: Repeater(RandomSearch(), 1.5), "repeat is 1.5"),
     ],
 )
 def test_wrong_arguments_are_refused(make, message):

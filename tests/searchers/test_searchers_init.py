@@ -60,12 +60,7 @@ def test_shortcuts_choose_the_sampler():
         ("Ax", {}, UnknownNameError, "called 'Ax'. That library has no adapter here; the nearest is 'gp'"),
         ("zoopt", {}, UnknownNameError, "the nearest is 'cmaes'. Known: bayesopt, bohb, cmaes, gp, grid"),
         ("optuna", {"sedd": 1}, SearchError, "'optuna' has no parameter 'sedd'. Did you mean 'seed'"),
-        (
-            "tpe",
-            {"sampler": "gp"},
-            SearchError,
-            "'tpe' has no parameter 'sampler'. The name says it already.",
-        ),
+        ("tpe", {"sampler": "gp"}, SearchError, "'tpe' has no parameter 'sampler'. The name says it already."),
         ("random", {"seed": -1}, SearchError, "has no parameter 'seed'"),
         ("grid", {"seed": -1}, SearchError, "seed is -1"),
     ],

@@ -272,11 +272,8 @@ def test_a_grid_variable_that_a_point_names_is_not_crossed():
 
 def test_points_reach_nested_values_by_nesting_and_by_name():
     space = {"n": {"x": uniform(0, 1), "l": [uniform(0, 1), {"y": uniform(0, 1)}]}, "f": sample_from(lambda: 0), "c": 1}
-    assert resolved(filled(space, {"n": {"x": 0.5, "l": [0.1, {"y": 0.2}]}, "f": 3, "c": 2})) == {
-        "n": {"x": 0.5, "l": [0.1, {"y": 0.2}]},
-        "f": 3,
-        "c": 2,
-    }
+    point = {"n": {"x": 0.5, "l": [0.1, {"y": 0.2}]}, "f": 3, "c": 2}
+    assert resolved(filled(space, point)) == point
     config = resolved(filled(space, {"n/x": 0.25, "n/l/0": 0.3, "n/l/1/y": 0.4}))
     assert config["n"] == {"x": 0.25, "l": [0.3, {"y": 0.4}]}
 
