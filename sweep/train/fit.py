@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import select
-from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -142,23 +141,15 @@ class _Nested:
             TrainingFailedError: `max_failures` is used up.
         """
         failures = starts = 0
-        for attempt in itertools.count(1):
-            outcome = self._attempt(attempt)
-            if outcome.is_good:
-                break
-            if outcome.class_name == START_ERROR:
-                starts += 1
-                is_over = starts > _MAX_STARTS
-            else:
-                failures += 1
-                is_over = 0 <= self._failures.max_failures < failures
-            if is_over:
+        while not (outcome := self._attempt(1 + failures + starts)).is_good:
+            is_start = outcome.class_name == START_ERROR
+            starts, failures = starts + is_start, failures + (not is_start)
+            if starts > _MAX_STARTS or 0 <= self._failures.max_failures < failures:
                 raise TrialsFailed(f"{outcome.error}. Logs: {self._path}") from _cause(outcome)
             print(f"sweep: the group starts again after: {outcome.error}", flush=True)
-        latest = self._kept[-1][0] if self._kept else None
         return NestedResult(
             metrics=self._last,
-            checkpoint=latest,
+            checkpoint=self._kept[-1][0] if self._kept else None,
             path=self._path,
             config=dict(self._trainer.train_loop_config),
             history=tuple(self._history),
@@ -216,9 +207,8 @@ class _Nested:
         own = session.job
         spec = trainer.spec_of({})
         start, _, count = self._kept[-1] if self._kept else (self._start, {}, 0)
-        devices: dict[str, list[Device]] = defaultdict(list)
-        for node, values in own.devices:
-            devices[node].append(Device(*values))
+        devices = [(node, Device(*values)) for node, values in own.devices]
+        nodes = {node: tuple(device for at, device in devices if at == node) for node, _ in devices}
         environ = self._environ()
         number = len(self._placement.bundles) - spec.has_head if spec.num_ports < 0 else spec.num_ports
         ports = open_ports(number, spec.port_kind)
@@ -227,7 +217,7 @@ class _Nested:
                 self._resources,
                 self._placement,
                 spec,
-                nodes=[Node(node, devices=tuple(held)) for node, held in devices.items()],
+                nodes=[Node(node, devices=held) for node, held in nodes.items()],
                 environ=environ,
                 trial_id=own.trial_id,
                 attempt=attempt,

@@ -78,9 +78,8 @@ class HorovodConfig(Backend):
 def _serve(listener: socket.socket) -> None:
     """Run Horovod's rendezvous server on a socket that listens already, for as long as this process lives.
 
-    It does not get the list of ranks: then each of them takes away its own keys once all have met, and a loop
-    may shut Horovod down and start it again. With that knowledge the server counts them, and forgets the count of one
-    scope when another is complete.
+    It does not get the list of ranks, so that a loop may shut Horovod down and start it again: with that knowledge the
+    server counts them, and forgets the count of one scope when another is complete.
     """
     module = importlib.import_module(_SERVER)
     server_class: Any = module.RendezvousHTTPServer

@@ -239,11 +239,7 @@ def _is_divided(loader: DataLoader[Any]) -> bool:
 
 
 def _divided(loader: DataLoader[Any], rank: int, size: int) -> DataLoader[Any]:
-    """Return the loader with samplers that give a rank its part.
-
-    A copy of the object, not a new one from its arguments: so every argument is kept, those of later versions of torch
-    and of the user's own subclass included.
-    """
+    """Return a copy of the loader, of whatever class, with samplers that give a rank its part."""
     for name, value in vars(loader).items():
         if isinstance(value, Iterator) and name not in ("sampler", "batch_sampler", "_iterator"):
             raise UserCodeError(
@@ -346,10 +342,7 @@ def _set_states(states: list[Any]) -> None:
 def _generators(states: list[Any], seed: int) -> Iterator[None]:
     """Run on generators of one's own, which are noted in `states` and seeded at first; the others do not move."""
     outer = _states()
-    if states:
-        _set_states(states)
-    else:
-        _seed_cpu(seed)
+    _set_states(states) if states else _seed_cpu(seed)
     try:
         yield
     finally:
@@ -377,9 +370,8 @@ class PreparedDataLoader(DataLoader[Any]):
         self, loader: DataLoader[Any], device: torch.device | None, counted: Any, *, has_prefetch: bool
     ) -> None:
         # Without DataLoader's constructor: every attribute is asked of the wrapped loader.
-        vars(self).update(
-            prepared_from=loader, _device=device, _counted=counted, _last=None, _has_prefetch=has_prefetch
-        )
+        own = {"_device": device, "_counted": counted, "_last": None, "_has_prefetch": has_prefetch}
+        vars(self).update(own, prepared_from=loader)
 
     def __iter__(self) -> Any:
         if self._counted is not None:
@@ -408,11 +400,8 @@ class PreparedDataLoader(DataLoader[Any]):
 
 
 def _prefetched(batches: Iterator[Any], device: torch.device) -> Iterator[Any]:
-    """Give the batches on a GPU, each copied on a stream of its own while the one before it is worked on.
-
-    A copy waits for what the caller has queued so far. That leaves the work on one batch to hide it, and it is what
-    makes the memory of an earlier batch safe to use again, also in objects whose tensors cannot be seen from here.
-    """
+    """Give the batches on a GPU, each copied on a stream of its own while the one before it is worked on. A copy waits
+    for what the caller has queued so far, which makes the memory of an earlier batch safe to use again."""
     side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def fetch() -> list[Any]:

@@ -238,9 +238,8 @@ class DataParallelTrainer:
         own = {key: value for key, value in self.train_loop_config.items() if has_domains({key: value})}
         if loop is not None or own:
             if loop is not None and not (isinstance(loop, Mapping) and grid_values(loop) is None):
-                raise ConfigError(
-                    f"train_loop_config is {loop!r:.100}; expected a dict, whose values may be search domains."
-                )
+                expected = "a dict, whose values may be search domains"
+                raise ConfigError(f"train_loop_config is {loop!r:.100}; expected {expected}.")
             self._refuse_config(loop)
             space["train_loop_config"] = merge(own, loop or {})
         scaling = given.get("scaling_config")
@@ -297,10 +296,8 @@ class DataParallelTrainer:
 
     def rank_body(self, loop: Callable[..., Any]) -> Callable[..., Any]:
         """Return what each rank runs: a function of the trial's config."""
-        size = self.scaling_config.num_workers
-        name = name_of(loop)
-        call = getattr(loop, "__call__", None)  # noqa: B004 - what is called, not whether
-        if inspect.ismethod(call):
+        size, name = self.scaling_config.num_workers, name_of(loop)
+        if inspect.ismethod(call := getattr(loop, "__call__", None)):  # noqa: B004 - what is called, not whether
             loop = call  # a method shows which code must travel; an object does not
         body = functools.partial(
             run_rank,
@@ -390,10 +387,8 @@ def _takes_config(loop: Any, *, has_config: bool) -> bool:
 
 
 def _plain_scaling(value: Any) -> Any:
-    """Return a scaling in a space with `ScalingConfig` objects, also among options, replaced by dicts.
-
-    The number of workers of an object counts also when it is the default: whoever writes an object means it.
-    """
+    """Return a scaling in a space with `ScalingConfig` objects, also among options, replaced by dicts; the number of
+    workers of an object counts also when it is the default."""
     if isinstance(value, ScalingConfig):
         return {"num_workers": value.num_workers, **value.to_config()}
     grid = grid_values(value)

@@ -49,12 +49,12 @@ class GroupSpec:
     @property
     def num_ports(self) -> int:
         """Ports that the ranks need on rank 0's node; -1: one for each, on its own."""
-        return _framework(self.framework).num_ports
+        return _FRAMEWORKS[self.framework].num_ports
 
     @property
     def port_kind(self) -> str:
         """How the ports are kept for them, see `worker.rendezvous`."""
-        return _framework(self.framework).port_kind
+        return _FRAMEWORKS[self.framework].port_kind
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,6 @@ class _Member:
         return self.place.node
 
     def of(self, kind: str) -> list[Device]:
-        """Return its devices of a kind."""
         return [device for device in self.devices if device.kind == kind]
 
 
@@ -151,9 +150,8 @@ def plan_ranks(
         locals_ = [other for other in group.members if other.node == member.node]
         here = [node for node in nodes if node.id == member.node]
         shown = [device for node in here for device in node.devices if device.kind == "gpu"] if is_kept else []
-        seen = list(
-            dict.fromkeys([*shown, *(gpu for other in (locals_ if is_shared else [member]) for gpu in other.of("gpu"))])
-        )
+        own_gpus = [gpu for other in (locals_ if is_shared else [member]) for gpu in other.of("gpu")]
+        seen = list(dict.fromkeys([*shown, *own_gpus]))
         rank = Rank(
             rank=number,
             size=len(group.members),
@@ -169,7 +167,7 @@ def plan_ranks(
         )
         threads = environment.num_threads(resources.bundles[member.index], user)
         share = min((share for _, share in member.place.devices), default=1.0)
-        own, defaults = _framework(spec.framework).variables(rank, group)
+        own, defaults = _FRAMEWORKS[spec.framework].variables(rank, group)
         defaults |= _slice_defaults(number, group)
         variables = {
             **spec.env,
@@ -205,11 +203,7 @@ def group_job(
     log_limit_bytes: int,
     node: str = "",
 ) -> GroupJob:
-    """Return the message that starts a group: what all ranks have in common, and each rank's own.
-
-    Args:
-        node: the one of several machines on which they are started; empty: all nodes are this machine.
-    """
+    """Return the message that starts a group on a node, or, where this machine is all nodes, everywhere."""
     return GroupJob(
         job=job,
         ranks=tuple(plan for plan in plans if node in ("", plan.node)),
@@ -222,14 +216,8 @@ def group_job(
 
 
 def _used_backend(resources: Resources, placement: Placement, spec: GroupSpec) -> str:
-    """Return torch's backend: the user's own, else nccl when every rank has GPUs of its own, else gloo.
-
-    A request of shares that are to lie on one device means gloo wherever they came to lie: what a group talks by does
-    not depend on what else was running.
-
-    Raises:
-        ConfigError: the user's own is NCCL and two ranks share a GPU, which NCCL refuses.
-    """
+    """Return torch's backend: the user's own, else nccl when every rank has GPUs of its own, else gloo. A request of
+    shares that are to lie on one device means gloo wherever they came to lie, whatever else was running."""
     if spec.framework != "torch":
         return ""
     has_gpus = any(bundle.gpu for bundle in resources.bundles[spec.has_head :])
@@ -280,17 +268,13 @@ def _slice_defaults(number: int, group: _GroupFacts) -> dict[str, str]:
 def _rank_variables(rank: Rank, local_rank: int) -> dict[str, str | None]:
     """Return a rank's numbers under the names that torchrun uses; other launchers and libraries read them."""
     return {
-        RANK_VARIABLE: str(rank.rank),
-        "RANK": str(rank.rank),
-        "WORLD_SIZE": str(rank.size),
+        **dict.fromkeys((RANK_VARIABLE, "RANK", "ROLE_RANK"), str(rank.rank)),
+        **dict.fromkeys(("WORLD_SIZE", "ROLE_WORLD_SIZE"), str(rank.size)),
+        **dict.fromkeys(("NODE_RANK", "GROUP_RANK"), str(rank.node_rank)),
         "LOCAL_RANK": str(local_rank),
         "LOCAL_WORLD_SIZE": str(rank.local_size),
-        "NODE_RANK": str(rank.node_rank),
-        "GROUP_RANK": str(rank.node_rank),
         "GROUP_WORLD_SIZE": str(rank.num_nodes),
         "ROLE_NAME": "default",
-        "ROLE_RANK": str(rank.rank),
-        "ROLE_WORLD_SIZE": str(rank.size),
     }
 
 
@@ -324,11 +308,8 @@ def _tensorflow(rank: Rank, group: _GroupFacts) -> _Variables:
 
 
 def _horovod(rank: Rank, group: _GroupFacts) -> _Variables:
-    """Return what `horovodrun` gives to a rank: `hvd.init()` reads its numbers and the rendezvous from it.
-
-    Every one but the interface between machines replaces the user's own: they belong together, and a driver that stands
-    in a `horovodrun` has those of another group. Horovod tells the ranks of nodes apart by the names of these.
-    """
+    """Return what `horovodrun` gives to a rank. Every one but the interface between machines replaces the user's own,
+    which are those of another group. Horovod tells the ranks of nodes apart by the names of these."""
     # Horovod's third communicator: the ranks with one local rank, one on each node that has so many.
     peers = [node for node, size in enumerate(group.local_sizes.values()) if size > rank.local_rank]
     host, own_interface = "localhost", ""
@@ -361,12 +342,9 @@ class _Framework(NamedTuple):
 
 
 _FRAMEWORKS = {
+    "": _Framework(),
     "torch": _Framework(1, "listening", _torch),
     "jax": _Framework(1, "shared", _jax),
     "tensorflow": _Framework(-1, "named", _tensorflow),
     "horovod": _Framework(1, "listening", _horovod),
 }
-
-
-def _framework(name: str) -> _Framework:
-    return _FRAMEWORKS.get(name, _Framework())

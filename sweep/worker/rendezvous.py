@@ -32,11 +32,7 @@ class Port(NamedTuple):
 
 
 def open_ports(number: int, kind: str, address: str = _HOST) -> list[Port]:
-    """Return so many ports.
-
-    Args:
-        kind: "listening", "shared" or "named".
-        address: of this machine, IPv4.
+    """Return so many ports of a kind, at an IPv4 address of this machine.
 
     Raises:
         ConfigError: this machine does not have that address.
@@ -89,9 +85,8 @@ def _bound(address: str, *, is_listening: bool) -> Port:
 
 def _named() -> Port:
     highest = _first_given_out()
-    draw = random.SystemRandom()
     for _ in range(_TRIES):
-        number = draw.randrange(_LOWEST, highest)
+        number = random.SystemRandom().randrange(_LOWEST, highest)
         holder = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             holder.bind(f"\0sweep-port-{number}")

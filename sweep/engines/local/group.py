@@ -14,7 +14,6 @@ import random
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from sweep.core import group as core
@@ -23,29 +22,20 @@ from sweep.engines.local.ranks import LocalRanks, MakeRank
 from sweep.worker import wire
 from sweep.worker.limits import describe_shortage
 
-_RETRY_S = 0.1
-_MOST_RETRY_S = 2.0
+_RETRY_S = (0.2, 0.5)
 _FAR_STOP_S = 5.0  # for ranks to end, where what they are told goes through the driver
 
 
 class ClockGap:
-    """How far another machine's monotonic clock is ahead of this one's: the two have nothing in common.
-
-    Found as NTP does it, from messages both ways that bear the time at which they were sent: of each way the fastest
-    counts, and both are taken to last equally long. So it is wrong by half the difference of the two at most.
-    """
+    """How far another machine's monotonic clock is ahead of this one's, found as NTP does it: from messages both ways
+    that bear the time at which they were sent. Of each way the fastest counts; both are taken to last equally long."""
 
     def __init__(self) -> None:
         self._from_there = math.inf  # least of: arrival here less sending there, each by its own clock
         self._to_there = math.inf
 
     def heard(self, sent_at: float, now: float, lag: float | None) -> None:
-        """Take a message of the other machine's.
-
-        Args:
-            sent_at: by its clock.
-            lag: what it has found itself, of messages that went there: arrival there less sending here.
-        """
+        """Take a message, sent at this time of the other's clock; `lag` is what that has found of messages to it."""
         self._from_there = min(self._from_there, now - sent_at)
         if lag is not None:
             self._to_there = min(self._to_there, lag)
@@ -59,29 +49,20 @@ class ClockGap:
 
 
 class Group(LocalRanks):
-    """The ranks of one group, from the job to the last process's end.
-
-    Attributes:
-        problem: why the kernel refuses more processes at the moment; it is tried again.
-    """
+    """The ranks of one group, from the job to the last process's end."""
 
     def __init__(
         self, upstream: socket.socket, ports: Sequence[int], make: MakeRank, *, is_patient: bool = True
     ) -> None:
-        """Take over the socket above and the descriptors of the sockets that hold its ports.
-
-        Args:
-            is_patient: when the kernel refuses processes it is tried again; otherwise it is over.
-        """
+        """Take over what `LocalRanks` does; `is_patient`: where the kernel refuses processes it is tried again."""
         super().__init__(upstream, ports, make)
-        self.problem = ""
+        self._problem = ""  # why the kernel refuses processes at the moment
         self._rules: core.GroupRules | None = None
         self._elsewhere: dict[int, str] = {}  # ranks on other nodes
         self._gaps: dict[str, ClockGap] = {}  # to the clocks of those
         self._reports: dict[int, Any] = {}  # metrics of rank 0's reports that were not passed on yet
         self._retry_at: float | None = None
         self._is_patient = is_patient
-        self._pause_s = _RETRY_S
         self._has_started = False
 
     @property
@@ -104,8 +85,6 @@ class Group(LocalRanks):
     def _ending(self) -> Outcome | None:
         return self._rules.ending if self._rules is not None else None
 
-    # --- from above --------------------------------------------------------------------------------------------------
-
     def _hear_above(self) -> None:
         now = time.monotonic()
         for message in self._up.receive():
@@ -125,8 +104,6 @@ class Group(LocalRanks):
             elif self._ending() is None:
                 self._act(self._rules.kill(now), now)
 
-    # --- starting ----------------------------------------------------------------------------------------------------
-
     def _start(self) -> None:
         """Make every rank of this node, or none: when the kernel refuses one, all go and it is tried again."""
         assert self._job is not None
@@ -138,34 +115,26 @@ class Group(LocalRanks):
                 self.refusal = error.errno or errno.EAGAIN
                 self._close()
                 return
-            problem, before = f"cannot start: {describe_shortage(error)}", self.problem
-            if problem != before:
-                self.problem = problem
-                self._up.send(wire.Waits(self._token, problem))
+            self._say_problem(f"cannot start: {describe_shortage(error)}")
             # Groups that take each other's processes must not try in step.
-            self._retry_at = time.monotonic() + self._pause_s * random.uniform(0.5, 1.0)
-            self._pause_s = min(2 * self._pause_s, _MOST_RETRY_S)
+            self._retry_at = time.monotonic() + random.uniform(*_RETRY_S)
             return
-        if self.problem:
-            self.problem = ""
-            self._up.send(wire.Waits(self._token, ""))
+        self._say_problem("")
         self._elsewhere = dict(group.elsewhere)
         self._gaps = {node: ClockGap() for node in self._elsewhere.values()}
-        limits = core.Limits(hang_s=group.hang_s)
-        if self._elsewhere:
-            limits = replace(limits, stop_s=_FAR_STOP_S)
+        limits = core.Limits(hang_s=group.hang_s, **({"stop_s": _FAR_STOP_S} if self._elsewhere else {}))
         size = len(group.ranks) + len(self._elsewhere)
         self._rules = core.GroupRules(size, limits, time.monotonic(), far=self._elsewhere)
 
-    # --- from the ranks ----------------------------------------------------------------------------------------------
+    def _say_problem(self, problem: str) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            self._up.send(wire.Waits(self._token, problem))
 
     def _hear(self, rank: int, messages: list[wire.FromWorker]) -> None:
-        if self._rules is None:
-            return
-        now = time.monotonic()
         for message in messages:
-            if message.token == self._token:
-                self._hear_one(rank, message, now)
+            if self._rules is not None and message.token == self._token:
+                self._hear_one(rank, message, time.monotonic())
 
     def _hear_one(self, rank: int, message: wire.FromWorker, now: float, far: ClockGap | None = None) -> None:
         """Take in a message of a rank; `far`: it is on another node, to whose clock this is the gap."""
@@ -192,8 +161,6 @@ class Group(LocalRanks):
             now = time.monotonic()
             self._act(self._rules.gone(rank, outcome, now), now)
 
-    # --- to and from other nodes -------------------------------------------------------------------------------------
-
     def _hear_from_afar(self, message: wire.Relayed, now: float) -> None:
         assert self._rules is not None
         gap = self._gaps[message.node]
@@ -218,12 +185,9 @@ class Group(LocalRanks):
         else:
             self._members[rank].link.send(message)
 
-    # --- what was decided --------------------------------------------------------------------------------------------
-
     def _act(self, actions: list[core.Action], now: float) -> None:
         assert self._rules is not None
-        token = self._token
-        waiting = list(actions)
+        token, waiting = self._token, list(actions)
         while waiting:
             action = waiting.pop(0)
             if self._elsewhere and isinstance(action, (core.Dismiss, core.Dump, core.KillAll)):
@@ -258,7 +222,7 @@ class Group(LocalRanks):
 
     def _say_started(self) -> None:
         self._has_started = True
-        self._up.send(wire.Started(self._token, self._pids[0]))
+        self._up.send(wire.Started(self._token, next(iter(self._members.values())).pid))
 
     def _close(self) -> None:
         super()._close()
@@ -276,11 +240,7 @@ class RemoteRanks(LocalRanks):
     """
 
     def __init__(self, upstream: socket.socket, ports: Sequence[int], make: MakeRank, token: int) -> None:
-        """Take over the socket above and the descriptors of the sockets that hold its ports.
-
-        Args:
-            token: of the attempt in the engine of this node; the ranks have that of rank 0's.
-        """
+        """Take over what `LocalRanks` does, and the attempt's token in this node's engine; ranks have rank 0's."""
         super().__init__(upstream, ports, make)
         self._token = token
         self._lag = math.inf  # least difference of this clock and the times at which we were sent something
@@ -295,13 +255,16 @@ class RemoteRanks(LocalRanks):
         are_gone = self._members and all(member.is_gone for member in self._members.values())
         return Outcome("FINISHED") if are_gone else None
 
-    # --- from above --------------------------------------------------------------------------------------------------
-
     def _hear_above(self) -> None:
         for message in self._up.receive():
             match message:
                 case wire.GroupJob():
-                    self._start(message)
+                    try:
+                        self._start_ranks(message)
+                        self._look_at_clock()
+                    except OSError as error:
+                        self.refusal = error.errno or errno.EAGAIN
+                        self._close()
                 case wire.Relayed(_, _, rank, word, at):
                     self._lag = min(self._lag, time.monotonic() - at)
                     self._obey(rank, word)
@@ -310,16 +273,6 @@ class RemoteRanks(LocalRanks):
         if not self._up.is_open:  # the agent is gone
             self._up.socket.close()
             self.kill()
-
-    def _start(self, job: wire.GroupJob) -> None:
-        """Make every rank, or none."""
-        try:
-            self._start_ranks(job)
-        except OSError as error:
-            self.refusal = error.errno or errno.EAGAIN
-            self._close()
-            return
-        self._look_at_clock()
 
     def _obey(self, rank: int, word: Any) -> None:
         match word:
@@ -340,8 +293,6 @@ class RemoteRanks(LocalRanks):
         if self._looks < _NUM_LOOKS:
             self._looks += 1
             self._say(-1, None)
-
-    # --- from the ranks ----------------------------------------------------------------------------------------------
 
     def _hear(self, rank: int, messages: list[wire.FromWorker]) -> None:
         for message in messages:

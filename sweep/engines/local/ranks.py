@@ -28,8 +28,6 @@ MakeRank = Callable[[int, Sequence[int], bool], int]
 
 @dataclass(slots=True, eq=False)
 class _Member:
-    """The process of one rank."""
-
     pid: int
     pidfd: int
     link: Link
@@ -60,8 +58,6 @@ class LocalRanks(ABC):
         self._is_done_said = False
         self._oom_kills = num_oom_kills()
 
-    # --- for the supervisor's loop -----------------------------------------------------------------------------------
-
     @property
     def log_limit_bytes(self) -> int:
         """Size that each of `logs` is kept below; 0: unlimited."""
@@ -78,7 +74,7 @@ class LocalRanks(ABC):
         return None
 
     def descriptors(self) -> list[tuple[int, int]]:
-        """Return what to wait for: descriptors and poll masks."""
+        """Return descriptors to wait for, with poll masks."""
         links = [(link.socket.fileno(), link.mask) for link in (self._up, *self._links) if link.is_open]
         return links + [(one.pidfd, select.POLLIN) for one in self._members.values() if not one.is_gone]
 
@@ -114,8 +110,6 @@ class LocalRanks(ABC):
     def kill(self) -> None:
         """End every process of it here, and say nothing any more."""
 
-    # --- what its ranks and who leads them say -----------------------------------------------------------------------
-
     @abstractmethod
     def _hear_above(self) -> None:
         """Take in what is written above; the end of that stream, too."""
@@ -140,15 +134,9 @@ class LocalRanks(ABC):
             messages.append(wire.Done(self._job.job.token, link.problem, time.monotonic()))
         self._hear(rank, messages)
 
-    # --- the ranks' processes ----------------------------------------------------------------------------------------
-
     @property
     def _links(self) -> list[Link]:
         return [member.link for member in self._members.values() if member.link.is_open]
-
-    @property
-    def _pids(self) -> tuple[int, ...]:
-        return tuple(member.pid for member in self._members.values())
 
     def _start_ranks(self, group: wire.GroupJob) -> None:
         """Make every rank that the job names, or none.
@@ -179,7 +167,7 @@ class LocalRanks(ABC):
             self._end_ranks()
             self._members.clear()
             raise
-        self._up.send(wire.Pids(self._token, self._pids))
+        self._up.send(wire.Pids(self._token, tuple(member.pid for member in self._members.values())))
 
     def _dismiss(self) -> None:
         """Let the ranks end their processes: all have returned."""
@@ -201,10 +189,7 @@ class LocalRanks(ABC):
     def _end_ranks(self) -> list[tuple[int, Outcome]]:
         """Kill what is left of every rank, and wait for the ranks themselves; returns how each has ended."""
         living = [(rank, member) for rank, member in self._members.items() if not member.is_gone]
-        victims: list[int] = []
-        for _, member in living:
-            victims += [member.pid, *descendants(member.pid)]
-        for pid in victims:
+        for pid in [pid for _, member in living for pid in (member.pid, *descendants(member.pid))]:
             send(signal.SIGKILL, -pid, pid)
         return [(rank, self._bury(member)) for rank, member in living]
 
