@@ -21,21 +21,13 @@ class ChannelClosed(SweepError):
 
 
 class Channel(Protocol):
-    """How a session talks to its driver."""
+    """How a session talks to its driver; `send` and `receive` raise ChannelClosed where the other side is gone."""
 
     def send(self, data: bytes) -> None:
-        """Send what `frame` returned.
-
-        Raises:
-            ChannelClosed: the other side is gone.
-        """
+        """Send what `frame` returned."""
 
     def receive(self) -> Any:
-        """Wait for the next message.
-
-        Raises:
-            ChannelClosed: there will be none.
-        """
+        """Wait for the next message."""
 
     def wait(self, seconds: float) -> bool:
         """Wait for a message, at most so long; whether `receive` has one, or will say that there will be none."""

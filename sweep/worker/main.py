@@ -94,21 +94,14 @@ def become_worker(parent: int) -> None:
     offer_to_oom_killer()
 
 
-def serve(
-    channel: SocketChannel,
-    *,
-    is_reused: bool = False,
-    were_threads: int = 1,
-    control: int = -1,
-) -> None:
+def serve(channel: SocketChannel, *, is_reused: bool = False, control: int = -1) -> None:
     """Run the job that comes, or one after another, and end the process.
 
     Args:
         is_reused: the process waits for another job, once the supervisor has ended what the one before has left.
         control: descriptor to the supervisor, which is asked for groups, too; -1: none, as in a rank of a group.
-        were_threads: of the numeric libraries in the process that this one was forked from.
     """
-    state = _State(were_threads)
+    state = _State()
     _code.kept.is_wanted = is_reused
     to_host = None if control < 0 else Packets(socket.socket(fileno=control))
     cwd = os.getcwd()
@@ -338,8 +331,8 @@ def _pickled(error: BaseException) -> bytes:
 
 
 def redirect_output(out: str, err: str, title: str) -> None:
-    """Send standard output and error of this process, at the level of descriptors, to the ends of two files, which may
-    be one. A header tells attempts apart; a file of one stream alone has none before the first."""
+    """Send what this process prints to the ends of two files, or of one, under a header that tells attempts apart; a
+    file of one stream alone has none before the first."""
     _flush()
     head = f"--- {title}, {time.strftime('%Y-%m-%d %H:%M:%S')}, pid {os.getpid()}\n".encode()
     for path, numbers in [(out, (1, 2))] if out == err else [(out, (1,)), (err, (2,))]:
@@ -358,14 +351,10 @@ def redirect_output(out: str, err: str, title: str) -> None:
 
 
 class _State:
-    """What this process was before its first job, as far as each further one is to find it so.
+    """What this process was before its first job, as far as each further one is to find it so."""
 
-    Attributes:
-        num_threads: that its numeric libraries have now.
-    """
-
-    def __init__(self, num_threads: int) -> None:
-        self.num_threads = num_threads
+    def __init__(self) -> None:
+        self.num_threads = 1  # of its numeric libraries, now
         self.environ = dict(os.environ)
         self.streams: dict[str, Any] = {}
 

@@ -98,7 +98,7 @@ class LocalEngine(SlotEngine):
         )
         self._limits = limits.Raised()
         self._gpu_cleanup = gpu_cleanup(
-            [node for node in context.nodes if context.node in ("", node.id)],
+            tuple(node for node in context.nodes if context.node in ("", node.id)),
             self._loop,
             emit=lambda event: self._events.append(event),
             notice=self._say,

@@ -29,6 +29,7 @@ class _Entry:
     reason: str = ""
 
 
+@dataclass(eq=False)
 class GpuCleanup:
     """Calls back when what an attempt whose processes are gone, or a worker that was ended, held is clean.
 
@@ -37,35 +38,22 @@ class GpuCleanup:
 
     Attributes:
         nodes: the inventory, less the GPUs that never became clean.
+        threshold: part of a GPU's memory that may stay in use, in [0, 1].
+        patience_s: how long an entry may wait.
     """
 
-    def __init__(
-        self,
-        nodes: Sequence[Node],
-        loop: Loop,
-        *,
-        emit: Callable[[Event], None],
-        notice: Callable[[str], None],
-        read: Reader = read_placed,
-        threshold: float = 0.05,
-        patience_s: float = 60.0,
-        look_every_s: float = 0.25,
-    ) -> None:
-        """Remember what the GPUs have in use now, before any trial: that much is never a trial's.
+    nodes: Sequence[Node]
+    loop: Loop
+    emit: Callable[[Event], None]
+    notice: Callable[[str], None]
+    read: Reader = read_placed
+    threshold: float = 0.05
+    patience_s: float = 60.0
+    look_every_s: float = 0.25
 
-        Args:
-            threshold: part of a GPU's memory that may stay in use, in [0, 1].
-            patience_s: how long an entry may wait.
-        """
-        self.nodes = tuple(nodes)
-        self._loop = loop
-        self._emit = emit
-        self._notice = notice
-        self._read = read
-        self._threshold = threshold
-        self._patience_s = patience_s
-        self._look_every_s = look_every_s
+    def __post_init__(self) -> None:
         self._entries: list[_Entry] = []
+        # In use before any trial: that much is never a trial's.
         self._before = {place: use.used_bytes for place, use in self._memory(self._gpus()).items()}
 
     def after(
@@ -89,9 +77,9 @@ class GpuCleanup:
         if not self._unclean(held, self._memory(held)):
             then()
             return
-        self._entries.append(_Entry(held, then, trial.id if is_waiting else "", self._patience_s))
+        self._entries.append(_Entry(held, then, trial.id if is_waiting else "", self.patience_s))
         if len(self._entries) == 1:
-            self._loop.alarm(self._look_every_s, self._look)
+            self.loop.alarm(self.look_every_s, self._look)
 
     def _look(self) -> None:
         entries, self._entries = self._entries, []
@@ -100,19 +88,19 @@ class GpuCleanup:
         for entry in entries:
             unclean = self._unclean(entry.gpus, memory)
             reason = "; ".join(describe(name_device(*place), use) for place, use in unclean.items())
-            entry.patience_s -= self._look_every_s
+            entry.patience_s -= self.look_every_s
             if unclean and entry.patience_s > 0:
                 self._entries.append(entry)
                 if reason != entry.reason and entry.trial_id:
-                    self._emit(Waiting(entry.trial_id, reason))
+                    self.emit(Waiting(entry.trial_id, reason))
                 entry.reason = reason
                 continue
             if unclean:
-                self._notice(f"{reason}; not freed in {self._patience_s:g}s, so no more trials are started there")
+                self.notice(f"{reason}; not freed in {self.patience_s:g}s, so no more trials are started there")
                 self._put_out_of_use(unclean)
             ended.append(entry)
         if self._entries:
-            self._loop.alarm(self._look_every_s, self._look)
+            self.loop.alarm(self.look_every_s, self._look)
         for entry in ended:
             entry.then()
 
@@ -121,13 +109,13 @@ class GpuCleanup:
             replace(node, devices=tuple(d for d in node.devices if (node.id, d.id) not in places))
             for node in self.nodes
         )
-        self._emit(NodesChanged(self.nodes))
+        self.emit(NodesChanged(self.nodes))
 
     def _gpus(self) -> dict[Place, Device]:
         return {(node.id, one.id): one for node in self.nodes for one in node.devices if one.kind == "gpu"}
 
     def _memory(self, gpus: Mapping[Place, Device]) -> Mapping[Place, MemoryUse]:
-        return (self._read([(node, gpu) for (node, _), gpu in gpus.items()]) if gpus else None) or {}
+        return (self.read([(node, gpu) for (node, _), gpu in gpus.items()]) if gpus else None) or {}
 
     def _unclean(self, places: Iterable[Place], memory: Mapping[Place, MemoryUse]) -> dict[Place, MemoryUse]:
         """Return those that hold too much; what cannot be read is not waited for."""
@@ -136,7 +124,7 @@ class GpuCleanup:
             use, before = memory.get(place), self._before.get(place)
             if use is None:
                 continue
-            most = self._threshold * use.total_bytes
+            most = self.threshold * use.total_bytes
             if use.used_bytes > (most if before is None else max(most, before + _SLACK_BYTES)):
                 unclean[place] = use
         return unclean

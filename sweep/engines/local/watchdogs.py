@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -27,44 +28,39 @@ _LOOK_S = 0.5  # at the memory: that of what was killed is back by then
 _LEAST_SHARE = 0.05  # of the machine's memory: ending what holds less would not help
 
 
+@dataclass(eq=False)
 class Watchdogs:
     """Looks at the attempts of an engine.
 
     One that owes a report for too long is killed, once what its processes are doing was written to its log. Where an
     import in advance has started threads, and one does nothing before its first report, that is said once: a lock that
     a thread held when it was forked may be the reason. Where the machine's memory is nearly full the largest is ended:
-    Ray would end the agent of the node, and all trials there with it.
+    Ray would end the agent of the node, and all trials there with it. `memory_limit` is a part of it, in (0, 1).
     """
 
-    def __init__(
-        self,
-        loop: Loop,
-        attempts: Mapping[tuple[str, int], Attempt],
-        *,
-        kill: Callable[[Attempt, Kill], None],
-        say: Callable[[str], None] = print,
-        log_of: Callable[[Attempt], Path] = lambda attempt: Path(os.devnull),
-        report_s: float | None = None,
-        hang_s: float = HANG_S,
-        memory_limit: float | None = None,
-    ) -> None:
-        """Begin to look; `memory_limit` is a part of the machine's memory, in (0, 1)."""
-        self._loop, self._attempts = loop, attempts
-        self._kill, self._say, self._log_of = kill, say, log_of
-        self._report_s, self._hang_s = report_s, hang_s
+    loop: Loop
+    attempts: Mapping[tuple[str, int], Attempt]
+    kill: Callable[[Attempt, Kill], None]
+    say: Callable[[str], None] = print
+    log_of: Callable[[Attempt], Path] = lambda attempt: Path(os.devnull)
+    report_s: float | None = None
+    hang_s: float = HANG_S
+    memory_limit: float | None = None
+
+    def __post_init__(self) -> None:
         self._due: dict[Attempt, float] = {}  # the next report; the first comes first
         self._used_s: dict[int, float] = {}  # processor time at the last look, by token
         self._threads = ""  # that imports have started
-        if report_s is not None:
-            loop.alarm(report_s, partial(self._look_at_reports, report_s))
-        if memory_limit is not None:
-            loop.alarm(_LOOK_S, partial(self._look_at_memory, memory_limit))
+        if self.report_s is not None:
+            self.loop.alarm(self.report_s, partial(self._look_at_reports, self.report_s))
+        if self.memory_limit is not None:
+            self.loop.alarm(_LOOK_S, partial(self._look_at_memory, self.memory_limit))
 
     def watch(self, attempt: Attempt) -> None:
         """From now on the attempt owes a report."""
         self.rest(attempt)
-        if self._report_s is not None:
-            self._due[attempt] = time.monotonic() + self._report_s
+        if self.report_s is not None:
+            self._due[attempt] = time.monotonic() + self.report_s
 
     def rest(self, attempt: Attempt) -> None:
         """It owes none: it has made one, waits for something that is not its own, or is over."""
@@ -76,11 +72,11 @@ class Watchdogs:
             self.rest(attempt)
             self._give_up(attempt, f"no report within report_timeout_s={limit_s:g}")
         next_due = next(iter(self._due.values()), now + limit_s)
-        self._loop.alarm(next_due - now, partial(self._look_at_reports, limit_s))
+        self.loop.alarm(next_due - now, partial(self._look_at_reports, limit_s))
 
     def _give_up(self, attempt: Attempt, why: str) -> None:
         """Have the processes of this package write their stacks; of others the log gets what the kernel tells."""
-        log, lines, able = self._log_of(attempt), ["--- no report for too long: the stacks of its processes"], []
+        log, lines, able = self.log_of(attempt), ["--- no report for too long: the stacks of its processes"], []
         for pid in descendants(attempt.slot.pid) if attempt.slot is not None and attempt.slot.pid else ():
             with contextlib.suppress(OSError):  # it is gone
                 status = read(f"/proc/{pid}/status").decode(errors="replace").splitlines()
@@ -95,9 +91,9 @@ class Watchdogs:
             file.write("\n".join([*lines, ""]))
         turn_s = min(0.1, _TURNS_S / max(1, len(able)))
         for number, pid in enumerate(able):
-            self._loop.alarm(number * turn_s, partial(ask_for_stacks, pid))
+            self.loop.alarm(number * turn_s, partial(ask_for_stacks, pid))
         kill = Kill(*attempt.key, f"{why}; what its processes do is in {log.name}", ExitKind.HUNG)
-        self._loop.alarm(len(able) * turn_s + _WRITING_S, lambda: self._kill(attempt, kill))
+        self.loop.alarm(len(able) * turn_s + _WRITING_S, lambda: self.kill(attempt, kill))
 
     def begin(self, num_threads: int, modules: Iterable[str]) -> None:
         """Look from now on, once the imports of `modules` have started threads where workers are forked."""
@@ -107,23 +103,23 @@ class Watchdogs:
 
     def _look_at_starts(self) -> None:
         before, self._used_s = self._used_s, {}
-        for one in self._attempts.values():
+        for one in self.attempts.values():
             if one.link is None or one.slot is None or not one.slot.pid or one.has_reported:
                 continue
             used_s = self._used_s[one.token] = processor_s(one.slot.pid)
-            if abs(used_s - before.get(one.token, -self._hang_s)) < _IDLE_SHARE * self._hang_s:
-                self._say(
-                    f"trial {one.trial.number:05d} has neither reported nor computed for {self._hang_s:g} s, and "
+            if abs(used_s - before.get(one.token, -self.hang_s)) < _IDLE_SHARE * self.hang_s:
+                self.say(
+                    f"trial {one.trial.number:05d} has neither reported nor computed for {self.hang_s:g} s, and "
                     f"{self._threads}, whose locks it may wait for; if it hangs, use start_method='spawn'"
                 )
                 return
-        self._loop.alarm(self._hang_s, self._look_at_starts)
+        self.loop.alarm(self.hang_s, self._look_at_starts)
 
     def _look_at_memory(self, limit: float) -> None:
         """End the attempt that holds most where the memory is nearly full, if that helps."""
         used, total = memory_in_use()
         if used > limit * total:
-            sizes = [(resident_bytes(one.pids), one) for one in self._attempts.values() if one.kill is None]
+            sizes = [(resident_bytes(one.pids), one) for one in self.attempts.values() if one.kill is None]
             size, attempt = max(sizes, key=itemgetter(0), default=(0, None))
             if attempt is not None and size >= _LEAST_SHARE * total:
                 reason = (
@@ -131,8 +127,8 @@ class Watchdogs:
                     f"than the others, {format_bytes(size)}. Run fewer trials at a time (max_concurrent_trials), or "
                     "ask for memory in resources_per_trial"
                 )
-                self._kill(attempt, Kill(*attempt.key, reason, ExitKind.OUT_OF_MEMORY))
-        self._loop.alarm(_LOOK_S, partial(self._look_at_memory, limit))
+                self.kill(attempt, Kill(*attempt.key, reason, ExitKind.OUT_OF_MEMORY))
+        self.loop.alarm(_LOOK_S, partial(self._look_at_memory, limit))
 
 
 def processor_s(pid: int) -> float:
