@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -42,11 +41,6 @@ def shown(**info: Any) -> tuple[Progress, list[str]]:
     return progress, pages
 
 
-def test_the_kernel_is_the_one_of_which_its_connection_file_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    connected(monkeypatch, f"/run/user/1000/jupyter/kernel-{KERNEL}.json")
-    assert kernel_id() == KERNEL
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -70,7 +64,7 @@ def test_what_is_not_named_after_a_kernel_of_a_server_has_no_button(monkeypatch:
     assert "Interrupt the kernel once: stop" in pages[0]
 
 
-def test_outside_of_a_kernel_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_of_a_kernel_and_on_another_thread_which_hears_no_interrupt_there_is_none(monkeypatch):
     monkeypatch.delitem(sys.modules, "ipykernel.connect", raising=False)
     assert stop_button(Ending()) is None
 
@@ -79,10 +73,8 @@ def test_outside_of_a_kernel_there_is_none(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setitem(sys.modules, "ipykernel.connect", SimpleNamespace(get_connection_file=fail))
     assert stop_button(Ending()) is None
-
-
-def test_a_sweep_on_another_thread_which_hears_no_interrupt_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    connected(monkeypatch, f"kernel-{KERNEL}.json")
+    connected(monkeypatch, f"/run/user/1000/jupyter/kernel-{KERNEL}.json")
+    assert kernel_id() == KERNEL
     found = [stop_button(Ending())]
     thread = threading.Thread(target=lambda: found.append(stop_button(Ending())))
     thread.start()
@@ -106,23 +98,14 @@ def test_it_is_there_while_the_sweep_runs_and_offers_no_more_than_to_kill_the_tr
     assert "click again to kill what still runs" in pages[1]
     assert "&lt;b&gt;" in pages[0]
     assert "<b>" not in pages[0]
-
-
-def test_a_sweep_that_is_left_without_a_last_frame_keeps_no_button(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("IPython")
-    connected(monkeypatch, f"kernel-{KERNEL}.json")
+    unkillable = Ending(can_kill=False)  # trials of this process
+    assert "Stop, to be resumed" in button_html(KERNEL, unkillable, "run")
+    unkillable.hear(1)
+    assert button_html(KERNEL, unkillable, "run") == ""
     progress, pages = shown(ending=Ending())
     progress.refresh()
-    progress.leave()
-    running, left = pages
-    assert running.replace(re.search("<button.*</button>", running)[0], "") == left
-
-
-def test_trials_of_this_process_cannot_be_killed_and_nothing_offers_it() -> None:
-    ending = Ending(can_kill=False)
-    assert "Stop, to be resumed" in button_html(KERNEL, ending, "run")
-    ending.hear(1)
-    assert button_html(KERNEL, ending, "run") == ""
+    progress.leave()  # without a last frame
+    assert ["<button" in page for page in pages] == [True, False]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pytest
 from sweep.core.resources import Resources
 from sweep.core.trial import CheckpointRef, Status, Trial
 from sweep.display.ending import Ending, EndingNotice, waited_for
-from sweep.errors import MetricError, SearchError
+from sweep.errors import ConfigError, MetricError, SearchError
 
 
 def trial(number: int, checkpoint: CheckpointRef | None = None, status: Status = Status.RUNNING) -> Trial:
@@ -28,13 +28,9 @@ def test_the_time_that_is_left_is_counted_down_and_the_second_time_kills() -> No
     ending.hear(2)
     assert ending.until() == "KILLING  what still runs; one more ^C ends the driver at once"
     assert ending.is_interrupted
-
-
-def test_trials_of_this_process_cannot_be_killed_and_nothing_says_so() -> None:
-    ending = Ending(30.0, can_kill=False)
-    ending.hear(1)
-    assert ending.until() == "STOPPING  trials end at their next report; the third ^C ends everything at once"
-    assert len(ending.until()) < 80
+    unkillable = Ending(30.0, can_kill=False)  # trials of this process
+    unkillable.hear(1)
+    assert unkillable.until() == "STOPPING  trials end at their next report; the third ^C ends everything at once"
 
 
 def test_whom_it_waits_for_is_named_and_saving_is_said_only_where_they_can() -> None:
@@ -49,15 +45,22 @@ def test_whom_it_waits_for_is_named_and_saving_is_said_only_where_they_can() -> 
     assert waited_for([], can_save_on_demand=True) == "no trial runs any more"
 
 
-def test_a_sweep_that_failed_for_an_argument_is_not_to_be_resumed() -> None:
+@pytest.mark.parametrize(
+    ("error", "word", "can_resume"),
+    [
+        (None, "ended after", True),
+        (SearchError("the searcher failed"), "failed after", True),
+        (OSError("no space left"), "failed after", True),
+        (MetricError("nobody reports it"), "failed after", False),
+        (ConfigError("wrong"), "failed after", False),
+        (KeyboardInterrupt(), "interrupted after", True),
+    ],
+    ids=str,
+)
+def test_a_sweep_that_failed_for_an_argument_is_not_to_be_resumed(error, word, can_resume):
     ending = Ending()
-    assert (ending.word, ending.can_resume) == ("ended after", True)
-    ending.error = SearchError("the searcher failed")
-    assert (ending.word, ending.can_resume) == ("failed after", True)
-    ending.error = MetricError("nobody reports it")
-    assert (ending.word, ending.can_resume) == ("failed after", False)
-    ending.error = KeyboardInterrupt()
-    assert (ending.word, ending.can_resume) == ("interrupted after", True)
+    ending.error = error
+    assert (ending.word, ending.can_resume) == (word, can_resume)
 
 
 def test_where_no_display_shows_it_a_line_does_once_per_time(capsys: pytest.CaptureFixture[str]) -> None:
