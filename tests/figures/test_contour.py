@@ -33,8 +33,5 @@ def test_both_parameters_are_needed_and_two_of_them(tmp_path: Path) -> None:
         plot.contour("lr", "opt/bet")
     with pytest.raises(MetricError, match="no trial of conditional has"):
         plot.contour("opt/momentum", "opt/beta")
-
-
-def test_odd_values_have_a_place(tmp_path: Path) -> None:
-    assert ExperimentAnalysis(make(tmp_path, "odd_configs")).plot.contour("odd", "lr").data[0].z
-    assert ExperimentAnalysis(make(tmp_path, "some_numbers")).plot.contour("lr", "n").data[0].z
+    for name, of in (("odd_configs", ("odd", "lr")), ("some_numbers", ("lr", "n"))):  # odd values have a place
+        assert ExperimentAnalysis(make(tmp_path, name)).plot.contour(*of).data[0].z

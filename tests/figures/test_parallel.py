@@ -12,7 +12,7 @@ from odd_experiments import HOSTILE, make, run
 from sweep.results.analysis import ExperimentAnalysis
 
 
-def test_a_line_goes_through_the_values_of_its_trial(tmp_path: Path) -> None:
+def test_a_line_goes_through_the_values_of_each_trial_that_has_a_number(tmp_path: Path) -> None:
     analysis = ExperimentAnalysis(make(tmp_path, "conditional"))
     (lines,) = analysis.plot.parallel(["lr", "opt/beta", "opt/kind"]).data
     lr, beta, kind, loss = lines.dimensions
@@ -31,6 +31,9 @@ def test_a_line_goes_through_the_values_of_its_trial(tmp_path: Path) -> None:
     assert list(loss["values"]) == sorted(loss["values"])  # the best, by max, above the others
     assert set(lr["ticktext"]) >= {"0.0001", "0.01", "1"}
     assert min(beta["range"]) == min(beta["values"])
+    figure = ExperimentAnalysis(make(tmp_path, "some_numbers")).plot.parallel(["n"])
+    assert "that have no number" in figure.layout.meta["note"]
+    assert len(figure.data[0].customdata) == 7
 
 
 def test_colours_are_explained_axes_are_seen_on_dark_pages_and_whole_numbers_have_whole_ticks(tmp_path: Path) -> None:
@@ -68,9 +71,3 @@ def test_text_of_the_user_is_shown_as_it_is_and_alike_ones_are_told_apart(tmp_pa
         "<script>alert… 2",
         "a & b",
     ]
-
-
-def test_trials_without_a_number_are_left_out_and_counted(tmp_path: Path) -> None:
-    figure = ExperimentAnalysis(make(tmp_path, "some_numbers")).plot.parallel(["n"])
-    assert "that have no number" in figure.layout.meta["note"]
-    assert len(figure.data[0].customdata) == 7

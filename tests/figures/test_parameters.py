@@ -19,12 +19,16 @@ from sweep.figures.parameters import parameters, ticks_of_log
 from sweep.record.reader import ExperimentReader
 
 
+def axes(root: Path, names: list[str] | None, most: int = 9) -> Any:
+    reader = ExperimentReader(root)
+    return parameters(reader, reader.trials(), names, most=most)
+
+
 def read(tmp_path: Path, values: list[Any], name: str = "x", **meta: Any) -> Any:
     made = MadeExperiment(tmp_path, **meta)
     for value in values:
         run(made, {} if value is ... else {name: value}, [1.0])
-    reader = ExperimentReader(made.close())
-    (found,), _ = parameters(reader, reader.trials(), [name], most=1)
+    ((found,), _) = axes(made.close(), [name])
     return found
 
 
@@ -34,11 +38,12 @@ def test_numbers_booleans_none_and_texts_that_print_alike_are_kept_apart(tmp_pat
     assert len(set(found.values)) == 6
 
 
-def test_what_is_missing_or_no_finite_number_has_no_place(tmp_path: Path) -> None:
+def test_what_is_missing_or_no_finite_number_has_no_place(tmp_path):
     found = read(tmp_path, [0.5, ..., math.nan, math.inf, 2])
-    assert found.values == (0.5, None, None, None, 2.0)
-    assert found.labels is None
-    assert found.num_missing == 3
+    assert (found.values, found.labels, found.num_missing) == ((0.5, None, None, None, 2.0), None, 3)
+    found, _ = axes(make(tmp_path, "conditional"), None)  # missing in the trials of the other branch
+    missing = {one.name: one.num_missing for one in found}
+    assert missing == {"opt/kind": 0, "opt/momentum": 6, "opt/beta": 6, "lr": 0}
 
 
 @pytest.mark.parametrize(
@@ -63,29 +68,27 @@ def test_an_axis_is_as_the_space_says_or_as_the_values_look(space, values, expec
         assert found.values == (1.0, 0.0)
 
 
-def test_a_nested_parameter_is_found_in_the_space(tmp_path: Path) -> None:
-    space = {"opt": {"lr": sweep.loguniform(1e-5, 1), "drop": sweep.uniform(0, 1), "n": 3}}
-    made = MadeExperiment(tmp_path, domains=to_json(space))
-    run(made, {"opt": {"lr": 0.1, "drop": 0.0001, "n": 3}}, [1.0])
-    run(made, {"opt": {"lr": 0.2, "drop": 1.0, "n": 3}}, [1.0])
-    reader = ExperimentReader(made.close())
-    found, notes = parameters(reader, reader.trials(), None, most=5)
-    assert [(one.name, one.is_log) for one in found] == [("opt/lr", True), ("opt/drop", False)]
-    assert notes == []
-
-
-def test_constant_parameters_are_left_out_unless_they_are_named(tmp_path: Path) -> None:
+def test_constant_parameters_are_left_out_unless_they_are_named_and_of_many_a_few_are_shown(tmp_path):
     made = MadeExperiment(tmp_path, variables=["lr", "rate"])
+    space = {"opt": {"lr": sweep.loguniform(1e-5, 1), "drop": sweep.uniform(0, 1), "n": 3}}
+    nested, many = MadeExperiment(tmp_path, "nested", domains=to_json(space)), MadeExperiment(tmp_path, "many")
     for number in range(3):
         run(made, {"lr": number, "rate": 1, "fixed": 7}, [1.0])
-    reader = ExperimentReader(made.close())
-    found, notes = parameters(reader, reader.trials(), None, most=5)
+        run(nested, {"opt": {"lr": 0.1 + number, "drop": 10.0**-number, "n": 3}}, [1.0])
+        run(many, {f"p{index}": number for index in range(9)}, [1.0])
+    root = made.close()
+    found, notes = axes(root, None)
     assert [one.name for one in found] == ["lr"]
     assert notes == ["Left out, as the same in all trials: rate."]
-    found, _ = parameters(reader, reader.trials(), ["fixed"], most=5)
-    assert found[0].is_constant
+    assert axes(root, ["fixed"])[0][0].is_constant
     with pytest.raises(ConfigError, match="Did you mean 'rate'"):
-        parameters(reader, reader.trials(), ["rat"], most=5)
+        axes(root, ["rat"])
+    found, notes = axes(nested.close(), None)
+    assert [(one.name, one.is_log) for one in found] == [("opt/lr", True), ("opt/drop", False)]
+    assert notes == []
+    found, notes = axes(many.close(), None, most=4)
+    assert len(found) == 4
+    assert "4 of 9 parameters" in notes[0]
 
 
 def test_of_many_categories_the_most_common_are_shown_and_the_others_together(tmp_path: Path) -> None:
@@ -94,23 +97,6 @@ def test_of_many_categories_the_most_common_are_shown_and_the_others_together(tm
     assert "often" in found.labels
     assert found.labels[-1] == "22 others"
     assert max(found.values) == 19
-
-
-def test_of_many_parameters_the_note_says_how_to_choose(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path)
-    for number in range(3):
-        run(made, {f"p{index}": number for index in range(9)}, [1.0])
-    reader = ExperimentReader(made.close())
-    found, notes = parameters(reader, reader.trials(), None, most=4)
-    assert len(found) == 4
-    assert "4 of 9 parameters" in notes[0]
-
-
-def test_a_conditional_parameter_is_missing_in_the_trials_of_the_other_branch(tmp_path: Path) -> None:
-    reader = ExperimentReader(make(tmp_path, "conditional"))
-    found, _ = parameters(reader, reader.trials(), None, most=9)
-    missing = {one.name: one.num_missing for one in found}
-    assert missing == {"opt/kind": 0, "opt/momentum": 6, "opt/beta": 6, "lr": 0}
 
 
 @given(st.floats(-300, 150), st.floats(0, 150))

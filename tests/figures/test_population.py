@@ -32,35 +32,25 @@ def test_the_stretches_are_those_of_the_policy_file(analysis: ExperimentAnalysis
         assert stretches[-1].end == LAST
 
 
-def test_the_figure_shows_the_changed_parameters_and_the_way_to_the_best(analysis: ExperimentAnalysis) -> None:
+def test_the_figure_shows_the_changed_parameters_and_the_way_to_the_best(analysis, tmp_path):
     figure = analysis.plot.population()
     names = [trace.name for trace in figure.data]
     assert names[:3] == ["trial", "continued from another", "the best and what it comes from"]
-    best = analysis.best_trial
-    way = figure.data[2]
+    best, way, schedule = analysis.best_trial, figure.data[2], figure.data[-1]
     assert (way.x[-1], way.y[-1]) == (LAST, best.number)
-    assert list(way.x) == sorted(way.x)
-    schedule = figure.data[-1]
     assert schedule.y[-1] == pytest.approx(best.config["x"], rel=1e-5)
-    assert figure.layout.yaxis2.title.text == "x"
-    assert "continued from trial" in figure.data[1].hovertext[0]
-    assert analysis.plot.population(["same"]).layout.yaxis2.title.text == "same"
-    with pytest.raises(ConfigError, match="no trial has a parameter 'y'"):
-        analysis.plot.population(["y"])
-
-
-def test_a_sweep_whose_configs_stay_has_no_population(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="scheduler='pbt'"):
-        ExperimentAnalysis(make(tmp_path, "plain")).plot.population()
-
-
-def test_the_way_to_the_best_is_one_line_with_one_value_at_a_time(analysis: ExperimentAnalysis) -> None:
-    figure = analysis.plot.population()
-    for line in (figure.data[2], figure.data[-1]):
+    for line in (way, schedule):  # one line, with one value at a time
         assert None not in line.x
         assert line.x[0] == 1
         assert list(line.x) == sorted(line.x)
         assert all(before == after for before, after in zip(line.x[1::2], line.x[2::2], strict=False))
     found = stretches_of(analysis._reader)
-    for step, number in zip(figure.data[2].x, figure.data[2].y, strict=True):
+    for step, number in zip(way.x, way.y, strict=True):
         assert any(one.begin <= step <= one.end for one in found[number])
+    assert figure.layout.yaxis2.title.text == "x"
+    assert "continued from trial" in figure.data[1].hovertext[0]
+    assert analysis.plot.population(["same"]).layout.yaxis2.title.text == "same"
+    with pytest.raises(ConfigError, match="no trial has a parameter 'y'"):
+        analysis.plot.population(["y"])
+    with pytest.raises(ConfigError, match="scheduler='pbt'"):
+        ExperimentAnalysis(make(tmp_path, "plain")).plot.population()

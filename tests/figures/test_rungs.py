@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_experiment import MadeExperiment
@@ -54,24 +55,29 @@ def test_a_rank_correlation_says_whether_early_ranks_hold(tmp_path: Path) -> Non
     assert "correlate with" in plot.rungs(at=[1, 4]).layout.meta["summary"]
 
 
-def test_where_too_few_trials_came_to_two_rungs_no_ranks_are_drawn(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path)
-    for number, steps in enumerate((3, 3, 1, 1)):
-        reason = "stopped early: loss=1 at 1, cutoff 0.5" if steps == 1 else ""
-        run(made, {"lr": 1}, [float(number)] * steps, kind="STOPPED" if reason else "FINISHED", reason=reason)
-    figure = ExperimentAnalysis(made.close()).plot.rungs()
+def experiment(root: Path, steps: list[int], reason: str, last: int = 0, **meta: Any) -> ExperimentAnalysis:
+    """Return an analysis of trials of so many steps, each stopped there for a reason unless it came to the last."""
+    made = MadeExperiment(root, **meta)
+    for number, ran in enumerate(steps):
+        end = {"kind": "STOPPED", "reason": reason.format(ran, ran / 2)} if ran != last else {}
+        run(made, {"lr": 1}, [float(number)] * ran, **end)
+    return ExperimentAnalysis(made.close())
+
+
+def test_where_too_few_trials_came_to_two_rungs_no_ranks_are_drawn(tmp_path):
+    figure = experiment(tmp_path, [3, 3, 1, 1], "stopped early: loss=1 at {}, cutoff 0.5", last=3).plot.rungs()
     assert {trace.type for trace in figure.data} == {"scatter"}
     assert "Ranks at two rungs need 3 trials that came to both." in figure.layout.meta["note"]
 
 
-def test_where_stops_are_many_an_even_choice_is_compared(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path)
-    for number in range(1, 40):
-        reason = f"stopped early: best loss=1 at {number}, median of the others 0.5"
-        run(made, {"lr": 1}, [float(number)] * number, kind="STOPPED", reason=reason)
-    steps = found_rungs(ExperimentAnalysis(made.close())._reader.trials(), "training_iteration")
+def test_where_stops_are_many_an_even_choice_is_compared_by_what_the_scheduler_went_by(tmp_path):
+    many = experiment(tmp_path, [*range(1, 40)], "stopped early: best loss=1 at {}, median of the others 0.5")
+    steps = found_rungs(many._reader.trials(), "training_iteration")
     assert 4 <= len(steps) <= 8
     assert steps == sorted(set(steps))
+    reason = "stopped early: best loss=1 at {1:g}, median of the others 0.5"  # a report each half second
+    figure = experiment(tmp_path / "b", [6, 2] * 4, reason, last=6, time_attr="time_total_s").plot.rungs()
+    assert list(figure.layout.xaxis.ticktext) == ["1<br>8 came<br>4 out", "3<br>4 came<br>0 out"]
 
 
 def test_what_cannot_be_compared_is_refused_with_what_to_do(tmp_path: Path) -> None:
@@ -83,14 +89,3 @@ def test_what_cannot_be_compared_is_refused_with_what_to_do(tmp_path: Path) -> N
             plot.rungs(at=at)
     with pytest.raises(MetricError, match="time_attr"):
         plot.rungs(at=[100])
-
-
-def test_steps_are_counted_by_what_the_scheduler_went_by(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path, time_attr="time_total_s")
-    for number in range(8):
-        steps = 2 if number % 2 else 6  # a report each half second
-        reason = f"stopped early: best loss=1 at {steps / 2:g}, median of the others 0.5" if number % 2 else ""
-        run(made, {"lr": 1}, [float(number)] * steps, kind="STOPPED" if reason else "FINISHED", reason=reason)
-    analysis = ExperimentAnalysis(made.close())
-    figure = analysis.plot.rungs()
-    assert list(figure.layout.xaxis.ticktext) == ["1<br>8 came<br>4 out", "3<br>4 came<br>0 out"]

@@ -26,19 +26,25 @@ def test_every_trial_is_in_the_panel_of_each_parameter_that_it_has(tmp_path: Pat
         assert list(trace.y) == numbers
 
 
-def test_an_axis_is_logarithmic_or_has_its_categories(tmp_path: Path) -> None:
+def test_an_axis_is_logarithmic_or_has_its_categories_or_whole_numbers(tmp_path):
     figure = ExperimentAnalysis(make(tmp_path, "conditional")).plot.slice(["lr", "opt/kind"])
     assert figure.layout.xaxis.type == "log"
     assert list(figure.layout.xaxis2.ticktext) == ["adam", "sgd"]
     kinds = figure.data[1]
     assert [round(x) for x in kinds.x] == [1 - row[0] % 2 for row in kinds.customdata]
-
-
-def test_an_axis_of_few_whole_numbers_has_no_ticks_between_them(tmp_path: Path) -> None:
     made = MadeExperiment(tmp_path)
     for number in range(4):
-        run(made, {"layers": 1 + number % 3}, [number])
-    assert ExperimentAnalysis(made.close()).plot.slice().layout.xaxis.dtick == 1
+        run(made, {"layers": 1 + number % 3, "same": 7}, [number])
+    plot = ExperimentAnalysis(made.close()).plot
+    assert plot.slice().layout.xaxis.dtick == 1
+    assert "same" not in str(plot.slice().layout)
+    for name in ("same", "layers"):
+        assert plot.slice(name).layout.xaxis.title.text == plot.slice([name]).layout.xaxis.title.text == name
+    with pytest.raises(ConfigError, match="Did you mean 'layers'"):
+        plot.slice(["layer"])
+    for params in ([], 3, {"lr": 1}):
+        with pytest.raises(ConfigError, match="params is"):
+            plot.slice(params)
 
 
 def test_an_outlier_below_0_stays_outside_unless_it_is_the_best(tmp_path: Path) -> None:
@@ -50,15 +56,3 @@ def test_an_outlier_below_0_stays_outside_unless_it_is_the_best(tmp_path: Path) 
         for figure in (plot.slice(), plot.history(), plot.curves()):
             assert (figure.layout.yaxis.range is not None) == is_outside
             assert ("1 point far outside: a double click shows all." in figure.layout.meta["note"]) == is_outside
-
-
-def test_a_constant_parameter_can_be_named_and_an_unknown_one_cannot(tmp_path: Path) -> None:
-    plot = ExperimentAnalysis(make(tmp_path, "plain")).plot
-    assert "same" not in str(plot.slice().layout)
-    assert plot.slice(["same"]).layout.xaxis.title.text == "same"
-    assert plot.slice("lr").layout.xaxis.title.text == "lr"
-    with pytest.raises(ConfigError, match="Did you mean 'width'"):
-        plot.slice(["with"])
-    for params in ([], 3, {"lr": 1}):
-        with pytest.raises(ConfigError, match="params is"):
-            plot.slice(params)
