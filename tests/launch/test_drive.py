@@ -203,7 +203,7 @@ def test_discards_reach_the_store_and_steps_name_what_changed():
 def test_what_is_posted_to_the_engine_reaches_the_sweep():
     engine = Simulator(three, NODES)
     engine.post(Asked(Ask.DRAIN))
-    sweep, _ = run(given_configs([{"x": i} for i in range(9)]), engine=engine, num_trials=9)
+    sweep, _ = run(given_configs([{"x": i} for i in range(9)]), engine=engine, num_trials=9, ask_ahead=9)
     assert sweep.ending is Ask.DRAIN
     statuses = [trial.status for trial in sweep.trials.values()]
     assert (statuses.count(Status.TERMINATED), statuses.count(Status.PENDING)) == (2, 7)
