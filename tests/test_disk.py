@@ -151,36 +151,22 @@ def delete(root: Path) -> None:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def move(root: Path) -> None:
-    root.rename(root.parent / "two")
-
-
-def delete_record(root: Path) -> None:
-    (root / "sweep.db").unlink()
-
-
-def delete_code(root: Path) -> None:
-    shutil.rmtree(root / "code")
-
-
-def delete_lock(root: Path) -> None:
-    (root / "driver.lock").unlink()
+GONE: dict[str, Callable[[Path], object]] = {
+    "st/one was deleted": delete,
+    "st/two": lambda root: root.rename(root.parent / "two"),
+    "sweep.db was deleted or replaced": lambda root: (root / "sweep.db").unlink(),
+    "code was deleted or replaced": lambda root: shutil.rmtree(root / "code"),
+    "driver.lock was deleted or replaced": lambda root: (root / "driver.lock").unlink(),
+}
 
 
 @pytest.mark.parametrize("which", ["silent", "reports"])
 @pytest.mark.parametrize(
-    ("act", "said"),
-    [
-        (delete, "st/one was deleted while its sweep ran"),
-        (move, "st/two while its sweep ran"),
-        (delete_record, "sweep.db was deleted or replaced while its sweep ran"),
-        pytest.param(delete_code, "code was deleted or replaced while its sweep ran", marks=pytest.mark.slow),
-        pytest.param(delete_lock, "driver.lock was deleted or replaced while its sweep ran", marks=pytest.mark.slow),
-    ],
-    ids=["deleted", "moved", "record deleted", "code deleted", "lock deleted"],
+    "said",
+    [pytest.param(said, marks=pytest.mark.slow if said.startswith(("code", "driver")) else ()) for said in GONE],
 )
 def test_a_sweep_whose_directory_is_gone_ends_with_all_its_processes_and_one_message(
-    started: Started, tmp_path: Path, which: str, act: Callable[[Path], None], said: str
+    started: Started, tmp_path: Path, which: str, said: str
 ) -> None:
     """Also when no trial ever reports."""
     options = ["--trials", "2", "--cpus", "0.5", "--storage", "st", "--name", "one", "--quiet"]
@@ -189,18 +175,18 @@ def test_a_sweep_whose_directory_is_gone_ends_with_all_its_processes_and_one_mes
     while not any("here" in path.read_text() for path in root.glob("*/output.log")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)
-    act(root)
+    GONE[said](root)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 1
     (line,) = err.splitlines()
     assert line.startswith("error: ")
-    assert said in line
+    assert f"{said} while its sweep ran" in line
     assert out == ""
     assert wait_until_gone(started.mark) == {}
-    assert root.exists() == (act not in (delete, move)), list(root.rglob("*"))  # nothing makes it anew
-    if act in (delete_code, delete_lock):
+    assert root.exists() == (not said.startswith("st/")), list(root.rglob("*"))  # nothing makes it anew
+    if said.startswith(("code", "driver")):
         assert {trial.failures for trial in sweep.ExperimentAnalysis(root).trials} == {0}
-    if act is move:
+    if said == "st/two":
         # What trials made of it is not in the record: none of them failed.
         moved = sweep.ExperimentAnalysis(root.parent / "two")
         assert {trial.status for trial in moved.trials} <= {"RUNNING", "PENDING"}
@@ -223,12 +209,15 @@ def make_room(process: subprocess.Popen[str]) -> None:
     os.unlink(f"/proc/{process.pid}/root/mnt/filler")
 
 
-def result_of(process: subprocess.Popen[str]) -> tuple[list[list[object]], int, str]:
-    """Return (status, steps) of each trial, the failures of all, and what else was said."""
+def assert_all_ended(process: subprocess.Popen[str], steps: int | None = None) -> str:
+    """See that both trials end, after this many steps, and without a failure; return what else was said."""
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     trials, failures = json.loads(out.splitlines()[-1])
-    return trials, failures, err
+    assert [status for status, _ in trials] == ["TERMINATED"] * 2
+    assert steps is None or [count for _, count in trials] == [steps] * 2
+    assert failures == 0
+    return err
 
 
 @pytest.mark.parametrize(
@@ -248,9 +237,7 @@ def test_a_trial_waits_for_room_and_goes_on_by_itself_without_a_failure(
     assert "does not fit into /mnt/st/one" in line
     assert line.endswith("Free some space and it goes on; Ctrl-C ends it\n")
     make_room(process)
-    trials, failures, _ = result_of(process)
-    assert {status for status, _ in trials} == {"TERMINATED"}
-    assert failures == 0
+    assert_all_ended(process)
 
 
 @pytest.mark.slow
@@ -263,9 +250,7 @@ def test_a_disk_without_inodes_is_no_disk_without_bytes(started: Started) -> Non
     assert "inodes free, and each file takes one (df -i)" in line
     assert "MiB free" not in line
     shutil.rmtree(f"/proc/{process.pid}/root/mnt/filler")
-    trials, failures, _ = result_of(process)
-    assert {status for status, _ in trials} == {"TERMINATED"}
-    assert failures == 0
+    assert_all_ended(process)
 
 
 @pytest.mark.parametrize(
@@ -285,9 +270,7 @@ def test_what_waited_for_room_goes_on_by_itself(started: Started, lines: str, wa
     process = started.start_on_small_disk(lines)
     until(process, waits)
     make_room(process)
-    trials, failures, heard = result_of(process)
-    assert trials == [["TERMINATED", 40]] * 2
-    assert failures == 0
+    heard = assert_all_ended(process, steps=40)
     assert said in heard
     assert "Traceback" not in heard
     assert "switched off" not in heard
@@ -326,9 +309,7 @@ def test_a_wait_of_trials_for_room_ends_with_the_first_signal(
     )
     until(process, "waits for disk space")
     process.send_signal(number)
-    trials, failures, _ = result_of(process)
-    assert {status for status, _ in trials} == {"TERMINATED"}
-    assert failures == 0
+    assert_all_ended(process)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -347,8 +328,6 @@ def test_a_wait_of_the_record_for_room_ends_with_the_first_signal_and_nothing_is
     assert words == "first\n"
     assert {status for status, _ in first} <= {"RUNNING", "PENDING"}
     assert failures == 0
-    trials, failures, said = result_of(process)
-    assert trials == [["TERMINATED", 40]] * 2
-    assert failures == 0
+    said = assert_all_ended(process, steps=40)
     assert "until the sweep was interrupted" in said
     assert "Traceback" not in said

@@ -39,8 +39,13 @@ def kinds(analysis):
     return [told.event.exit.kind.value for told in events if type(told.event).__name__ == "Exited"]
 
 
-def log_of(analysis, number=0):
-    return (Path(analysis.trials[number].path) / "output.log").read_text()
+def only(analysis, kind=None):
+    """Return the only trial of an analysis, which has failed in this way, and its output."""
+    (trial,) = analysis.trials
+    if kind is not None:
+        assert (trial.status, kinds(analysis)) == ("ERROR", [kind])
+        assert list(analysis.results_df["failure"]) == [kind.lower()]
+    return trial, (Path(trial.path) / "output.log").read_text()
 
 
 def for_ever():
@@ -51,15 +56,9 @@ def for_ever():
 
 
 def test_a_silent_trial_is_killed_when_its_time_is_up():
-    def train(config):
-        for_ever()
-
-    analysis = run(train, trial_timeout_s=0.3)
-    (trial,) = analysis.trials
-    assert trial.status == "ERROR"
-    assert kinds(analysis) == ["TIMEOUT"]
+    analysis = run(lambda config: for_ever(), trial_timeout_s=0.3)
+    trial, _ = only(analysis, "TIMEOUT")
     assert "has run for trial_timeout_s=0.3 s and did not stop when it was asked to" in str(trial.error)
-    assert list(analysis.results_df["failure"]) == ["timeout"]
     assert list(analysis.results_df["error_class"]) == ["TIMEOUT"]
 
 
@@ -93,56 +92,45 @@ def test_the_time_counts_over_attempts_and_a_failure_does_not_give_it_again(tmp_
 
 
 def test_trial_time_of_a_spec_file_ends_a_silent_trial(tmp_path):
+    def call(*arguments):
+        result = CliRunner().invoke(cli, arguments, standalone_mode=False)
+        assert result.exception is None, result.output
+        return result.output
+
     (tmp_path / "silent.py").write_text("import time\n\n\ndef train(config):\n    time.sleep(600)\n")
     (tmp_path / "spec.yaml").write_text(
         "program: silent.py:train\nname: spec\nparameters: {x: {value: 1}}\nrun_cap: 1\n"
         "budget: {trial_time: 0.3s}\nfailures: {retry_on: [killed], out_of_memory: retry_alone, nan: error}\n"
     )
-    result = CliRunner().invoke(cli, ["run", str(tmp_path / "spec.yaml"), "-q"], standalone_mode=False)
-    assert result.exception is None, result.output
-    shown = CliRunner().invoke(cli, ["why", "spec", "--format", "json"], standalone_mode=False)
-    (row,) = json.loads(shown.output)
+    call("run", str(tmp_path / "spec.yaml"), "-q")
+    (row,) = json.loads(call("why", "spec", "--format", "json"))
     assert (row["state"], row["failure"]) == ("failed", "timeout")
-    table = CliRunner().invoke(cli, ["trials", "spec"], standalone_mode=False).output
-    assert "timeout" in table
+    assert "timeout" in call("trials", "spec")
 
 
 # --- a report --------------------------------------------------------------------------------------------------------
 
 
-def test_a_trial_that_hangs_is_killed_and_its_stacks_are_in_its_log():
+def test_a_trial_that_hangs_is_killed_and_the_stacks_of_all_its_processes_are_in_its_log():
     def where_it_hangs():
         for_ever()
 
-    def train(config):
-        sweep.report(loss=1.0)
-        where_it_hangs()
-
-    analysis = run(train, report_timeout_s=0.3, metric="loss", mode="min")
-    assert kinds(analysis) == ["HUNG"]
-    (trial,) = analysis.trials
-    assert "no report within report_timeout_s=0.3; what its processes do is in output.log" in str(trial.error)
-    assert list(analysis.results_df["failure"]) == ["hung"]
-    assert "in where_it_hangs" in log_of(analysis)
-
-
-def test_the_stacks_of_children_are_told_and_a_program_is_named():
     def train(config):
         ready, is_ready = os.pipe()
         if os.fork() == 0:
             in_a_child(is_ready)
         subprocess.Popen(["sleep", "600"])
         os.read(ready, 1)
-        sweep.report(a=1)
-        for_ever()
+        sweep.report(loss=1.0)
+        where_it_hangs()
 
     def in_a_child(is_ready):
         os.write(is_ready, b"x")
         for_ever()
 
-    analysis = run(train, report_timeout_s=1)
-    assert kinds(analysis) == ["HUNG"]
-    log = log_of(analysis)
+    trial, log = only(run(train, report_timeout_s=1, metric="loss", mode="min"), "HUNG")
+    assert "no report within report_timeout_s=1; what its processes do is in output.log" in str(trial.error)
+    assert "in where_it_hangs" in log
     assert "in in_a_child" in log
     assert "(sleep): " in log
 
@@ -153,20 +141,22 @@ def test_a_stopped_process_is_named():
         os.kill(os.getpid(), signal.SIGSTOP)
         for_ever()
 
-    analysis = run(train, report_timeout_s=0.3)
-    (trial,) = analysis.trials
+    trial, _ = only(run(train, report_timeout_s=0.3), "HUNG")
     assert "is stopped (SIGSTOP)" in str(trial.error)
-    assert kinds(analysis) == ["HUNG"]
 
 
-def test_a_trial_that_reports_often_enough_is_left_alone():
+@pytest.mark.parametrize("reuse_actors", [False, True])
+def test_a_trial_that_reports_often_enough_is_left_alone(reuse_actors):
     def train(config):
-        for step in range(12):
+        for step in range(6):
             time.sleep(0.1)
             sweep.report(step=step)
+        if config["x"] == 1:
+            for_ever()
 
-    analysis = run(train, report_timeout_s=1.0)
-    assert kinds(analysis) == ["FINISHED"]
+    space = {"x": sweep.grid_search([0, 1, 2])}
+    analysis = run(train, config=space, report_timeout_s=0.5, reuse_actors=reuse_actors)
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED", "ERROR", "TERMINATED"]
 
 
 @pytest.mark.parametrize("spelling", ["report_timeout_s", pytest.param("hang_timeout_s", marks=pytest.mark.slow)])
@@ -183,16 +173,6 @@ def test_a_class_trainable_that_hangs_is_killed_with_either_spelling(spelling):
     )
     (result,) = tuner.fit()
     assert "report_timeout_s=0.3" in str(result.error)
-
-
-def test_reused_workers_are_watched_too():
-    def train(config):
-        sweep.report(loss=1.0)
-        if config["x"] == 1:
-            for_ever()
-
-    analysis = run(train, config={"x": sweep.grid_search([0, 1, 2])}, report_timeout_s=0.5, reuse_actors=True)
-    assert [trial.status for trial in analysis.trials] == ["TERMINATED", "ERROR", "TERMINATED"]
 
 
 # --- classes ---------------------------------------------------------------------------------------------------------
@@ -240,27 +220,19 @@ def test_a_trial_out_of_memory_is_tried_again_alone(tmp_path):
     assert sum(what[0] == "+" for what in course[:again]) - sum(what[0] == "-" for what in course[:again]) == 1
 
 
-def test_nan_can_be_an_error():
+def test_nan_can_be_an_error_and_the_end_summary_names_the_class(capsys):
     def train(config):
         sweep.report(loss=1.0)
         sweep.report(loss=float("nan") if config["x"] else 0.5)
         sweep.report(loss=0.1)
 
-    failures = sweep.FailureConfig(nan="error")
-    analysis = run(train, config={"x": sweep.grid_search([0, 1])}, metric="loss", mode="min", failure_config=failures)
+    given = {"failure_config": sweep.FailureConfig(nan="error"), "metric": "loss", "mode": "min", "verbose": 1}
+    analysis = run(train, config={"x": sweep.grid_search([0, 1])}, **given)
     assert [trial.status for trial in analysis.trials] == ["TERMINATED", "ERROR"]
     assert analysis.trials[1].error is not None
     assert list(analysis.results_df["failure"].fillna("")) == ["", "nan"]
     assert analysis.results_df["training_iteration"].tolist() == [3, 2]
-
-
-def test_the_end_summary_names_the_class(capsys):
-    def train(config):
-        os._exit(3)
-
-    run(train, verbose=1)
-    shown = capsys.readouterr()
-    assert "killed" in shown.out + shown.err
+    assert "   nan · trials 00001" in capsys.readouterr().out
 
 
 def test_limits_survive_a_restart(tmp_path):
@@ -290,16 +262,14 @@ sweep.run(train, name="killed", trial_timeout_s=1.0, resume="AUTO", verbose=0, r
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["trial_timeout_s", "report_timeout_s", "hang_timeout_s"])
-@pytest.mark.parametrize("value", [0, -1, True, "1h", float("nan"), float("inf"), timedelta(0)])
-def test_limits_are_seconds_above_zero(name, value):
-    with pytest.raises(ConfigError, match=f"{name} is .*expected seconds above 0, or None for no limit"):
-        sweep.FailureConfig(**{name: value})
+SECONDS = "is .*expected seconds above 0, or None for no limit"
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        *(({"trial_timeout_s": value}, SECONDS) for value in (0, -1, True, "1h", float("nan"), float("inf"))),
+        *(({name: timedelta(0)}, f"{name} {SECONDS}") for name in ("report_timeout_s", "hang_timeout_s")),
         ({"retry_on": ["kiled"]}, "retry_on is 'kiled'; expected 'user', 'killed'.*Did you mean 'killed'"),
         ({"retry_on": [ValueError]}, "retry_on is <class 'ValueError'>; expected"),
         ({"retry_on": 3}, "retry_on is 3; expected"),
@@ -309,9 +279,10 @@ def test_limits_are_seconds_above_zero(name, value):
         ({"timeout": 1}, "Say trial_timeout_s"),
     ],
 )
-def test_what_makes_no_sense_is_refused(given, said):
+def test_what_makes_no_sense_is_refused_and_a_single_class_may_be_named_alone(given, said):
     with pytest.raises((ConfigError, TypeError), match=f"(?i){said}"):
         sweep.FailureConfig(**given)
+    assert sweep.FailureConfig(retry_on="lost").retried == ("lost",)
 
 
 def test_the_same_is_not_said_twice_with_different_values():
@@ -319,8 +290,3 @@ def test_the_same_is_not_said_twice_with_different_values():
         run(lambda config: None, max_failures=2, failure_config=sweep.FailureConfig(max_failures=1))
     with pytest.raises(ConfigError, match="failure_config is 3; expected"):
         run(lambda config: None, failure_config=3)
-
-
-def test_a_single_class_may_be_named_alone():
-    assert sweep.FailureConfig(retry_on="lost").retried == ("lost",)
-    assert sweep.FailureConfig(retry_on=()).retried == ()

@@ -29,46 +29,30 @@ def test_a_metric_that_no_trial_of_a_small_sweep_reported_is_an_error_at_its_end
     assert [trial.status for trial in ExperimentReader(tmp_path / "m").trials()] == ["TERMINATED"] * 2
 
 
-def test_trials_that_report_nothing_at_all_are_an_error_that_says_what_to_call(tmp_path):
-    with pytest.raises(MetricError, match=r"a trial reported nothing; expected the metric 'loss'\. Call sweep"):
-        run(lambda config: None)
-    sweep.run(lambda config: None, verbose=0)  # without a metric nobody waits for a report
-
-
 @pytest.mark.parametrize(
     ("returned", "said"),
     [
+        (None, "a trial reported nothing; expected the metric 'loss'. Call sweep"),
         ({"loss": None}, "reported None under the metric 'loss'; expected a number"),
-        (
-            0.5,
-            "a bare number, which is filed under '_metric'; expected the metric 'loss'. Write `return {'loss'",
-        ),
+        (0.5, "a bare number, which is filed under '_metric'; expected the metric 'loss'. Write `return {'loss'"),
     ],
 )
-def test_a_metric_that_is_none_and_a_bare_number_are_told_apart_from_a_slip(returned, said):
+def test_nothing_none_and_a_bare_number_are_told_apart_from_a_slip(returned, said):
     with pytest.raises(MetricError, match=re.escape(said)):
-        sweep.run(lambda config: returned, metric="loss", mode="min", num_samples=2, verbose=0, engine="inline")
+        run(lambda config: returned, engine="inline")
+    sweep.run(lambda config: returned, verbose=0, engine="inline")  # without a metric nobody waits for a report
 
 
-def test_a_metric_that_is_reported_later_is_allowed_also_when_it_is_strict():
+def test_a_metric_that_is_reported_later_is_allowed_and_much_later_when_not_strict():
     def late(config):
-        sweep.report(warming_up=1)
-        sweep.report(loss=1.0)
-
-    analysis = run(late)
-    assert analysis.best_result["loss"] == 1.0
-
-
-def test_a_metric_that_is_reported_much_later_is_allowed_when_not_strict():
-    def late(config):
-        for _ in range(12):
+        for _ in range(config["steps"]):
             sweep.report(warming_up=1)
         sweep.report(loss=1.0)
 
+    assert run(late, config={"steps": 1}).best_result["loss"] == 1.0
     with pytest.raises(MetricError, match="When it comes after more than 10 reports, pass strict_metric=False"):
-        run(late)
-    analysis = run(late, strict_metric=False)
-    assert analysis.best_result["loss"] == 1.0
+        run(late, config={"steps": 12})
+    assert run(late, config={"steps": 12}, strict_metric=False).best_result["loss"] == 1.0
 
 
 def test_the_end_summary_counts_the_trials_that_never_reported_the_metric(tmp_path, capfd):
