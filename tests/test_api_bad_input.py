@@ -28,7 +28,7 @@ from sweep.errors import (
     TrainableError,
     UnknownNameError,
 )
-from sweep.launch.policies import build_policies
+from sweep.launch.build import build_policies
 from sweep.launch.spec import RunSpec
 from sweep.record.lock import DriverLock
 from sweep.record.reader import ExperimentReader

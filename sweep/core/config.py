@@ -9,10 +9,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from enum import Enum
+from functools import partial
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from searchers.errors import nearest
-from sweep.checks import number, one_of, refuse, seconds, whole
+from sweep.checks import is_whole, number, one_of, refuse, seconds, whole
 from sweep.core.failures import CLASSES, RETRIED
 from sweep.errors import ConfigError, refuse_unknown
 
@@ -31,13 +33,27 @@ def fields_of(config: type, where: str, name: str = "") -> dict[str, str]:
     return {item.name: f"It is a field of {name}: {where}=sweep.{name}({item.name}=...)." for item in fields(config)}
 
 
-class _ShowsChanges:
-    """A repr of only the fields that differ from their defaults."""
+class Checked:
+    """A repr of only the fields that differ from their defaults, and fields that are what their checks return."""
 
     def __repr__(self) -> str:
         pairs = [(item, getattr(self, item.name)) for item in fields(self)]  # type: ignore[arg-type]
         shown = [f"{item.name}={value!r}" for item, value in pairs if value != item.default]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    def take(self, **checks: Callable[[str, Any], Any]) -> None:
+        """Check these fields; None where it is the default needs no check."""
+        for name, check in checks.items():
+            value = getattr(self, name)
+            if value is not None or getattr(type(self), name) is not None:
+                object.__setattr__(self, name, check(name, value))
+
+
+def count(name: str, value: Any, *, least: int = 0) -> int:
+    """Return a whole number of at least `least`, or -1 for no limit."""
+    if is_whole(value) and value == -1:
+        return -1
+    return whole(name, value, least=least, expected=f"a whole number of at least {least}, or -1 for no limit")
 
 
 def env_vars_of(runtime_env: Any, who: str) -> dict[str, str]:
@@ -49,15 +65,15 @@ def env_vars_of(runtime_env: Any, who: str) -> dict[str, str]:
     for key in runtime_env.keys() - {"env_vars"}:
         hint = f"{nearest(str(key), ['env_vars'])} Files and packages are those of the driver."
         raise ConfigError(f"{who}: runtime_env has an unknown key {key!r}. {hint}")
-    variables = {} if runtime_env.get("env_vars") is None else runtime_env["env_vars"]
-    if not isinstance(variables, Mapping):
+    variables = runtime_env.get("env_vars")
+    if not isinstance(variables, (Mapping, NoneType)):
         raise ConfigError(f"{who}: env_vars is {variables!r:.100}; expected a dict of texts: {{'NAME': 'value'}}.")
-    for name, value in variables.items():
+    for name, value in (variables or {}).items():
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
             raise ConfigError(f"{who}: env_vars has the name {name!r}; expected a text without '='.")
         if not isinstance(value, str) or "\0" in value:
             raise ConfigError(f"{who}: env_vars has {name}={value!r:.100}; expected a text. Write {str(value)!r:.100}.")
-    return dict(variables)
+    return dict(variables or {})
 
 
 def refuse_endless(config: Any) -> None:
@@ -108,7 +124,7 @@ def storage_path_of(storage_path: Any, local_dir: Any) -> Any:
     }
 )
 @dataclass(frozen=True, repr=False)
-class FailureConfig(_ShowsChanges):
+class FailureConfig(Checked):
     """What happens when trials fail, and for how long they may run.
 
     The classes of failures: `user` (its code raised), `killed` (a signal ended it, or it left without a word),
@@ -152,25 +168,24 @@ class FailureConfig(_ShowsChanges):
     max_identical_failures: int | None = None
 
     def __post_init__(self) -> None:
-        if self.max_identical_failures not in (None, -1):
-            hint = "a whole number of at least 1, or -1 for no limit"
-            whole("max_identical_failures", self.max_identical_failures, least=1, expected=hint)
-        for name in ("max_failures", "max_node_losses"):
-            most = whole(name, getattr(self, name), least=-1, expected="a whole number, or -1 for no limit")
-            object.__setattr__(self, name, most)
+        self.take(
+            max_failures=count,
+            max_node_losses=count,
+            max_identical_failures=partial(count, least=1),
+            hang_timeout_s=_limit,
+            report_timeout_s=_limit,
+            trial_timeout_s=_limit,
+            out_of_memory=partial(one_of, known=("retry", "retry_alone", "fail")),
+            nan=partial(one_of, known=("record", "error")),
+            retry_on=_classes,
+        )
         if not (isinstance(self.fail_fast, bool) or str(self.fail_fast).lower() == "raise"):
             refuse("fail_fast", self.fail_fast, "True, False or 'raise'")
-        for name in ("hang_timeout_s", "report_timeout_s", "trial_timeout_s"):
-            _ = _seconds(name, getattr(self, name))
         if None not in (self.hang_timeout_s, self.report_timeout_s) and self.hang_timeout_s != self.report_timeout_s:
             raise ConfigError(
                 f"hang_timeout_s={self.hang_timeout_s!r} and report_timeout_s={self.report_timeout_s!r} are two "
                 "spellings of one limit; give one of them."
             )
-        one_of("out_of_memory", self.out_of_memory, ("retry", "retry_alone", "fail"))
-        one_of("nan", self.nan, ("record", "error"))
-        if self.retry_on is not None:
-            object.__setattr__(self, "retry_on", _classes(self.retry_on))
         if self.fail_fast and self.max_failures != 0:
             raise ConfigError(
                 f"fail_fast with max_failures={self.max_failures}: choose one, they contradict each other."
@@ -179,13 +194,7 @@ class FailureConfig(_ShowsChanges):
     @property
     def report_limit_s(self) -> float | None:
         """Seconds that a report may take, whichever spelling was used."""
-        given = self.hang_timeout_s if self.report_timeout_s is None else self.report_timeout_s
-        return _seconds("report_timeout_s", given)
-
-    @property
-    def trial_limit_s(self) -> float | None:
-        """Seconds that a trial may run."""
-        return _seconds("trial_timeout_s", self.trial_timeout_s)
+        return self.hang_timeout_s if self.report_timeout_s is None else self.report_timeout_s  # type: ignore[return-value]
 
     @property
     def retried(self) -> tuple[str, ...]:
@@ -193,16 +202,15 @@ class FailureConfig(_ShowsChanges):
         return RETRIED if self.retry_on is None else tuple(self.retry_on)
 
 
-def _seconds(name: str, value: float | timedelta | None) -> float | None:
-    return None if value is None else seconds(name, value, most=1e9, expected="seconds above 0, or None for no limit")
+_limit = partial(seconds, most=1e9, expected="seconds above 0, or None for no limit")
 
 
-def _classes(given: Any) -> tuple[str, ...]:
+def _classes(name: str, given: Any) -> tuple[str, ...]:
     """Return classes of failures in their usual order."""
-    names = [given] if isinstance(given, str) or not isinstance(given, Collection) else list(given)
-    for name in names:
-        one_of("retry_on", name, CLASSES)
-    return tuple(name for name in CLASSES if name in names)
+    classes = [given] if isinstance(given, str) or not isinstance(given, Collection) else list(given)
+    for one in classes:
+        one_of(name, one, CLASSES)
+    return tuple(one for one in CLASSES if one in classes)
 
 
 @refuse_unknown(
@@ -215,7 +223,7 @@ def _classes(given: Any) -> tuple[str, ...]:
     }
 )
 @dataclass(frozen=True, repr=False)
-class CheckpointConfig(_ShowsChanges):
+class CheckpointConfig(Checked):
     """Which checkpoints are made and kept.
 
     Attributes:
@@ -233,12 +241,11 @@ class CheckpointConfig(_ShowsChanges):
     checkpoint_at_end: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.num_to_keep is not None:
-            whole(
-                "num_to_keep", self.num_to_keep, least=1, expected="a whole number of at least 1, or None to keep all"
-            )
-        one_of("checkpoint_score_order", self.checkpoint_score_order, ("min", "max"))
-        whole("checkpoint_frequency", self.checkpoint_frequency)
+        self.take(
+            num_to_keep=partial(whole, least=1, expected="a whole number of at least 1, or None to keep all"),
+            checkpoint_score_order=partial(one_of, known=("min", "max")),
+            checkpoint_frequency=whole,
+        )
 
 
 @refuse_unknown(
@@ -252,7 +259,7 @@ class CheckpointConfig(_ShowsChanges):
     }
 )
 @dataclass(frozen=True, repr=False)
-class SyncConfig(_ShowsChanges):
+class SyncConfig(Checked):
     """How an experiment is copied to remote storage while it runs.
 
     Attributes:
@@ -268,8 +275,8 @@ class SyncConfig(_ShowsChanges):
     sync_artifacts_on_checkpoint: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("sync_period", "sync_timeout"):
-            number(name, getattr(self, name), above=0, is_finite=False, expected="seconds above 0")
+        check = partial(number, above=0, is_finite=False, expected="seconds above 0")
+        self.take(sync_period=check, sync_timeout=check)
 
 
 class _ResumeType(Enum):
@@ -280,7 +287,7 @@ class _ResumeType(Enum):
 
 @refuse_unknown()
 @dataclass(frozen=True, repr=False)
-class ResumeConfig(_ShowsChanges):
+class ResumeConfig(Checked):
     """What a resumed sweep does with the trials that it finds.
 
     Attributes:
@@ -304,7 +311,7 @@ class ResumeConfig(_ShowsChanges):
 
 
 @dataclass(frozen=True, repr=False)
-class RunOptions(_ShowsChanges):
+class RunOptions(Checked):
     """Where a sweep lives and how it is run: parameters of `sweep.run`, where they are explained."""
 
     name: str | None = None
@@ -321,9 +328,20 @@ class RunOptions(_ShowsChanges):
     on_interrupt: str = "raise"
 
 
+@refuse_unknown(
+    {
+        **fields_of(RunOptions, "run_config", "RunConfig"),
+        "param_space": "It is an argument of Tuner itself: Tuner(train, param_space={...}).",
+        "config": "It is an argument of Tuner itself, called param_space there: Tuner(train, param_space={...}).",
+    }
+)
 @dataclass(frozen=True, repr=False)
-class TuneOptions(_ShowsChanges):
-    """What is searched and how: parameters of `sweep.run`, where they are explained."""
+class TuneConfig(Checked):
+    """What is searched and how; the fields are parameters of `sweep.run`.
+
+    Attributes:
+        chdir_to_trial_dir: run each trial in its own directory; None: as `sweep.run` says.
+    """
 
     metric: str | Sequence[str] | None = None
     mode: str | Sequence[str] | None = None
@@ -348,7 +366,7 @@ class TuneOptions(_ShowsChanges):
         **fields_of(FailureConfig, "failure_config"),
         **fields_of(CheckpointConfig, "checkpoint_config"),
         **fields_of(SyncConfig, "sync_config"),
-        **fields_of(TuneOptions, "tune_config", "TuneConfig"),
+        **fields_of(TuneConfig, "tune_config"),
     }
 )
 @dataclass(frozen=True, repr=False)
@@ -379,22 +397,5 @@ class RunConfig(RunOptions):
     @property
     def env_vars(self) -> dict[str, str]:
         """The variables of `runtime_env`."""
-        return env_vars_of(
-            self.runtime_env if self.runtime_env is not None else self.worker_runtime_env, type(self).__name__
-        )
-
-
-@refuse_unknown(
-    {
-        **fields_of(RunConfig, "run_config"),
-        "param_space": "It is an argument of Tuner itself: Tuner(train, param_space={...}).",
-        "config": "It is an argument of Tuner itself, called param_space there: Tuner(train, param_space={...}).",
-    }
-)
-@dataclass(frozen=True, repr=False)
-class TuneConfig(TuneOptions):
-    """What is searched and how; the fields are parameters of `sweep.run`.
-
-    Attributes:
-        chdir_to_trial_dir: run each trial in its own directory; None: as `sweep.run` says.
-    """
+        given = self.runtime_env if self.runtime_env is not None else self.worker_runtime_env
+        return env_vars_of(given, type(self).__name__)

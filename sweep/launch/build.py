@@ -1,29 +1,250 @@
-"""From what was asked to what decides: plan, policies, packer, requests and verdicts. No file and no process."""
+"""From what was asked to what decides: searcher, scheduler, plan, packer, requests. No process."""
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from types import NoneType
 from typing import Any
 
-from searchers.space import Domain
-from searchers.variants import grid_values, has_domains, path_name, walk
-from sweep.core.messages import Verdict
+from searchers import (
+    BasicVariantGenerator,
+    ConcurrencyLimiter,
+    Domain,
+    ForeignSearcher,
+    OptunaSearch,
+    RandomSearch,
+    Repeater,
+    Searcher,
+    as_searcher,
+    create_searcher,
+    name_of,
+)
+from searchers.adapter import check_decided, constants_of
+from searchers.errors import SpaceError, nearest
+from searchers.keywords import taken_by
+from searchers.variants import check_space, grid_values, has_domains, merge, path_name, walk
+from searchers.warm_start import Point, points_of
+from sweep.core import scheduler_guard
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
 from sweep.core.resources import Node, Resources, parse_resources
-from sweep.core.results import TrialResult
-from sweep.errors import ConfigError, ResourceError
-from sweep.launch.policies import Policies, build_policies, refuse_foreign_domains
-from sweep.launch.spec import RunSpec, same_fields
-from sweep.schedulers.resource_changing import ResourceChangingScheduler
+from sweep.core.results import NUMBERS, flatten, own_metrics
+from sweep.core.trial import number_of
+from sweep.core.values import shown
+from sweep.errors import ConfigError, ResourceError, SearchError
+from sweep.launch.spec import RunSpec, metric_and_mode, same_fields
+from sweep.schedulers import SCHEDULERS, FIFOScheduler, ResourceChangingScheduler, Scheduler, create_scheduler
 from sweep.worker.trainable import PreparedTrainable, prepare
 
 # Configs that may wait for a place, where the searcher loses nothing by being asked early: in all, and for each of many
 # nodes, so that there is something for every gap.
 _AHEAD = 64
 _AHEAD_PER_NODE = 4
+# Modules whose objects are distributions that other libraries draw from; here they would be constants.
+_FOREIGN = (
+    "scipy.stats.",
+    "optuna.distributions.",
+    "hyperopt.pyll.",
+    "ray.tune.search.",
+    "skopt.space.",
+    "ConfigSpace.",
+)
+
+Names = str | Sequence[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """A searcher and a scheduler, ready to be asked."""
+
+    searcher: Searcher
+    scheduler: Scheduler
+    metrics: Names  # as given to the run, or to one of the two itself; lists for several objectives
+    modes: Names
+    metric: str  # the first of them; "" and "max" if there are none
+    mode: str
+    space: Mapping[str, Any] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)  # what the user should know, filled while configs are completed
+
+    @property
+    def optimised(self) -> tuple[str, ...]:
+        """The objectives, without those that are only watched."""
+        if self.metrics is None or isinstance(self.metrics, str):
+            return (self.metric,) if self.metric else ()
+        modes = self.modes if isinstance(self.modes, (list, tuple)) else [self.modes] * len(self.metrics)
+        return tuple(name for name, mode in zip(self.metrics, modes, strict=False) if mode != "obs")
+
+    def numbers(self, stop: Iterable[str]) -> tuple[str, ...]:
+        """Return the keys of reports that are read as numbers besides the objectives; `stop=` compares some."""
+        keys = dict.fromkeys([*NUMBERS, *stop, self.scheduler.time_attr])
+        return tuple(key for key in keys if key and key not in self.optimised)
+
+    def complete(self, config: Mapping[str, Any], trial_id: str) -> Mapping[str, Any]:
+        """Return the config of a trial: what was suggested, and what the searcher leaves out and the scheduler adds.
+
+        A searcher that is not of this package may leave the space's constants out, as one for Tune may."""
+        if _is_foreign(self.searcher):
+            config = merge(constants_of(self.space), config)
+            check_decided(config)
+        return scheduler_guard.complete(self.scheduler, config, number_of(trial_id))
+
+
+def build_policies(spec: RunSpec, seed: int) -> Policies:
+    """Return the searcher and the scheduler that were asked for, with metric and mode set and checked."""
+    searcher, scheduler = _searcher(spec.search_alg), spec.scheduler or FIFOScheduler()
+    if isinstance(scheduler, str):
+        scheduler = create_scheduler(scheduler)
+    if not isinstance(scheduler, Scheduler):
+        raise ConfigError(f"scheduler is {scheduler!r:.100}; expected a scheduler, or a name such as 'asha'.")
+    space = _copied(spec.config or {})
+    take = searcher.set_search_properties
+    if not take(spec.metric, spec.mode, space, **taken_by(take, {"num_samples": spec.samples, "seed": seed})):
+        raise ConfigError(
+            f"{type(searcher).__name__} was built with a space, metric or mode of its own, and the run gives another. "
+            "Give each in one place."
+        )
+    if (most := spec.max_concurrent_trials) and not isinstance(searcher, ConcurrencyLimiter):
+        searcher = ConcurrencyLimiter(searcher, most)
+    if most and most != (limit := searcher.max_concurrent):  # type: ignore[attr-defined]
+        raise ConfigError(f"max_concurrent_trials={most}, but the searcher is already limited to {limit}.")
+    goal: tuple[Any, Any] = (spec.metric, spec.mode)
+    if goal == (None, None) and searcher.metric and searcher.mode:
+        goal = (searcher.metric, searcher.mode)
+    if not scheduler.is_stateless:
+        first, first_mode = metric_and_mode(*goal)
+        told = goal if scheduler.is_multi_objective else (first or None, goal[1] and first_mode)
+        if spec.metric is None and scheduler.metric is not None:
+            told = (None, None)  # the searcher's are not meant for a scheduler that was given its own
+        scheduler.set_search_properties(*told, seed=seed)
+    if goal == (None, None) and scheduler.metric and scheduler.mode:
+        goal = getattr(scheduler, "metrics", scheduler.metric), getattr(scheduler, "modes", scheduler.mode)
+    if scheduler.is_searching and searcher.is_adaptive:
+        raise ConfigError(
+            f"the scheduler {describe(scheduler)} changes configs itself, which would mislead the searcher "
+            f"{describe(searcher)}. Leave search_alg out: the first configs are then drawn from config."
+        )
+    if scheduler.milestones:
+        searcher.set_budgets(scheduler.milestones)
+    learned = [] if spec.warm_start is None else [_teach(searcher, spec.warm_start)]
+    return Policies(searcher, scheduler, *goal, *metric_and_mode(*goal), space, learned)
+
+
+def _teach(searcher: Searcher, points: Sequence[Point]) -> str:
+    """Let a searcher learn from what was evaluated before; return what to say of it."""
+    try:
+        learned = searcher.observe_all(points)
+    except SpaceError:
+        raise
+    except SearchError as error:
+        raise ConfigError(f"warm_start: {error} Pass a search_alg that learns, such as 'tpe', and a metric.") from error
+    if not learned.num_learned:
+        known = nearest(str(searcher.metric), sorted({name for _, result in points for name in result or ()}))
+        raise ConfigError(f"warm_start: of {len(points)} results none has a number under {searcher.metric!r}. {known}")
+    return f"{describe(searcher)} has learned from {learned.num_learned} of {len(points)} former results (warm_start)"
+
+
+def refuse_foreign_domains(config: Mapping[str, Any] | None) -> None:
+    """Refuse a space with a distribution of another library in it, which every trial would be given as it is."""
+    for path, leaf in walk(config or {}):
+        kind = type(leaf)
+        if kind.__module__.startswith(_FOREIGN):
+            where = "".join(f"[{key!r}]" for key in path)
+            raise ConfigError(
+                f"config{where} is a {kind.__name__} of {kind.__module__.partition('.')[0]}; nothing is drawn from it "
+                "here. Write sweep.uniform(lower, upper), loguniform, randint or choice in its place."
+            )
+
+
+def unsearched_lists(search_alg: Any, scheduler: Scheduler, config: Mapping[str, Any] | None) -> str:
+    """Return what to say when lists of different values lie in a config of which nothing is searched; "" if none do.
+
+    Beside a domain, or with equal values such as `layers=[64, 64]`, a list is one value. An object as `search_alg` may
+    search a space of its own."""
+    if scheduler.is_searching or not isinstance(search_alg, (str, NoneType)) or has_domains(config or {}):
+        return ""
+    found = list(_lists(config or {}, "config"))
+    if not found:
+        return ""
+    (where, number), *others = found
+    also = f" (so {'is' if len(others) == 1 else 'are'} {', '.join(name for name, _ in others)})" if others else ""
+    return (
+        f"{where} is a list of {number} values{also} and nothing is searched; each trial gets the whole list. To try "
+        "each, write sweep.grid_search([...]); to draw one, sweep.choice([...])."
+    )
+
+
+def _lists(node: Any, where: str) -> Iterator[tuple[str, int]]:
+    """Yield where lists of different plain values are, and how many they have."""
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            yield from _lists(value, f"{where}[{key!r}]")
+    elif isinstance(node, (list, tuple)):
+        is_plain = all(isinstance(one, (str, int, float, NoneType)) for one in node)
+        if is_plain and len(set(node)) == len(node) > 1:
+            yield where, len(node)
+
+
+def describe(thing: object, space: Mapping[str, Any] | None = None) -> str:
+    """Return the name of a searcher or scheduler for displays and the record, as it is typed; else its class's.
+
+    Drawing from nothing but the grids of a space is called so."""
+    match thing:
+        case ConcurrencyLimiter():
+            return f"{describe(thing.searcher, space)} (limit {thing.max_concurrent})"
+        case Repeater():
+            return f"{describe(thing.searcher, space)} ({thing.repeat} times each)"
+        case ForeignSearcher():
+            return type(thing.searcher).__name__
+        case OptunaSearch():
+            return thing.sampler_name
+        case ResourceChangingScheduler():
+            return f"resource_changing({describe(thing.base_scheduler)})"
+        case BasicVariantGenerator() | RandomSearch() if type(thing) in (BasicVariantGenerator, RandomSearch):
+            drawn = [grid_values(leaf) is not None for _, leaf in _varied(space)]
+            return "grid" if drawn and all(drawn) else "random"
+    if isinstance(thing, Searcher):
+        return name_of(thing)
+    return next((name for name, make in SCHEDULERS.items() if make is type(thing)), type(thing).__name__)
+
+
+def _is_foreign(searcher: Any) -> bool:
+    """Whether what our limiters and adapters hold in the end is no searcher of ours."""
+    while searcher is not None and type(searcher).__module__.partition(".")[0] in ("searchers", "sweep"):
+        searcher = getattr(searcher, "searcher", None)
+    return searcher is not None
+
+
+def _searcher(given: Any) -> Searcher:
+    if given is None:
+        return BasicVariantGenerator()
+    if isinstance(given, str):
+        return create_searcher(given)
+    try:
+        return as_searcher(given)
+    except SearchError as error:
+        raise ConfigError(f"search_alg is {given!r:.100}: {error}") from error
+
+
+def _copied(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a space, all of which can be looked through."""
+    copied = {}
+    for key, value in config.items():
+        try:
+            copied[key] = deepcopy(value)
+            with suppress(SpaceError):  # the searcher says what it takes
+                check_space({key: copied[key]})
+        except Exception as error:  # the user's own objects
+            raise ConfigError(
+                f"config[{shown(key)}] is of type {type(value).__name__} and cannot be copied "
+                f"({type(error).__name__}: {shown(str(error))}). Put what it is made from into the config, such as a "
+                "path or a number, and create it inside the trainable."
+            ) from error
+    return copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +258,16 @@ class Built:
     packer: Packer
     wanted: Resources | None  # by every trial; None: that depends on its config
     request_of: Callable[[Mapping[str, Any]], Resources]
-    judge: Callable[[str, TrialResult], Verdict] | None
     variables: tuple[str, ...] | None  # config paths that vary among trials; None: only the searcher knows
+
+    @property
+    def has_company(self) -> bool:
+        """Whether several trials may run at a time."""
+        most, wanted = getattr(self.policies.searcher, "max_concurrent", None), self.wanted
+        if self.spec.engine == "inline" or 1 in (most, self.plan.num_trials):
+            return False
+        twice = wanted and replace(wanted, bundles=wanted.bundles * 2, strategy="PACK")
+        return twice is None or self.packer.could_ever_fit(twice)
 
 
 def prepared(spec: RunSpec) -> tuple[RunSpec, PreparedTrainable]:
@@ -51,15 +280,33 @@ def prepared(spec: RunSpec) -> tuple[RunSpec, PreparedTrainable]:
     return spec, trainable
 
 
-def check(spec: RunSpec) -> None:
+def check_alone(spec: RunSpec) -> None:
     """Refuse what no run of this spec could begin with, whatever its searcher, its metric and its machine."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself says it
-        spec, trainable = prepared(spec)
-    refuse_foreign_domains(spec.config)
-    _requests(spec, trainable)
-    _refuse_for_functions(spec, trainable)
+        check(*prepared(spec))
     _ = spec.stop_rules  # checked as they are read
+
+
+def check(
+    spec: RunSpec, trainable: PreparedTrainable
+) -> tuple[Resources | None, Callable[[Mapping[str, Any]], Resources]]:
+    """Return what every trial asks for (None: that depends on its config) and the function of a config that says it."""
+    refuse_foreign_domains(spec.config)
+    for name in ("checkpoint_frequency", "checkpoint_at_end"):
+        if getattr(spec.checkpoints, name) and not trainable.can_save_on_demand:
+            raise ConfigError(f"{name} is for class trainables; a function reports checkpoints by itself.")
+    given, own = spec.resources_per_trial, trainable.resources
+    if given is not None and own is not None:
+        where = "in one place" if trainable.group is None else "by the trainer's ScalingConfig only"
+        raise ResourceError(
+            f"resources were given twice: by resources_per_trial and by the trainable itself. Give them {where}."
+        )
+    wanted = given if given is not None else own
+    if callable(wanted):
+        return None, lambda config: parse_resources(wanted(config))
+    fixed = parse_resources(wanted)
+    return fixed, lambda config: fixed
 
 
 def build(
@@ -76,51 +323,37 @@ def build(
 
     `away` are nodes that may come, `open_requests` those of trials that go on, `facts` the fields of the plan that
     follow from the experiment and not from what was asked: `prefix`, `lost`, graces."""
-    refuse_foreign_domains(spec.config)
-    wanted, request_of = _requests(spec, trainable)
+    wanted, request_of = check(spec, trainable)
     policies = build_policies(spec, seed)
     if trainable.group is not None and isinstance(policies.scheduler, ResourceChangingScheduler):
         raise ConfigError(
             "ResourceChangingScheduler changes what a trial asks for, and a training group keeps its size: its "
             "request comes from its ScalingConfig alone. Use another scheduler, or search over num_workers."
         )
-    ahead = max(_AHEAD, _AHEAD_PER_NODE * len(nodes))
-    plan = _plan(spec, trainable, policies, ahead, **facts)
     packer = Packer(nodes, away)
-    requests = {*open_requests, *([] if wanted is None else [wanted]), *_least_group(spec, trainable, packer)}
+    requests = {*open_requests, *([] if wanted is None else [wanted])}
+    groups = [] if trainable.requests is None else trainable.requests(spec.config or {})
+    if spec.engine == "inline" and groups and all(len(group.bundles) > 1 for group in groups):
+        raise ConfigError(
+            "engine='inline' runs trials in this process, and a group of several workers needs processes. Use "
+            "engine='local', or ScalingConfig(num_workers=1) to debug."
+        )
+    if groups and not any(map(packer.could_ever_fit, groups)):  # else the trials of the others say why they cannot
+        requests.add(min(groups, key=lambda group: len(group.bundles)))
     for request in requests:
         if not packer.could_ever_fit(request):
             raise ResourceError(packer.why_never(request, of_workers=trainable.group is not None))
-    variables = _variables(spec, policies)
-    return Built(spec, seed, policies, plan, packer, wanted, request_of, spec.stop_rules.judge, variables)
-
-
-def _requests(
-    spec: RunSpec, trainable: PreparedTrainable
-) -> tuple[Resources | None, Callable[[Mapping[str, Any]], Resources]]:
-    given, own = spec.resources_per_trial, trainable.resources
-    if given is not None and own is not None:
-        where = "in one place" if trainable.group is None else "by the trainer's ScalingConfig only"
-        raise ResourceError(
-            f"resources were given twice: by resources_per_trial and by the trainable itself. Give them {where}."
-        )
-    wanted = given if given is not None else own
-    if callable(wanted):
-        return None, lambda config: parse_resources(wanted(config))
-    fixed = parse_resources(wanted)
-    return fixed, lambda config: fixed
-
-
-def _refuse_for_functions(spec: RunSpec, trainable: PreparedTrainable) -> None:
-    for name in ("checkpoint_frequency", "checkpoint_at_end"):
-        if getattr(spec.checkpoints, name) and not trainable.can_save_on_demand:
-            raise ConfigError(f"{name} is for class trainables; a function reports checkpoints by itself.")
+    variables = None  # only the searcher knows
+    if spec.search_alg is None or has_domains(spec.config or {}):
+        paths = [path_name(path) for path, _ in _varied(spec.config)]
+        variables = tuple(dict.fromkeys([*paths, *policies.scheduler.mutated_paths]))
+    plan = _plan(spec, trainable, policies, max(_AHEAD, _AHEAD_PER_NODE * len(nodes)), **facts)
+    return Built(spec, seed, policies, plan, packer, wanted, request_of, variables)
 
 
 def _plan(spec: RunSpec, trainable: PreparedTrainable, policies: Policies, ahead: int, **facts: Any) -> Plan:
     keep, failures, searcher, criteria = spec.checkpoints, spec.failures, policies.searcher, spec.stop_rules.criteria
     is_class = trainable.can_save_on_demand
-    _refuse_for_functions(spec, trainable)
     uses_metric = policies.metrics is not None or searcher.is_adaptive or not policies.scheduler.is_stateless
     own = {
         "num_trials": searcher.num_trials(spec.samples),
@@ -133,7 +366,6 @@ def _plan(spec: RunSpec, trainable: PreparedTrainable, policies: Policies, ahead
         "time_budget_s": spec.budget_s,
         "can_save_on_demand": is_class,
         "retry_on": failures.retried,
-        "trial_timeout_s": failures.trial_limit_s,
         "fail_fast": bool(failures.fail_fast),
         "checkpoint_score": keep.checkpoint_score_attribute or "",
         "checkpoint_mode": keep.checkpoint_score_order,
@@ -145,26 +377,9 @@ def _plan(spec: RunSpec, trainable: PreparedTrainable, policies: Policies, ahead
     return Plan(**{**same_fields(Plan, spec, failures, keep), **own, **facts})
 
 
-def _least_group(spec: RunSpec, trainable: PreparedTrainable, packer: Packer) -> list[Resources]:
-    """Return the smallest request that groups of the space come to, if none of them fits: some of several sizes may
-    run, and the trials of the others say why they cannot."""
-    found = [] if trainable.requests is None else trainable.requests(spec.config or {})
-    if spec.engine == "inline" and found and all(len(resources.bundles) > 1 for resources in found):
-        raise ConfigError(
-            "engine='inline' runs trials in this process, and a group of several workers needs processes. Use "
-            "engine='local', or ScalingConfig(num_workers=1) to debug."
-        )
-    if not found or any(packer.could_ever_fit(resources) for resources in found):
-        return []
-    return [min(found, key=lambda resources: len(resources.bundles))]
-
-
-def _variables(spec: RunSpec, policies: Policies) -> tuple[str, ...] | None:
-    config = spec.config or {}
-    if spec.search_alg is not None and not has_domains(config):
-        return None
-    varied = [path for path, leaf in walk(config) if isinstance(leaf, Domain) or grid_values(leaf) is not None]
-    return tuple(dict.fromkeys([*map(path_name, varied), *policies.scheduler.mutated_paths]))
+def _varied(space: Mapping[str, Any] | None) -> Iterator[tuple[Any, Any]]:
+    """Yield path and domain, or grid, of what differs among trials."""
+    return ((at, leaf) for at, leaf in walk(space or {}) if isinstance(leaf, Domain) or grid_values(leaf) is not None)
 
 
 def seed_of(given: int | None, recorded: Mapping[str, Any]) -> int:
@@ -174,3 +389,49 @@ def seed_of(given: int | None, recorded: Mapping[str, Any]) -> int:
 
     known = given if given is not None else recorded.get("seed")
     return int(known if known is not None else np.random.randint(2**32, dtype=np.uint64))
+
+
+def evaluated_points(given: Any, metric: Any = None, mode: Any = None) -> list[Point]:
+    """Return pairs of config and last result, in the order of the trials; those without a result are left out.
+
+    Metric and mode are the run's: what the values of a study are called that has no name for them, and which way they
+    must be better there."""
+    from sweep.record.reader import ExperimentReader
+    from sweep.results.optuna_points import from_optuna, is_study
+    from sweep.storage.fetch import open_storage_for_reading
+
+    if is_study(given):
+        _check_directions(given, mode)
+        found: list[Point] = [*from_optuna(given, given.metric_names or metric)]
+    elif isinstance(given, (str, os.PathLike)):
+        path = open_storage_for_reading(given, None) if "://" in os.fspath(given) else given
+        rows = ExperimentReader(path).trials()
+        found = [(row.fresh_config(), None if row.status == "ERROR" else row.last_metrics) for row in rows]
+    else:
+        try:
+            found = [(dict(config), result) for config, result in points_of(given)]
+        except (SearchError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"warm_start is {given!r:.100} ({error}); expected the directory of an experiment, an analysis, "
+                "results, a study of Optuna, or pairs of a config and its result."
+            ) from error
+    points: list[Point] = [(config, _own(result)) for config, result in found if result]
+    if not points:
+        raise ConfigError(f"warm_start: of {len(found)} trials none has a result to learn from. Leave it out.")
+    return points
+
+
+def _check_directions(study: Any, mode: Any) -> None:
+    modes = [mode] if isinstance(mode, str) else [one for one in mode or () if one != "obs"]
+    there = ["min" if direction.name == "MINIMIZE" else "max" for direction in study.directions]
+    if modes and modes != there:
+        raise ConfigError(
+            f"warm_start is a study with the directions {there}, and mode is {modes}; expected the same. If its values "
+            "mean the same here nevertheless, give sweep.from_optuna(study, metric)."
+        )
+
+
+def _own(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was reported, flattened, without what is filled in but for `training_iteration`."""
+    own = own_metrics(flatten(result), "training_iteration")
+    return {name: value for name, value in own.items() if not name.startswith("config/")}

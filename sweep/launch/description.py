@@ -1,30 +1,125 @@
-"""What a run says of itself: in the record, and to its callbacks before the first trial."""
+"""What a run says of itself: in the record, to its callbacks before the first trial, and line by line to its user."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from searchers import ConcurrencyLimiter, OptunaSearch
 from searchers.space import to_json
 from searchers.wrapper import Wrapper
+from sweep.accelerators import inventory
+from sweep.callbacks.base import Callback
 from sweep.core.ranking import objectives_of
-from sweep.core.values import shown, sound_text
+from sweep.core.trial import Trial
+from sweep.core.values import as_float, shown, sound_text
 from sweep.display.ending import Ending
-from sweep.launch.build import Built
+from sweep.launch.build import Built, Names, describe, unsearched_lists
 from sweep.launch.place import Place
-from sweep.launch.policies import describe
 from sweep.record.encoding import encode
+from sweep.record.resume import Loaded
 from sweep.record.saved_spec import space_keys
 from sweep.worker.trainable import PreparedTrainable
 
-_MOST_SPACE = 100_000  # characters of the text of one value of the space
 COMPLETE = "are_log_files_complete"  # the last driver ended in order, and its callbacks had been called for everything
+_MOST_SPACE = 100_000  # characters of the text of one value of the space
+_MAX_COMMAND = 4096
+_NOTEBOOK = ("ipykernel_launcher.py", "colab_kernel_launcher.py")
+_PACKAGES = (
+    *("sweep", "torch", "jax", "tensorflow", "keras", "lightning", "transformers", "sklearn", "xgboost", "lightgbm"),
+    *("numpy", "pandas", "optuna", "hyperopt", "multiprocess"),
+)
+
+
+class Notices:
+    """Says one line at a time: by the display if it can show them, else on stderr; nothing while it `is_mute`, because
+    everything fails for one reason, which is raised."""
+
+    def __init__(self, verbosity: int) -> None:
+        self.display: Callback | None = None
+        self.is_mute: Callable[[], bool] = lambda: False
+        self._is_quiet = not verbosity
+
+    def say(self, text: str) -> None:
+        """Say it, unless nothing is to be printed."""
+        if not self._is_quiet:
+            self.warn(text)
+
+    def warn(self, text: str) -> None:
+        """Say what every user must know: also when nothing is to be printed."""
+        if self.is_mute():
+            return
+        show = getattr(self.display, "notice", None)
+        if show is not None:
+            show(text)
+        else:
+            with contextlib.suppress(OSError):  # the reader of stderr has gone
+                print(f"sweep: {text}", file=sys.stderr, flush=True)
+
+
+def surprises(built: Built, place: Place, trainable: PreparedTrainable) -> Iterator[str]:
+    """Yield, a line each, what silently costs the user a day: nothing to resume, unseen GPUs, lists that stay lists."""
+    spec = built.spec
+    if spec.resuming.is_wanted and not spec.resuming.is_auto and not place.exists:
+        yield f"there is no experiment {place.name!r} in {place.parent} to resume; a new one starts"
+    if spec.nodes is None and isinstance(spec.engine, str):
+        yield from inventory.notices()
+    if not inventory.is_shared() and (spec.engine == "local" or hasattr(spec.engine, "summon")):
+        yield "sweep.init(shared=False): other sweeps of this machine are not seen, and do not see this one"
+    if trainable.notices is not None:
+        yield from trainable.notices(spec.config or {})
+    if lists := unsearched_lists(spec.search_alg, built.policies.scheduler, spec.config):
+        yield lists
+    gpus = sum(device.kind == "gpu" for node in built.packer.nodes for device in node.devices)
+    wanted = None if trainable.resources is not None else built.wanted
+    if gpus and wanted is not None and not any(bundle.gpu for bundle in wanted.bundles):
+        yield (
+            f"{gpus} GPU{'s are' if gpus > 1 else ' is'} here and trials ask for none: they will not see any. "
+            "Pass resources_per_trial={'cpu': 1, 'gpu': 1} to use them."
+        )
+
+
+def resumption(built: Built, place: Place, loaded: Loaded, meta: Mapping[str, Any]) -> Iterator[str]:
+    """Yield, a line each, what is gone, what is resumed, and what it was asked now that the last run was not."""
+    for path in loaded.missing:
+        yield f"the checkpoint {path} is gone; its trial continues from the one before, or from the start"
+    if loaded.plan is None:
+        return
+    ended = sum(trial.is_ended for trial in loaded.trials)
+    of_one_run: dict[str, Any] = {"retry_errored": "", "retry_unfinished": True, "lost": ()}
+    old, new = (replace(plan, **of_one_run).to_json() for plan in (loaded.plan, built.plan))
+    derived = ("prefix", "ask_ahead", "required", "numbers", "is_unasked")
+    changes = [f"{key} {old[key]!r} -> {new[key]!r}" for key in new if key not in derived and old[key] != new[key]]
+    for key in ("searcher", "scheduler", "space"):
+        if loaded.meta.get(key) != meta[key]:
+            changes.append(f"{key} {loaded.meta.get(key)} -> {meta[key]}")
+    text = f"resuming {place.name}: {ended} of {len(loaded.trials)} trials have ended"
+    yield f"{text}; changed: {', '.join(changes)}" if changes else text
+
+
+def unjudged(scheduler: Any, trials: Iterable[Trial]) -> str:
+    """Return that a scheduler has judged no trial, and how far they came; "" if it could, or judges by no progress."""
+    if scheduler.first_judgement is None:
+        return ""
+    (what, least), key = scheduler.first_judgement, scheduler.time_attr
+    others = getattr(scheduler, "min_samples_required", 0)
+    reached = [as_float(trial.last_result.get(key)) for trial in trials if trial.last_result is not None]
+    known = [progress for progress in reached if progress is not None]
+    num = sum(progress >= least for progress in known)
+    if not known or num > others:
+        return ""
+    came = f"{num or 'none'} came to {what}={least:g} of {key!r}, the furthest to {max(known):.3g}"
+    also = f", and it needs min_samples_required={others} others to compare with" if num else ""
+    unit = " It counts seconds; time_attr='training_iteration' counts reports." if key.startswith("time_") else ""
+    name = describe(scheduler.inner or scheduler)
+    return f"the scheduler {name} judged no trial and changed nothing: {came}{also}.{unit}"
 
 
 def meta_of_run(
@@ -46,8 +141,8 @@ def meta_of_run(
         "import_path": spec.import_path or trainable.import_path,
         "metric": policies.metric,
         "mode": policies.mode if policies.metric else None,
-        "metrics": _list_of(policies.metrics),
-        "modes": _list_of(policies.modes),
+        "metrics": _several(policies.metrics),
+        "modes": _several(policies.modes),
         "space": texts,
         "domains": to_json({key: config[key] for key, text in texts.items() if len(text) < _MOST_SPACE}, shown),
         "space_keys": space_keys(config),
@@ -56,7 +151,7 @@ def meta_of_run(
         "searcher": describe(policies.searcher, spec.config),
         "scheduler": describe(policies.scheduler),
         "time_attr": policies.scheduler.time_attr,
-        "constraints": _limits(policies.searcher) or None,
+        "constraints": _limits(policies.searcher),
         "num_samples": spec.num_samples,
         "num_repeats": policies.searcher.num_repeats,
         "num_trials": built.plan.num_trials,
@@ -67,7 +162,11 @@ def meta_of_run(
         "resume_command": place.resume_command,
         "python": sys.version.split()[0],
         "command": old_meta.get("command") or command_line(),
-        "machine": machine(),
+        "machine": {
+            "host": platform.node(),
+            "system": f"{platform.system()} {platform.release()}",
+            "cpu": platform.machine(),
+        },
         "versions": versions(),
     }
 
@@ -76,9 +175,8 @@ def setup_info(built: Built, place: Place, ending: Ending, meta: Mapping[str, An
     """Return what callbacks get in `setup`, before the first trial."""
     spec, policies = built.spec, built.policies
     limit = f" (limit {spec.max_concurrent_trials})" if spec.max_concurrent_trials else ""
-    searcher = policies.searcher
+    searcher, scheduler = policies.searcher, policies.scheduler.inner or policies.scheduler
     inner = searcher.searcher if isinstance(searcher, ConcurrencyLimiter) else searcher
-    scheduler = policies.scheduler.inner or policies.scheduler
     counts_iterations = scheduler.time_attr == "training_iteration"
     recorded = ("name", "num_samples", "num_trials", "num_repeats", "scheduler", "seed", "resume_command")
     return {
@@ -97,23 +195,14 @@ def setup_info(built: Built, place: Place, ending: Ending, meta: Mapping[str, An
     }
 
 
-def _limits(searcher: Any) -> dict[str, float]:
+def _several(names: Names) -> list[str] | None:
+    return None if isinstance(names, str) or not names else list(names)
+
+
+def _limits(searcher: Any) -> dict[str, float] | None:
     while isinstance(searcher, Wrapper):
         searcher = searcher.searcher
-    return searcher.limits if isinstance(searcher, OptunaSearch) else {}
-
-
-def _list_of(names: str | Sequence[str] | None) -> list[str] | None:
-    """Return the names of several objectives; None when there is one, or none."""
-    return list(names) if names and not isinstance(names, str) else None
-
-
-_MAX_COMMAND = 4096
-_NOTEBOOK = ("ipykernel_launcher.py", "colab_kernel_launcher.py")
-_PACKAGES = (
-    *("sweep", "torch", "jax", "tensorflow", "keras", "lightning", "transformers", "sklearn", "xgboost", "lightgbm"),
-    *("numpy", "pandas", "optuna", "hyperopt", "multiprocess"),
-)
+    return searcher.limits or None if isinstance(searcher, OptunaSearch) else None
 
 
 def command_line() -> str:
@@ -127,21 +216,15 @@ def command_line() -> str:
     if name == "-c":
         return "python -c ..."
     if name == "__main__.py":  # python -m package
-        return sound_text(shlex.join([*map(str, sys.orig_argv)]).replace(sys.executable, "python", 1))[:_MAX_COMMAND]
-    program = ["python", script] if name.endswith(".py") or not os.access(script, os.X_OK) else [name]
-    return sound_text(shlex.join([*program, *arguments]))[:_MAX_COMMAND]
-
-
-def machine() -> dict[str, str]:
-    """Return the host's name, its operating system and its kind of processor."""
-    return {"host": platform.node(), "system": f"{platform.system()} {platform.release()}", "cpu": platform.machine()}
+        typed = ["python", *sys.orig_argv[1:]]
+    else:
+        typed = ["python", script] if name.endswith(".py") or not os.access(script, os.X_OK) else [name]
+        typed += arguments
+    return sound_text(shlex.join(typed))[:_MAX_COMMAND]
 
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the well-known packages that this process has imported: none is for this."""
-    found = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        version = getattr(sys.modules.get(name), "__version__", None)
-        if isinstance(version, str):
-            found[name] = sound_text(version)
-    return found
+    found = {name: getattr(sys.modules.get(name), "__version__", None) for name in _PACKAGES}
+    known = {name: sound_text(version) for name, version in found.items() if isinstance(version, str)}
+    return {"python": platform.python_version(), **known}

@@ -25,15 +25,13 @@ Judge = Callable[[str, TrialResult], m.Verdict]
 
 
 class Store(Protocol):
-    """The durable record."""
+    """The durable record: what is committed is written in one transaction."""
 
     def commit(
         self, events: Sequence[m.Event], commands: Sequence[Sequence[m.Command]], changes: m.Changes, now: float
-    ) -> None:
-        """Write a batch durably, in one transaction: `commands[i]` were caused by `events[i]`."""
+    ) -> None: ...
 
-    def discard(self, checkpoint: CheckpointRef) -> None:
-        """Delete a checkpoint that nothing refers to."""
+    def discard(self, checkpoint: CheckpointRef) -> None: ...
 
 
 class Observers(Protocol):
@@ -41,11 +39,9 @@ class Observers(Protocol):
 
     driver_is_in: tuple[str, float] | None  # what of the user's the loop has called and waits for, and since when
 
-    def notify(self, commands: Sequence[m.Notify]) -> None:
-        """Hand over the calls of callbacks."""
+    def notify(self, commands: Sequence[m.Notify]) -> None: ...
 
-    def step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
-        """Say that a batch is committed."""
+    def step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None: ...
 
 
 def drive(

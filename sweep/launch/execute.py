@@ -46,7 +46,7 @@ def execute(trainable: Any, arguments: Mapping[str, Any]) -> ExperimentAnalysis:
         spec = replace(spec, chdir_to_trial_dir=variables.get("RAY_CHDIR_TO_TRIAL_DIR") != "0")
     with _fork_server_ahead(spec):
         if spec.warm_start is not None:  # read now: the former experiment may be gone when this one is continued
-            from sweep.launch.warm_start import evaluated_points
+            from sweep.launch.build import evaluated_points
 
             spec = replace(spec, warm_start=evaluated_points(spec.warm_start, spec.metric, spec.mode))
         # Not at the top, like what stands beside it: the fork server boots while it is imported.

@@ -13,23 +13,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sweep import __version__
+from sweep.accelerators import inventory
 from sweep.callbacks.dispatch import Dispatcher
 from sweep.checkpoints.store import discard_in
-from sweep.core.config import level_of_caller
+from sweep.core.config import SyncConfig, level_of_caller
 from sweep.core.messages import Tick
 from sweep.core.plan import Plan
 from sweep.core.reports import silent_trials
 from sweep.core.sweep import Sweep
 from sweep.display.ending import Ending
+from sweep.engines.base import Engine, EngineContext
 from sweep.engines.local.orphans import end_orphans
-from sweep.errors import ExperimentError, MetricError, RecordError
+from sweep.errors import ConfigError, ExperimentError, MetricError, RecordError
 from sweep.launch.build import build, prepared, seed_of
-from sweep.launch.description import COMPLETE, meta_of_run, setup_info
+from sweep.launch.description import COMPLETE, Notices, meta_of_run, resumption, setup_info, surprises, unjudged
 from sweep.launch.drive import drive
-from sweep.launch.engines import engine_of, nodes_of, with_engine
 from sweep.launch.interrupt import interruptible, woken_by_signals
-from sweep.launch.notices import Notices, resumption, surprises, unjudged
-from sweep.launch.observers import about_of, callbacks_of, finish_sending, sender_of, take_log_files
+from sweep.launch.observers import about_of, callbacks_of, sender_of, take_log_files
 from sweep.launch.place import place_of, start_from
 from sweep.launch.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
 from sweep.launch.spec import RunSpec
@@ -44,6 +44,7 @@ from sweep.record.lock import DriverLock, mark_of_dead_driver
 from sweep.record.resume import Loaded, load, retell
 from sweep.record.saved_spec import recorded_points, write_saved_spec
 from sweep.storage.location import check_writable
+from sweep.storage.nodes import Home
 from sweep.storage.send import Sender
 from sweep.storage.shared import shared_record
 from sweep.worker import limits
@@ -71,14 +72,27 @@ class Launch:
     def _check_and_build(self, spec: RunSpec) -> None:
         limits.refuse_too_few()
         spec, self.trainable = prepared(spec)
-        spec = with_engine(spec)
-        if not isinstance(spec.engine, (str, type)):
-            self._stack.callback(getattr(spec.engine, "close", lambda: None))  # a cluster is held from here on
-        spec = replace(spec, strict_metric=spec.strict_metric and not is_set(NOT_STRICT))
+        self.notices = Notices(spec.verbosity)
+        # The saved spec was made before: a restored run follows what is declared in its own time.
+        engine = spec.engine if spec.engine is not None else inventory.default_engine()
+        if engine == "ray":
+            if spec.nodes is not None:
+                raise ConfigError(
+                    "engine='ray' and nodes= were both given: the nodes are the cluster's. Leave nodes= out."
+                )
+            from sweep.engines.cluster.ray import RayCluster, RayOptions
+
+            engine = RayCluster(RayOptions(**inventory.cluster_options()), self.notices.say)
+        if not isinstance(engine, (str, type)):
+            self._stack.callback(getattr(engine, "close", lambda: None))  # a cluster is held from here on
+        spec = replace(spec, engine=engine, strict_metric=spec.strict_metric and not is_set(NOT_STRICT))
         refuse_unpicklable(spec.config, is_warned=True)
         self.outputs = parse_log_to_file(spec.log_to_file)
         self.start_from = start_from(spec.restore)
-        nodes = nodes_of(spec)
+        if hasattr(engine, "nodes"):
+            nodes = tuple(engine.nodes())
+        else:
+            nodes = inventory.available() if spec.nodes is None else inventory.checked_nodes(spec.nodes, "run")
         self.place = place_of(spec, self.trainable)
         self._stack.callback(self.place.let_go)
         self.layout = self.place.layout
@@ -108,7 +122,6 @@ class Launch:
             interrupt_grace_s=stop_grace_s(Plan.interrupt_grace_s),
         )
         self.spec, self.policies = spec, self.built.policies
-        self.notices = Notices(spec.verbosity)
         self.about = about_of(self.built, self.place, self.trainable.name, self.notices.say)
         self.ending = Ending(self.built.plan.interrupt_grace_s, can_kill=spec.engine != "inline")
 
@@ -166,7 +179,7 @@ class Launch:
             aside = first_free(str(self.layout.root / f"unknown_{name}"))
             os.rename(self.layout.root / name, aside)
             self.notices.say(f"the record knows nothing of the trial of {name} (a power cut?): moved to {aside}")
-        retell(self.database, self.policies.scheduler, self.policies.searcher, self.built.judge)
+        retell(self.database, self.policies.scheduler, self.policies.searcher, self.built.spec.stop_rules.judge)
         for text in resumption(self.built, self.place, self.loaded, meta):
             self.notices.say(text)
 
@@ -179,6 +192,14 @@ class Launch:
         built, loaded, notices = self.built, self.loaded, self.notices
         sender = sender_of(built, self.place, self.shared, self.outputs or (), notices)
         guard = DirectoryGuard(self.layout, self.database)
+
+        def finish_sending(sender: Sender) -> None:
+            if guard.problem or journal.problem:
+                sender.stop()  # there is nothing left to send, and what lies there is whole
+                return
+            with contextlib.suppress(KeyboardInterrupt):  # the user does not want to wait; what is missing was said
+                sender.finish()
+
         stack.callback(guard.close)
         notices.is_mute = lambda: bool(guard.problem)  # everything fails then, for one reason, and that is raised
         journal = self._journal(guard, sender)
@@ -187,21 +208,11 @@ class Launch:
         if sender is not None:
             sender.mirror.await_flush = journal.flush
             # last of all: the record is closed by then
-            stack.callback(finish_sending, sender, lambda: guard.problem or journal.problem)
+            stack.callback(finish_sending, sender)
         stack.callback(journal.close)
         journal.set_meta(meta)
         with refusing_full_disk(self.layout):
-            engine = engine_of(
-                built,
-                self.place,
-                trainable=self.trainable,
-                start_at=loaded.at,
-                name_of=self.about.name_of,
-                start_from=self.start_from,
-                log_to_file=self.outputs,
-                lock_fd=lock.fd,
-                notice=notices.say,
-            )
+            engine = self._engine(lock.fd)
         # While the fork server imports, so that it costs no time.
         importlib.import_module("sweep.results.analysis")
         end_orphans(self.layout.root.absolute(), "", mark_of_dead_driver, notices.say)
@@ -255,7 +266,7 @@ class Launch:
                     dispatcher,
                     journal,
                     request_of=built.request_of,
-                    judge=built.judge,
+                    judge=built.spec.stop_rules.judge,
                     complete=complete,
                     attend=journal.attend,
                 )
@@ -272,6 +283,52 @@ class Launch:
         for text in filter(None, (*engine.notices, *self.policies.notices, idle)):
             notices.say(text)
         return sweep
+
+    def _engine(self, lock_fd: int | None) -> Engine:
+        """Return the engine, made now unless the run was given one."""
+        spec, built, place = self.spec, self.built, self.place
+        if isinstance(spec.engine, Engine):
+            return spec.engine
+        home, sync = None, spec.sync_config or SyncConfig()
+        if place.storage.is_remote:
+            home = Home(
+                place.storage.experiment(place.name),
+                place.storage.uri_of(place.name),
+                sync_artifacts=sync.sync_artifacts,
+                sync_artifacts_on_checkpoint=sync.sync_artifacts and sync.sync_artifacts_on_checkpoint,
+            )
+        context = EngineContext(
+            directory=self.layout.root,
+            trainable=self.trainable,
+            nodes=built.packer.nodes,
+            start_at=self.loaded.at,
+            seed=built.seed,
+            experiment_name=place.name,
+            env={**inventory.env_vars(), **(spec.env or {})},
+            is_chdir=bool(spec.chdir_to_trial_dir),
+            has_company=built.has_company,
+            name_of=self.about.name_of,
+            start_from=self.start_from,
+            log_to_file=self.outputs,
+            report_timeout_s=spec.failures.report_limit_s,
+            reuse_actors=spec.reuse_actors,
+            start_method=spec.start_method,
+            preload=spec.preload,
+            lock_fd=lock_fd,
+            is_shared=inventory.is_shared(),
+            home=home,
+            notice=self.notices.say,
+        )
+        if spec.engine == "inline":
+            from sweep.engines.inline import InlineEngine
+
+            return InlineEngine(context)
+        if spec.engine == "local":
+            from sweep.engines.local.engine import LocalEngine
+
+            return LocalEngine(context)
+        assert callable(spec.engine)
+        return spec.engine(context)
 
     def _close_callbacks(
         self, dispatcher: Dispatcher, writer: LogWriter, sweep: Sweep, journal: Journal, guard: DirectoryGuard

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib
 import math
@@ -20,16 +19,16 @@ from sweep.core.resources import Resources
 from sweep.core.trial import HELD, Status, Trial
 from sweep.display.ending import Ending, EndingNotice
 from sweep.errors import ConfigError
-from sweep.launch.build import Built
-from sweep.launch.notices import Notices
+from sweep.launch.build import Built, describe
+from sweep.launch.description import Notices
 from sweep.launch.place import Place
-from sweep.launch.policies import describe
 from sweep.launch.settings import NO_LOGGERS, is_set
 from sweep.record.importing import importing
 from sweep.results.trials import ExperimentInfo
 
 if TYPE_CHECKING:
     from sweep.launch.spec import RunSpec
+    from sweep.storage.mirror import Mirror
     from sweep.storage.send import Sender
     from sweep.storage.shared import SharedRecord
 
@@ -40,13 +39,8 @@ _ALWAYS_THERE = ("training_iteration", "time_total_s")  # keys that every result
 
 def about_of(built: Built, place: Place, trainable_name: str, notice: Callable[[str], None]) -> ExperimentInfo:
     """Return what observers know of the experiment, with the names that the user's functions give to trials."""
-    spec, root = built.spec, place.layout.root
-    about = ExperimentInfo(
-        root=str(root),
-        trainable_name=trainable_name,
-        variables=built.variables,
-        max_failures=built.plan.max_failures,
-    )
+    spec, most = built.spec, built.plan.max_failures
+    about = ExperimentInfo(str(place.layout.root), trainable_name, built.variables, max_failures=most)
     if spec.trial_name_creator is None and spec.trial_dirname_creator is None:
         return about
     return replace(about, name_of=Namer(spec, about, notice).name_of)
@@ -80,13 +74,11 @@ def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callbac
         rules[time_attr] = f"which time_attr of {name} names; it decides nothing until it is reported"
     rules = {key: rule for key, rule in rules.items() if key not in _ALWAYS_THERE}
     metric = built.policies.metric if plan.required else ""
-    if metric or rules or plan.checkpoint_score:
-        found.append(MissingKeys(metric, rules, plan.checkpoint_score, notices.say, notices.warn))
+    found.append(MissingKeys(metric, rules, plan.checkpoint_score, notices.say, notices.warn))
     is_population = scheduler.is_searching and scheduler.first_judgement is not None
     found.append(SchedulerNotices(scheduler, is_population and not plan.can_save_on_demand, notices.say))
     found += [AlikeFailures(notices.say), DamageNotice(notices.say), SpaceNotice(notices.warn)]
-    request = getattr(spec.engine, "request", None)
-    if request is not None:  # a cluster that can grow
+    if request := getattr(spec.engine, "request", None):  # a cluster that can grow
         found.append(Demand(request))
     if spec.progress_reporter is not None:
         notices.display = spec.progress_reporter
@@ -116,29 +108,19 @@ def sender_of(
     built: Built, place: Place, shared: SharedRecord | None, log_files: tuple[str, ...], notices: Notices
 ) -> Sender | None:
     """Return what sends the experiment, or its record, to where other machines reach it; None when none does."""
-    if shared is None and not place.storage.is_remote:
-        return None
-    from sweep.storage.filesystems import remember_home
-    from sweep.storage.mirror import Mirror
-    from sweep.storage.send import Sender
+    mirror: Mirror | None = shared
+    if place.storage.is_remote:
+        from sweep.storage.filesystems import remember_home
+        from sweep.storage.mirror import Mirror
 
-    mirror: Mirror
-    if shared is not None:
-        mirror = shared
-    else:
         remote, root = place.storage.experiment(place.name), place.layout.root
         remember_home(root, remote, place.storage.uri_of(place.name))
         mirror = Mirror(remote, root, log_files=log_files)
+    if mirror is None:
+        return None
+    from sweep.storage.send import Sender
+
     return Sender(mirror, built.spec.sync_config, notice=notices.say if shared is None else notices.warn)
-
-
-def finish_sending(sender: Sender, problem: Callable[[], str]) -> None:
-    """Send what is not there yet, unless the experiment's directory has a `problem`: it is gone."""
-    if problem():
-        sender.stop()  # there is nothing left to send, and what lies there is whole
-        return
-    with contextlib.suppress(KeyboardInterrupt):  # the user does not want to wait; what is missing was said
-        sender.finish()
 
 
 _MAX_BYTES = 240  # of a link's name, which a file system takes up to 255 of; a trial's number may follow
@@ -157,14 +139,15 @@ class Namer:
 
     def name_of(self, trial: Trial) -> str:
         """Return the trial's name; empty: the usual one."""
-        known = self._names.get(trial.id)
-        if known is None:
-            known = self._names[trial.id] = self._created("trial_name_creator", trial)
-            self._link(trial)
-        return known
+        if trial.id not in self._names:
+            self._names[trial.id] = self._created("trial_name_creator", trial)
+            try:
+                self._link(trial, self._created("trial_dirname_creator", trial))
+            except OSError as error:
+                self._say_once("link", f"a link to {trial.id} could not be made: {error}")
+        return self._names[trial.id]
 
-    def _link(self, trial: Trial) -> None:
-        name = self._created("trial_dirname_creator", trial)
+    def _link(self, trial: Trial, name: str) -> None:
         if not name or name == trial.id:
             return
         if os.sep in name or name in (".", ".."):
@@ -174,16 +157,11 @@ class Namer:
         if len(data := name.encode()) > _MAX_BYTES:
             name = f"{data[: _MAX_BYTES - 9].decode(errors='ignore')}_{hashlib.sha256(data).hexdigest()[:8]}"
         link = self._root / name
-        try:
-            if link.is_symlink() and os.readlink(link) == trial.id:
-                return
-            if os.path.lexists(link):  # two trials of one name: the id tells them apart
-                link = self._root / f"{name}_{trial.number:05d}"
-            if not os.path.lexists(link):
-                os.makedirs(self._root / trial.id, exist_ok=True)  # a link to nothing cannot be copied
-                os.symlink(trial.id, link)
-        except OSError as error:
-            self._say_once("link", f"the link {link} could not be made: {error.strerror or error}")
+        if os.path.lexists(link) and not (link.is_symlink() and os.readlink(link) == trial.id):
+            link = self._root / f"{name}_{trial.number:05d}"  # two trials of one name: the id tells them apart
+        if not os.path.lexists(link):
+            os.makedirs(self._root / trial.id, exist_ok=True)  # a link to nothing cannot be copied
+            os.symlink(trial.id, link)
 
     def _created(self, which: str, trial: Trial) -> str:
         creator = getattr(self._spec, which)
@@ -205,7 +183,7 @@ class Namer:
 
 
 _EVERY_S = 5.0
-_MOST_BUNDLES = 1000  # of what waits: a cluster grows in steps, and asks anew for the next
+_MOST_WAITING = 1000  # trials that are counted: a cluster grows in steps, and asks anew for the next
 
 Bundles = list[dict[str, float]]
 
@@ -225,16 +203,12 @@ class Demand(Callback):
         if now < self._looked + _EVERY_S:
             return
         self._looked = now
-        held: Bundles = []
-        waiting: Bundles = []
-        for trial in trials.values():
-            if trial.status in HELD:
-                held += _bundles(trial.resources)
-            elif trial.status is Status.PENDING and len(waiting) < _MOST_BUNDLES:
-                waiting += _bundles(trial.resources)
-        if held + waiting != self._last:
-            self._last = held + waiting
-            self._thread.submit(self._request, self._last)
+        held = [trial.resources for trial in trials.values() if trial.status in HELD]
+        waiting = [trial.resources for trial in trials.values() if trial.status is Status.PENDING]
+        wanted = [one for resources in [*held, *waiting[:_MOST_WAITING]] for one in _bundles(resources)]
+        if wanted != self._last:
+            self._last = wanted
+            self._thread.submit(self._request, wanted)
 
     def on_experiment_end(self, trials: Sequence[Any]) -> None:
         self._thread.shutdown(cancel_futures=True)

@@ -7,6 +7,7 @@ import os
 import shlex
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain, count
 from pathlib import Path
 
 from sweep.errors import ConfigError, ExperimentError
@@ -33,16 +34,16 @@ class Place:
     def name(self) -> str:
         return self.layout.root.name
 
+    @property
+    def parent(self) -> str:
+        """What holds the experiment: a directory, or a URI."""
+        return self.storage.uri or str(self.layout.root.parent)
+
     def let_go(self) -> None:
         """Remove what was made for the name's sake and has remained empty."""
         for path in self.claimed:
             with contextlib.suppress(OSError):
                 path.rmdir()
-
-    @property
-    def parent(self) -> str:
-        """What holds the experiment: a directory, or a URI."""
-        return self.storage.uri or str(self.layout.root.parent)
 
 
 def place_of(spec: RunSpec, trainable: PreparedTrainable) -> Place:
@@ -58,17 +59,17 @@ def place_of(spec: RunSpec, trainable: PreparedTrainable) -> Place:
         pull(storage, name)
     layout = ExperimentLayout(storage.local_root / name)
     exists = layout.database.exists()
-    is_typed = bool(spec.import_path)  # by the command line
-    command = _resume_command(spec, trainable, storage, layout)
+    command = _resume_command(spec, trainable, storage, layout.root)
     if not is_resumed and (exists or has_experiment(storage, name)):
+        is_typed = bool(spec.import_path)  # by the command line
         resume, other = ("--resume", "another --name") if is_typed else ("resume=True", "another name=")
         driver = find_driver(layout.lock)
-        advice = (
-            f"A driver runs it now (pid {driver.pid}): give {other}, or wait for its end"
-            if driver is not None and driver.is_alive
-            else f"Continue it with {command if HAS_NO_RESUME.get() else resume}, give {other}, or delete it: "
-            f"{storage.deletion(name, is_shell=is_typed)}"
-        )
+        if driver is not None and driver.is_alive:
+            advice = f"A driver runs it now (pid {driver.pid}): give {other}, or wait for its end"
+        else:
+            how = command if HAS_NO_RESUME.get() else resume
+            deletion = storage.deletion(name, is_shell=is_typed)
+            advice = f"Continue it with {how}, give {other}, or delete it: {deletion}"
         raise ExperimentError(
             f"there already is an experiment {name!r} in {storage.uri or storage.local_root}. {advice}"
         )
@@ -77,21 +78,19 @@ def place_of(spec: RunSpec, trainable: PreparedTrainable) -> Place:
 
 def _claim(storage: Storage, base: str) -> tuple[str, list[Path]]:
     """Return a name that is free, such as this one, and the directories that were made so that nobody else takes it."""
-    number, name = 1, base
-    while True:
+    for name in chain([base], (f"{base}_{number}" for number in count(2))):
         path = storage.local_root / name
-        if not (path.exists() or has_experiment(storage, name)):
-            try:
-                return name, make_directory(path)
-            except OSError:
-                if not path.exists():  # which is said when it is to be written to
-                    return name, []
-        number += 1
-        name = f"{base}_{number}"
+        if path.exists() or has_experiment(storage, name):
+            continue
+        try:
+            return name, make_directory(path)
+        except OSError:
+            if not path.exists():  # which is said when it is to be written to
+                break
+    return name, []
 
 
-def _resume_command(spec: RunSpec, trainable: PreparedTrainable, storage: Storage, layout: ExperimentLayout) -> str:
-    root = layout.root
+def _resume_command(spec: RunSpec, trainable: PreparedTrainable, storage: Storage, root: Path) -> str:
     if spec.import_path:  # the command line started it, and can start it again
         is_usual = root.parent == parse_storage().local_root
         where = "" if is_usual else f" --storage {shlex.quote(storage.uri or str(root.parent))}"

@@ -10,8 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
+from types import NoneType
 from typing import Any
+
+import numpy as np
 
 from searchers.errors import nearest
 from sweep import checks
@@ -21,16 +24,18 @@ from sweep.core.config import (
     FailureConfig,
     ResumeConfig,
     RunOptions,
-    TuneOptions,
+    TuneConfig,
+    count,
     level_of_caller,
     refuse_endless,
     storage_path_of,
 )
+from sweep.core.messages import Verdict
 from sweep.core.resources import Node
-from sweep.core.results import ANONYMOUS_METRIC
+from sweep.core.results import ANONYMOUS_METRIC, TrialResult
+from sweep.core.stoppers import FunctionStopper, Stopper, TimeoutStopper, combine
 from sweep.engines.base import Engine, EngineFactory
 from sweep.errors import ConfigError
-from sweep.launch.stop_rules import StopRules
 
 # The call that runs the sweep takes no `resume=`: what it began is continued by `Tuner.restore`.
 HAS_NO_RESUME: ContextVar[bool] = ContextVar("HAS_NO_RESUME", default=False)
@@ -61,33 +66,75 @@ class ResumeMode:
     is_auto: bool = field(default=False, compare=False)  # whether or not there is something to resume
 
     @classmethod
-    def parse(cls, value: bool | str | None) -> ResumeMode:
-        if value is None or value is False:
-            return cls()
-        if value is True:
-            return cls(True)
-        match = re.fullmatch(r"(AUTO|TRUE|LOCAL)?(?:\+?(RESTART_)?ERRORED(_ONLY)?)?", str(value).upper())
-        if match is None or not match[0]:
-            raise ConfigError(
-                f"resume is {value!r}; expected True, False, 'AUTO', or 'AUTO+ERRORED' with one of ERRORED, "
-                "ERRORED_ONLY, RESTART_ERRORED, RESTART_ERRORED_ONLY."
-            )
-        errored = "" if "ERRORED" not in match[0] else "restart" if match[2] else "continue"
-        return cls(True, errored, not match[3], is_auto=match[1] == "AUTO")
-
-    def with_config(self, config: ResumeConfig | None) -> ResumeMode:
-        """Return this mode with what `resume_config=` says; a config alone does not ask for resuming."""
+    def parse(cls, value: bool | str | None, config: ResumeConfig | None = None) -> ResumeMode:
+        """Return what both parameters say; a config alone does not ask for resuming."""
+        mode = cls(bool(value))
+        if not isinstance(value, (bool, NoneType)):
+            match = re.fullmatch(r"(AUTO|TRUE|LOCAL)?(?:\+?(RESTART_)?ERRORED(_ONLY)?)?", str(value).upper())
+            if match is None or not match[0]:
+                raise ConfigError(
+                    f"resume is {value!r}; expected True, False, 'AUTO', or 'AUTO+ERRORED' with one of ERRORED, "
+                    "ERRORED_ONLY, RESTART_ERRORED, RESTART_ERRORED_ONLY."
+                )
+            errored = "" if "ERRORED" not in match[0] else "restart" if match[2] else "continue"
+            mode = cls(True, errored, not match[3], is_auto=match[1] == "AUTO")
         if config is None:
-            return self
-        if self.errored or not self.unfinished:
+            return mode
+        if mode.errored or not mode.unfinished:
             raise ConfigError("resume='AUTO+...' and resume_config both say which trials go on; give one of them.")
         kind = ResumeConfig.ResumeType
         errored = {kind.RESUME: "continue", kind.RESTART: "restart", kind.SKIP: ""}[kind(config.errored)]
-        return ResumeMode(self.is_wanted, errored, config.unfinished is kind.RESUME, self.is_auto)
+        return replace(mode, errored=errored, unfinished=config.unfinished is kind.RESUME)
 
 
 @dataclass(frozen=True)
-class Options(TuneOptions, RunOptions):
+class StopRules:
+    """What `stop=` means: values of results, a stopper of the user's own, seconds."""
+
+    # A trial ends at that value or above, or where it is True or False at the same; the core compares.
+    criteria: Mapping[str, float] = field(default_factory=dict)
+    stopper: Stopper | None = None  # the user's own; asked for each result that is judged
+    budget_s: float = math.inf  # of the sweep
+
+    @classmethod
+    def parse(cls, stop: Any) -> StopRules:
+        """Return what `stop=` means in any of its forms."""
+        if stop is None:
+            return cls()
+        if isinstance(stop, Mapping):
+            criteria = {key: bool(value) if isinstance(value, np.bool_) else value for key, value in stop.items()}
+            for key, value in criteria.items():
+                where = f"stop={{{key!r}: {value!r}}}: "
+                if isinstance(value, Mapping):
+                    raise ConfigError(f"{where}write nested keys as a path, such as 'eval/accuracy'.")
+                if not isinstance(value, bool) and not checks.is_number(value, is_finite=False):
+                    raise ConfigError(f"{where}expected a number; a trial ends at that value or above.")
+            return cls(criteria)
+        is_list = isinstance(stop, (list, tuple))
+        if not is_list and callable(stop) and not hasattr(stop, "stop_all"):
+            return cls(stopper=FunctionStopper(stop))
+        stoppers = list(stop) if is_list else [stop]
+        for item in stoppers:
+            if not isinstance(item, Stopper):
+                what = "a dict, a function (trial_id, result) -> bool, a Stopper, or a list of Stoppers"
+                checks.refuse("stop", item, what)
+        budgets = [item.budget_s for item in stoppers if item.budget_s is not None]
+        own = [item for item in stoppers if not isinstance(item, TimeoutStopper)]
+        return cls(stopper=combine(own), budget_s=min(budgets, default=math.inf))
+
+    @property
+    def judge(self) -> Callable[[str, TrialResult], Verdict] | None:
+        """The stopper's verdict on a result; None where there is none to be asked."""
+        return None if self.stopper is None else self._verdict
+
+    def _verdict(self, trial_id: str, result: TrialResult) -> Verdict:
+        assert self.stopper is not None
+        is_over = self.stopper(trial_id, result)
+        return Verdict.STOP_ALL if self.stopper.stop_all() else Verdict.STOP if is_over else Verdict.NONE
+
+
+@dataclass(frozen=True)
+class Options(TuneConfig, RunOptions):
     """The parameters of `sweep.run`, all of which have defaults; `TuneConfig` and `RunConfig` have some of them.
 
     Args:
@@ -205,26 +252,20 @@ class RunSpec(Options):
         return cls(trainable=trainable, **given)
 
     def __post_init__(self) -> None:
-        if self.num_samples != -1:
-            hint = "a whole number of at least 1, or -1 for no limit"
-            checks.whole("num_samples", self.num_samples, least=1, expected=hint)
-        for name in ("max_concurrent_trials", "seed"):
-            if getattr(self, name) is not None:
-                checks.whole(name, getattr(self, name), expected="a whole number of at least 0, or None")
-        checks.one_of("on_interrupt", self.on_interrupt, ("raise", "return"))
-        checks.one_of("durability", self.durability, ("normal", "full"))
-        for name, kind, expected in (
-            ("config", Mapping, "a dict such as {'lr': sweep.loguniform(1e-4, 1e-1)}"),
-            ("callbacks", (list, tuple), "a list of objects, such as [WandbLoggerCallback()]"),
-            ("progress_reporter", Callback, "a reporter such as sweep.CLIReporter(), or None"),
-            ("trial_name_creator", Callable, "a function of a trial that returns a text"),
-            ("trial_dirname_creator", Callable, "a function of a trial that returns a text"),
-            ("failure_config", FailureConfig, "a sweep.FailureConfig"),
-            ("resume_config", ResumeConfig, "a sweep.ResumeConfig"),
-        ):
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, kind):  # type: ignore[arg-type]
-                checks.refuse(name, value, expected)
+        self.take(
+            num_samples=partial(count, least=1),
+            max_concurrent_trials=checks.whole,
+            seed=checks.whole,
+            on_interrupt=partial(checks.one_of, known=("raise", "return")),
+            durability=partial(checks.one_of, known=("normal", "full")),
+            config=_of_kind(Mapping, "a dict such as {'lr': sweep.loguniform(1e-4, 1e-1)}"),
+            callbacks=_of_kind((list, tuple), "a list of objects, such as [WandbLoggerCallback()]"),
+            progress_reporter=_of_kind(Callback, "a reporter such as sweep.CLIReporter(), or None"),
+            trial_name_creator=_of_kind(Callable, "a function of a trial that returns a text"),
+            trial_dirname_creator=_of_kind(Callable, "a function of a trial that returns a text"),
+            failure_config=_of_kind(FailureConfig, "a sweep.FailureConfig"),
+            resume_config=_of_kind(ResumeConfig, "a sweep.ResumeConfig"),
+        )
         for index, one in enumerate(self.callbacks or ()):
             if not isinstance(one, Callback):
                 hint = f"it, {one.__name__}()" if isinstance(one, type) else "a class derived from sweep.Callback"
@@ -259,21 +300,20 @@ class RunSpec(Options):
     @cached_property
     def failures(self) -> FailureConfig:
         """What becomes of failed trials: `failure_config`, with what was given beside it."""
-        own, given = same_fields(FailureConfig, self), self.failure_config
+        own, given = FailureConfig(**same_fields(FailureConfig, self)), self.failure_config
         if given is None:
-            return FailureConfig(**own)
-        default = FailureConfig()
-        said = {name: value for name, value in own.items() if value != getattr(default, name)}
+            return own
+        said = {item.name: getattr(own, item.name) for item in fields(own) if getattr(own, item.name) != item.default}
         for name, value in said.items():
             other = getattr(given, name)
-            if other not in (value, getattr(default, name)):
+            if other not in (value, getattr(FailureConfig, name)):
                 raise ConfigError(f"{name}={value!r} and failure_config, which says {other!r}, were both given.")
         return replace(given, **said)
 
     @cached_property
     def resuming(self) -> ResumeMode:
         """Whether and how an experiment is continued."""
-        return ResumeMode.parse(self.resume).with_config(self.resume_config)
+        return ResumeMode.parse(self.resume, self.resume_config)
 
     @cached_property
     def stop_rules(self) -> StopRules:
@@ -290,6 +330,10 @@ class RunSpec(Options):
     def changed(self) -> dict[str, Any]:
         """Return the parameters that differ from their defaults, to be kept for a restored sweep or a replay."""
         return changed({item.name: getattr(self, item.name) for item in fields(self) if item.name not in _NOT_KEPT})
+
+
+def _of_kind(kind: Any, expected: str) -> Callable[[str, Any], Any]:
+    return lambda name, value: value if isinstance(value, kind) else checks.refuse(name, value, expected)
 
 
 def changed(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -329,14 +373,11 @@ def _checkpoint_config(given: CheckpointConfig | None, deprecated: Mapping[str, 
     attribute = said.get("checkpoint_score_attribute")
     if isinstance(attribute, str) and attribute.startswith("min-"):
         said |= {"checkpoint_score_attribute": attribute.removeprefix("min-"), "checkpoint_score_order": "min"}
-    shown = ", ".join(f"{name}={value!r}" for name, value in said.items())
-    if given is not None:
-        raise ConfigError(
-            f"{next(iter(deprecated))} and checkpoint_config were both given; put {shown} into the config."
-        )
-    warnings.warn(
-        f"{', '.join(deprecated)}: deprecated; write checkpoint_config=sweep.CheckpointConfig({shown}).",
-        DeprecationWarning,
-        stacklevel=level_of_caller(),
+    shown = (
+        f"checkpoint_config=sweep.CheckpointConfig({', '.join(f'{name}={value!r}' for name, value in said.items())})"
     )
+    if given is not None:
+        raise ConfigError(f"{next(iter(deprecated))} and checkpoint_config were both given; write {shown}.")
+    text = f"{', '.join(deprecated)}: deprecated; write {shown}."
+    warnings.warn(text, DeprecationWarning, stacklevel=level_of_caller())
     return CheckpointConfig(**said)

@@ -54,11 +54,10 @@ class Tuner:
         resources_per_trial: Any = None,
     ) -> None:
         own = getattr(trainable, "run_config", None)  # of a trainer
-        config = run_config or (own if isinstance(own, RunConfig) else RunConfig())
         self._trainable = trainable
         self._arguments = {
             **_of(tune_config or TuneConfig()),
-            **_of(config),
+            **_of(run_config or (own if isinstance(own, RunConfig) else RunConfig())),
             "config": param_space,
             "resources_per_trial": resources_per_trial,
         }
@@ -105,40 +104,57 @@ class Tuner:
             ConfigError: the trainable has another name, the space other keys, two arguments contradict each other, or
                 environment variables of the trials, whose values are not stored, are not in the environment.
         """
+        from sweep.launch.registry import registered
         from sweep.record.reader import ExperimentReader
         from sweep.results.analysis import ResultGrid, own_analysis
+        from sweep.worker.trainable import prepare
 
         if resume_errored and restart_errored:
             raise ConfigError("resume_errored and restart_errored were both given; failed trials can do only one.")
         root = _directory_of(path, storage_filesystem)
-        reader = ExperimentReader(root)
-        _check_name(trainable, dict(reader.meta.get("trainable") or {}), root)
+        meta = ExperimentReader(root).meta
+        recorded = (meta.get("trainable") or {}).get("name")
+        if trainable is None:
+            raise ConfigError(
+                f"Tuner.restore({str(root)!r}) needs the trainable: Tuner.restore(path, trainable={recorded})."
+            )
+        if isinstance(trainable, str):
+            registered(trainable)
+        name = trainable if isinstance(trainable, str) else prepare(trainable).name
+        if recorded not in (None, name):
+            raise ConfigError(
+                f"the experiment {root} was run with the trainable {recorded!r}, and {name!r} was given. Pass the same "
+                "function or class."
+            )
         arguments, lost = read_saved_spec(root)
-        if param_space is not None:
-            _check_keys(param_space, reader.meta)
-            arguments["config"] = param_space
-            lost = [name for name in lost if name != "config"]
-        defaults = _of(TuneConfig()) | _of(RunConfig())
-        given = {
-            name: value for one in (tune_config, run_config) if one is not None for name, value in _of(one).items()
-        }
-        changes = {name: value for name, value in given.items() if value != defaults[name]}
-        lost = [name for name in lost if name not in changes]
-        if lost:
+        changes = {} if param_space is None else {"config": param_space}
+        if param_space is not None and (odd := set(meta.get("space_keys") or ()) ^ set(space_keys(param_space))):
+            raise ConfigError(
+                f"param_space is another space: {', '.join(sorted(odd))} is in one of the two only; expected the keys "
+                "that the experiment was run with."
+            )
+        for given in filter(None, (tune_config, run_config)):
+            usual = _of(type(given)())
+            changes |= {name: value for name, value in _of(given).items() if value != usual[name]}
+        if lost := [name for name in lost if name not in changes]:
             hints = {"config": "param_space", "search_alg": "tune_config", "scheduler": "tune_config"}
             shown = ", ".join(f"{name} ({hints.get(name, 'run_config')}=...)" for name in lost)
             raise ExperimentError(
                 f"{root / TUNER_PKL} does not hold everything: what was given could not be pickled, or its code is "
                 f"not here. Pass it again: {shown}."
             )
-        arguments = with_environment(arguments, os.environ, is_given="env" in changes)
-        tuner = cls.__new__(cls)
-        tuner._arguments = {**arguments, **changes, **_place_of(path, storage_filesystem)}
         kind = ResumeConfig.ResumeType
         errored = kind.RESUME if resume_errored else kind.RESTART if restart_errored else kind.SKIP
         unfinished = kind.RESUME if resume_unfinished else kind.SKIP
-        tuner._arguments |= {"resume": "AUTO", "resume_config": ResumeConfig(unfinished=unfinished, errored=errored)}
+        tuner = cls.__new__(cls)
         tuner._trainable = trainable
+        tuner._arguments = {
+            **with_environment(arguments, os.environ, is_given="env" in changes),
+            **changes,
+            **_place_of(path, storage_filesystem),
+            "resume": "AUTO",
+            "resume_config": ResumeConfig(unfinished=unfinished, errored=errored),
+        }
         tuner._results = ResultGrid(own_analysis(root))
         return tuner
 
@@ -180,15 +196,14 @@ def fit_alone(trainer: DataParallelTrainer) -> Result:
     from sweep.results.views import TrainingResult
     from sweep.train.fit import TuneReportCallback
 
-    arguments = _of(trainer.run_config)
-    del arguments["env"]  # the trainer's own, as a trainable
-    arguments["raise_on_failed_trial"] = True
     callbacks = [one for one in trainer.run_config.callbacks or () if not isinstance(one, TuneReportCallback)]
-    analysis = execute(trainer, {**arguments, "callbacks": callbacks})
+    arguments = _of(trainer.run_config) | {"callbacks": callbacks, "raise_on_failed_trial": True}
+    del arguments["env"]  # the trainer's own, as a trainable
+    analysis = execute(trainer, arguments)
     return TrainingResult(analysis._reader.trials()[0], analysis._reader)
 
 
-def _of(config: TuneConfig | RunConfig) -> dict[str, Any]:
+def _of(config: Any) -> dict[str, Any]:
     """Return the parameters of `run` that a config stands for: its fields have their names, but for the environment."""
     given = {name: value for name, value in vars(config).items() if name in PARAMETERS}
     return given | ({"env": config.env_vars} if isinstance(config, RunConfig) else {})
@@ -213,29 +228,3 @@ def _place_of(path: str | os.PathLike[str], filesystem: Any) -> dict[str, Any]:
             text = os.path.dirname(text)
     parent, name = split_uri(text)
     return {"storage_path": parent, "name": name, "storage_filesystem": filesystem}
-
-
-def _check_name(trainable: Any, recorded: Mapping[str, Any], root: Any) -> None:
-    from sweep.launch.registry import registered
-    from sweep.worker.trainable import prepare
-
-    if trainable is None:
-        raise ConfigError(
-            f"Tuner.restore({str(root)!r}) needs the trainable: Tuner.restore(path, trainable={recorded.get('name')})."
-        )
-    name = trainable if isinstance(trainable, str) else prepare(trainable).name
-    if isinstance(trainable, str):
-        registered(trainable)
-    if recorded.get("name") not in (None, name):
-        raise ConfigError(
-            f"the experiment {root} was run with the trainable {recorded['name']!r}, and {name!r} was given. Pass the "
-            "same function or class."
-        )
-
-
-def _check_keys(space: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
-    if odd := set(meta.get("space_keys") or ()) ^ set(space_keys(space)):
-        raise ConfigError(
-            f"param_space is another space: {', '.join(sorted(odd))} is in one of the two only; expected the keys that "
-            "the experiment was run with."
-        )

@@ -22,10 +22,9 @@ from sweep.core.sweep import Sweep
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.engines.base import Engine, EngineCommand
 from sweep.errors import ExperimentError, SweepError, refuse_unknown
+from sweep.launch.build import Policies, build_policies
 from sweep.launch.drive import ask, drive, tell
-from sweep.launch.policies import Policies, build_policies
-from sweep.launch.spec import RunSpec
-from sweep.launch.stop_rules import StopRules
+from sweep.launch.spec import RunSpec, StopRules
 from sweep.record.codec import command_rows
 from sweep.record.encoding import decode, encode, is_same
 from sweep.record.facts import read_facts

@@ -220,7 +220,7 @@ def _driven(built: Built, simulator: Simulator) -> Simulation:
         record,
         record,
         request_of=built.request_of,
-        judge=built.judge,
+        judge=built.spec.stop_rules.judge,
         complete=policies.complete,
     )
     return Simulation(

@@ -15,7 +15,7 @@ from sweep.callbacks.base import Callback
 from sweep.core.config import CheckpointConfig, ResumeConfig, SyncConfig, fields_of, storage_path_of
 from searchers.keywords import meant
 from sweep.errors import ConfigError, refuse_unknown
-from sweep.launch.build import check
+from sweep.launch.build import check_alone
 from sweep.launch.execute import raise_failed
 from sweep.launch.place import start_from
 from sweep.launch.registry import registered
@@ -65,7 +65,7 @@ class Experiment:
         if self.run is None:
             raise ConfigError(f"the experiment {self.name!r} has nothing to run; give it run=function.")
         trainable, own = self.__sweep_run__({})
-        check(RunSpec.of(registered(trainable) if isinstance(trainable, str) else trainable, own))
+        check_alone(RunSpec.of(registered(trainable) if isinstance(trainable, str) else trainable, own))
         check_name(self.name)
         start_from(self.restore)
         parse_log_to_file(self.log_to_file)

@@ -12,7 +12,7 @@ import searchers
 import sweep
 from searchers import SEARCHERS, BasicVariantGenerator
 from sweep.errors import ConfigError
-from sweep.launch.policies import describe, refuse_foreign_domains, unsearched_lists
+from sweep.launch.build import describe, refuse_foreign_domains, unsearched_lists
 from sweep.record.reader import ExperimentReader
 from sweep.schedulers import SCHEDULERS
 

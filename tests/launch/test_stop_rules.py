@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweep.launch.stop_rules import StopRules
+from sweep.launch.spec import StopRules
 
 
 @pytest.mark.parametrize("reached", [True, np.True_])

@@ -26,8 +26,8 @@ from sweep.core.plan import Plan
 from sweep.core.resources import Node, parse_resources
 from sweep.core.sweep import Sweep
 from sweep.engines.simulator import Point, Simulator
+from sweep.launch.build import build_policies
 from sweep.launch.drive import drive
-from sweep.launch.policies import build_policies
 from sweep.launch.spec import RunSpec
 from sweep.record.facts import read_facts
 from sweep.record.journal import Journal
