@@ -46,14 +46,7 @@ from sweep.worker.trainable import PreparedTrainable, prepare
 _AHEAD = 64
 _AHEAD_PER_NODE = 4
 # Modules whose objects are distributions that other libraries draw from; here they would be constants.
-_FOREIGN = (
-    "scipy.stats.",
-    "optuna.distributions.",
-    "hyperopt.pyll.",
-    "ray.tune.search.",
-    "skopt.space.",
-    "ConfigSpace.",
-)
+_FOREIGN = ("scipy.stats", "optuna.distributions", "hyperopt.pyll", "ray.tune.search", "skopt.space", "ConfigSpace")
 
 Names = str | Sequence[str] | None
 
