@@ -699,7 +699,7 @@ def test_gpus_that_no_trial_asks_for_are_said(tmp_path: Path, capfd: pytest.Capt
     ],
 )
 def test_what_resume_and_resume_config_mean(resume: Any, config: ResumeConfig | None, expected: ResumeMode) -> None:
-    assert ResumeMode.parse(resume).with_config(config) == expected
+    assert ResumeMode.parse(resume, config) == expected
 
 
 def test_resume_suffixes_and_resume_config_together_are_refused() -> None:

@@ -275,8 +275,8 @@ class SyncConfig(Checked):
     sync_artifacts_on_checkpoint: bool = True
 
     def __post_init__(self) -> None:
-        check = partial(number, above=0, is_finite=False, expected="seconds above 0")
-        self.take(sync_period=check, sync_timeout=check)
+        for name in ("sync_period", "sync_timeout"):
+            number(name, getattr(self, name), above=0, is_finite=False, expected="seconds above 0")
 
 
 class _ResumeType(Enum):
