@@ -108,25 +108,17 @@ def test_every_rank_finds_the_merged_checkpoint_when_its_report_returns(run):
     assert only(run(group(loop, 3))).status == "TERMINATED"
 
 
-def test_a_checkpoint_of_another_rank_alone_is_kept_whether_it_comes_before_or_after_rank_0s_report(run):
-    def loop():
+def test_shards_become_one_checkpoint_whenever_they_come_and_those_that_do_not_fit_are_an_error(run, tmp_path):
+    os.mkfifo(tmp_path / "gone-on")
+
+    def comes_before_or_after_rank_0s_report():
         sweep.report(step=1)
         if rank() == 1:
             report_with({}, {"model": "of rank 1"})
         else:
             sweep.report(step=2)
 
-    analysis = run(group(loop), num_samples=5)
-    for trial in analysis.trials:
-        assert trial.error is None
-        assert trial.last_result["training_iteration"] == 2
-        assert files(trial.checkpoint.path) == {"model": "of rank 1"}
-
-
-def test_a_checkpoint_that_a_rank_reports_after_rank_0_went_on_is_the_trials(run, tmp_path):
-    os.mkfifo(tmp_path / "gone-on")
-
-    def loop():
+    def comes_when_rank_0_has_gone_on():
         if rank() == 0:
             sweep.report(step=1)
             (tmp_path / "gone-on").write_text("x")
@@ -135,13 +127,7 @@ def test_a_checkpoint_that_a_rank_reports_after_rank_0_went_on_is_the_trials(run
             report_with({}, {"model": "late"})
             assert files(sweep.get_checkpoint().path) == {"model": "late"}
 
-    trial = only(run(group(loop)))
-    assert trial.error is None
-    assert files(trial.checkpoint.path) == {"model": "late"}
-
-
-def test_shards_that_do_not_fit_together_are_an_error_in_rank_0_and_who_catches_it_goes_on(run):
-    def loop():
+    def does_not_fit_and_is_caught():
         if rank() == 0:
             with pytest.raises(CheckpointError, match="could not be merged"):
                 report_with({"step": 1}, {"model": "a file"})
@@ -150,44 +136,39 @@ def test_shards_that_do_not_fit_together_are_an_error_in_rank_0_and_who_catches_
             assert sweep.get_checkpoint() is None
         report_with({"step": 2}, {f"rank{rank()}": "fine"})
 
-    analysis = run(group(loop))
-    trial = only(analysis)
-    assert trial.error is None
-    assert [row["step"] for row in reports(analysis)] == [1, 2]
-    assert files(trial.checkpoint.path) == {"rank0": "fine", "rank1": "fine"}
-
-
-def test_shards_that_do_not_fit_together_fail_the_group_when_nobody_catches_it(run):
-    def loop():
-        report_with({}, {"model": "a file"} if rank() == 0 else {"model/part": "in a directory"})
-        time.sleep(1000)
-
-    error = only(run(group(loop))).error
-    assert str(error).startswith("rank 0 of 2: CheckpointError: the shards of a checkpoint could not be merged")
-
-
-def test_a_report_that_was_refused_may_be_repeated_with_its_checkpoint(run):
-    def loop():
+    def was_refused_and_is_repeated():
         if rank() == 0:
             with pytest.raises(UserCodeError):
                 report_with(["no dict"], {"rank0": "refused"})
         report_with({"step": 1}, {f"rank{rank()}": "taken"})
 
-    trial = only(run(group(loop)))
-    assert trial.error is None
-    assert files(trial.checkpoint.path) == {"rank0": "taken", "rank1": "taken"}
+    def does_not_fit():
+        report_with({}, {"model": "a file"} if rank() == 0 else {"model/part": "in a directory"})
+        time.sleep(1000)
 
-
-def test_nothing_but_checkpoints_and_logs_is_left_in_a_trials_directory(run):
-    def loop():
+    def fails_before_its_shard():
         report_with({"step": 1}, {"model": "x"})
         if rank() == 1:
             raise ValueError("before its shard")
         report_with({"step": 2}, {"model": "y"})
 
-    trial = only(run(group(loop)))
-    assert trial.status == "ERROR"
-    assert sorted(path.name for path in Path(trial.path).iterdir() if path.is_dir()) == ["checkpoint_000001"]
+    cases = [
+        *[(comes_before_or_after_rank_0s_report, {"model": "of rank 1"}, 2, None)] * 5,
+        (comes_when_rank_0_has_gone_on, {"model": "late"}, 1, None),
+        (does_not_fit_and_is_caught, {"rank0": "fine", "rank1": "fine"}, 2, None),
+        (was_refused_and_is_repeated, {"rank0": "taken", "rank1": "taken"}, 1, None),
+        (does_not_fit, {}, 1, "rank 0 of 2: CheckpointError: the shards of a checkpoint could not be merged"),
+        (fails_before_its_shard, {"model": "x"}, 1, "rank 1 of 2: ValueError: before its shard"),
+    ]
+    number = sweep.grid_search(list(range(len(cases))))
+    space = {"train_loop_config": {"number": number}}
+    analysis = run(group(lambda config: cases[config["number"]][0]()), config=space)
+    for trial, (_, contents, num_reports, error) in zip(analysis.trials, cases, strict=True):
+        assert str(trial.error).startswith(error) if error else trial.error is None, trial.error
+        assert (files(trial.checkpoint.path) if trial.checkpoint else {}) == contents
+        assert trial.last_result.get("training_iteration") == num_reports
+    left = [name for name in os.listdir(trial.path) if Path(trial.path, name).is_dir()]
+    assert left == ["checkpoint_000001"]  # of the last, which failed before the second was whole
 
 
 @pytest.fixture
