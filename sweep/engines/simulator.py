@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,7 +79,7 @@ class Simulator(Engine):
         self._now = start_at
         self._queue: list[tuple[float, int, int, m.Event]] = []  # by virtual time, order, and when it was caused
         self._count = 0
-        self._posted: deque[m.Event] = deque()
+        self._posted: list[m.Event] = []
         self._running: dict[tuple[str, int], _Attempt] = {}
 
     @classmethod
@@ -101,10 +100,9 @@ class Simulator(Engine):
             self._running[trial.id, trial.attempt] = _Attempt(trial, self._points(trial, done))
             self._at(self._start_s, m.Started(trial.id, trial.attempt))
             return
-        attempt_or_none = self._running.get((command.trial_id, command.attempt))
-        if attempt_or_none is None:
+        attempt = self._running.get((command.trial_id, command.attempt))
+        if attempt is None:
             return
-        attempt = attempt_or_none
         match command:
             case m.Continue():
                 self._next(attempt)
@@ -121,8 +119,7 @@ class Simulator(Engine):
 
     def next_events(self, deadline: float | None) -> Sequence[m.Event]:
         if self._posted:
-            events = list(self._posted)
-            self._posted.clear()
+            events, self._posted = self._posted, []
             return events
         while self._queue:
             when = self._queue[0][0]
@@ -177,9 +174,8 @@ class Simulator(Engine):
         try:
             point = next(attempt.points, None)
         except Exception as error:  # the curve stands for user code
-            self._end(
-                attempt, m.Exit(m.ExitKind.FAILED, f"{type(error).__name__}: {error}", class_name=type(error).__name__)
-            )
+            name = type(error).__name__
+            self._end(attempt, m.Exit(m.ExitKind.FAILED, f"{name}: {error}", class_name=name))
             return
         if point is None:
             self._end(attempt, m.Exit(m.ExitKind.FINISHED))
