@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +13,16 @@ from sweep.record.reader import ExperimentReader
 
 def most_at_once(experiment: str | Path) -> int:
     """Return how many trials held resources at the same time at most: from `Start` to `Released`."""
-    held = most = 0
-    for told in read_facts(Path(experiment) / "sweep.db"):
-        held -= isinstance(told.event, Released)
-        held += sum(row[0] == "Start" for row in told.caused or ())
-        most = max(most, held)
-    return most
+    told = list(read_facts(Path(experiment) / "sweep.db"))
+    starts = (sum(row[0] == "Start" for row in fact.caused or ()) for fact in told)
+    ends = (isinstance(fact.event, Released) for fact in told)
+    return max(accumulate(start - end for start, end in zip(starts, ends, strict=True)), default=0)
 
 
 def overlapping_runs(experiment: str | Path) -> int:
     """Return how many trials really ran at the same time at most: from `Started` to `Exited`."""
-    running = most = 0
-    for told in read_facts(Path(experiment) / "sweep.db"):
-        running += isinstance(told.event, Started)
-        running -= isinstance(told.event, Exited)
-        most = max(most, running)
-    return most
+    told = [fact.event for fact in read_facts(Path(experiment) / "sweep.db")]
+    return max(accumulate(isinstance(event, Started) - isinstance(event, Exited) for event in told), default=0)
 
 
 def only(analysis: Any) -> Any:

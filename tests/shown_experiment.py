@@ -48,9 +48,8 @@ def shown_experiment(root: Path, name: str = "shown", **meta: Any) -> MadeExperi
     for number in range(6, 8):
         trial = begin(made, number, at=float(number))
         error = f"ValueError: {SCRIPT} {number}"
-        finish(
-            made, trial, 1, at=number + 1.0, loss=math.nan, kind="FAILED", reason=error, error=error, traceback=TRACE
-        )
+        how = {"kind": "FAILED", "reason": error, "error": error, "traceback": TRACE}
+        finish(made, trial, 1, at=number + 1.0, loss=math.nan, **how)
     running = begin(made, 8, at=9.0)
     made.report(running, {"loss": 30.0, SCRIPT: 1.0, "big": 2**60}, at=10.0)
     made.trial({"lr": 1e-3, "act": None}, at=9.0, reason="waits for cpu=1; 0 of 2 free, the rest held by 00008")

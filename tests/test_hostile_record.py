@@ -58,10 +58,7 @@ def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def everything_in(directory: Path) -> dict[str, Any]:
-    return {
-        str(path.relative_to(directory)): path.read_bytes() if path.is_file() else None
-        for path in sorted(directory.rglob("*"))
-    }
+    return {str(path): path.read_bytes() if path.is_file() else None for path in sorted(directory.rglob("*"))}
 
 
 def forge(storage: Path, *statements: str) -> None:

@@ -350,10 +350,6 @@ def test_gpus_that_are_hidden_are_counted_all_the_same(install, monkeypatch, tmp
     assert count(sysfs=tmp_path, dev=tmp_path) == 2
 
 
-def never(visible, order):
-    pytest.fail(f"CUDA was asked about {visible}, {order}")
-
-
 # An L4 on the first place of the bus, an A100 on the second: by default CUDA counts the A100 first.
 SLOW = FakeGpu("GPU-00000000-0000-0000-0000-0000000000aa", "NVIDIA L4")
 FAST = FakeGpu("GPU-00000000-0000-0000-0000-0000000000bb", A100)
@@ -367,21 +363,6 @@ def test_the_places_on_the_bus_are_the_indices_whatever_the_library_counts_by(in
     assert shown(detect({}, sysfs=tmp_path)) == [("GPU-b", "0"), ("GPU-a", "1")]
     install(FakeNvml(first, FakeGpu("GPU-b")))  # one does not tell its place: the library's order is the best there is
     assert shown(detect({}, sysfs=tmp_path)) == [("GPU-a", "0"), ("GPU-b", "1")]
-
-
-@pytest.mark.parametrize(
-    ("gpus", "environ"),
-    [
-        ([SLOW, FAST], {}),
-        ([SLOW, FAST], {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
-        ([SLOW, FAST], {"CUDA_VISIBLE_DEVICES": SLOW.uuid}),
-        ([FakeGpu("GPU-a"), FakeGpu("GPU-b")], {"CUDA_VISIBLE_DEVICES": "1"}),
-        ([FakeGpu("GPU-a"), FakeGpu("GPU-b")], {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}),
-    ],
-)
-def test_cuda_is_not_asked_where_its_order_is_known_or_does_not_matter(install, gpus, environ, tmp_path):
-    install(FakeNvml(*gpus))
-    assert look(environ, sysfs=tmp_path, ask_cuda=never).devices
 
 
 @pytest.mark.parametrize(

@@ -100,37 +100,24 @@ def test_what_is_no_topology_of_the_generation_is_refused_with_those_nearest(tex
 
 
 @pytest.mark.parametrize(
-    ("generation", "topology", "name", "chips"),
+    ("generation", "topology", "override", "hosts", "chips_per_host", "pod_type"),
     [
-        ("v6e", "4x4", "v6e-16", 16),
-        ("v5e", "2x4", "v5litepod-8", 8),
-        ("v4", "2x2x1", "v4-8", 4),
-        ("v2", "2x2", "v2-8", 4),
-        ("v3", "32x32", "v3-2048", 1024),
-        ("v7x", "2x2x2", "v7x-16", 8),
+        ("v6e", "2x2", None, 1, 4, "v6e-4"),
+        ("v6e", "2x2", 1, 4, 1, "v6e-4"),
+        ("v6e", "2x4", 4, 2, 4, "v6e-8"),
+        ("v6e", "4x4", 8, 2, 8, "v6e-16"),
+        ("v5e", "2x4", None, 1, 8, "v5litepod-8"),
+        ("v4", "12x12x16", None, 576, 4, "v4-4608"),
+        ("v3", "32x32", None, 256, 4, "v3-2048"),
+        ("v7x", "2x2x2", None, 2, 4, "v7x-16"),
     ],
 )
-def test_a_pod_type_counts_cores_or_chips(generation, topology, name, chips):
-    plan = plan_slices(topology, generation, None)
-    assert (plan.pod_type, plan.chips) == (name, chips)
-
-
-@pytest.mark.parametrize(
-    ("generation", "topology", "override", "hosts", "chips_per_host"),
-    [
-        ("v6e", "2x2", None, 1, 4),
-        ("v6e", "2x2", 1, 4, 1),
-        ("v6e", "2x4", 4, 2, 4),
-        ("v6e", "4x4", 8, 2, 8),
-        ("v5e", "2x4", None, 1, 8),
-        ("v4", "12x12x16", None, 576, 4),
-    ],
-)
-def test_a_slice_has_so_many_hosts_of_so_many_chips(generation, topology, override, hosts, chips_per_host):
+def test_a_slice_has_so_many_hosts_of_so_many_chips(generation, topology, override, hosts, chips_per_host, pod_type):
     plan = plan_slices(topology, generation, hosts, chips_per_host=override)
     assert (plan.hosts_per_slice, plan.chips_per_host, plan.chips) == (hosts, chips_per_host, hosts * chips_per_host)
     assert (plan.workers_per_slice, plan.num_slices, plan.tpu_per_worker) == (hosts, 1, chips_per_host)
     assert (plan.generation, plan.topology, plan.warnings) == (GENERATIONS[generation], topology, ())
+    assert plan.pod_type == pod_type  # which counts cores of some, chips of others
 
 
 @pytest.mark.parametrize("generation", GENERATIONS.values(), ids=str)
@@ -198,30 +185,22 @@ def shown(visible: str | None, bounds: str | None, host_bounds: str | None) -> d
 
 
 @pytest.mark.parametrize(
-    ("chips", "chips_on_host", "expected"),
-    [
-        (("0", "1", "2", "3"), 4, shown(None, None, None)),
-        (tuple("01234567"), 8, shown(None, None, None)),
-        (("2",), 4, shown("2", "1,1,1", "1,1,1")),
-        (("0", "1"), 4, shown("0,1", "1,2,1", "1,1,1")),
-        (("0", "1", "2", "3"), 8, shown("0,1,2,3", "2,2,1", "1,1,1")),
-        (("7", "5", "6", "4"), 8, shown("4,5,6,7", "2,2,1", "1,1,1")),
-        (("10", "9"), 16, shown("9,10", "1,2,1", "1,1,1")),
-        (("b", "a", "3"), 4, shown("3,a,b", None, None)),
-        (("0", "1", "2"), 4, shown("0,1,2", None, None)),
-        (("0",), 0, shown("0", "1,1,1", "1,1,1")),
-        (tuple("01234567"), 0, shown("0,1,2,3,4,5,6,7", "2,4,1", "1,1,1")),
-        ((), 4, {VISIBLE: ""}),
-        ((), 0, {}),
-    ],
-)
-def test_a_process_is_shown_its_chips_and_how_they_lie(chips, chips_on_host, expected):
-    assert chip_variables(chips, chips_on_host) == expected
-
-
-@pytest.mark.parametrize(
     ("chips", "chips_on_host", "parent", "expected"),
     [
+        (("0", "1", "2", "3"), 4, None, shown(None, None, None)),
+        (tuple("01234567"), 8, None, shown(None, None, None)),
+        (("2",), 4, None, shown("2", "1,1,1", "1,1,1")),
+        (("0", "1"), 4, None, shown("0,1", "1,2,1", "1,1,1")),
+        (("0", "1", "2", "3"), 8, None, shown("0,1,2,3", "2,2,1", "1,1,1")),
+        (("7", "5", "6", "4"), 8, None, shown("4,5,6,7", "2,2,1", "1,1,1")),
+        (("10", "9"), 16, None, shown("9,10", "1,2,1", "1,1,1")),
+        (("b", "a", "3"), 4, None, shown("3,a,b", None, None)),
+        (("0", "1", "2"), 4, None, shown("0,1,2", None, None)),
+        (("0",), 0, None, shown("0", "1,1,1", "1,1,1")),
+        (tuple("01234567"), 0, None, shown("0,1,2,3,4,5,6,7", "2,4,1", "1,1,1")),
+        ((), 4, None, {VISIBLE: ""}),
+        ((), 0, None, {}),
+        # all that a restricted parent has is not all of the host
         (("2", "3"), 2, "2,3", {}),
         (("3",), 2, "2,3", shown("3", "1,1,1", "1,1,1")),
         ((), 2, "2,3", {VISIBLE: ""}),
@@ -230,7 +209,7 @@ def test_a_process_is_shown_its_chips_and_how_they_lie(chips, chips_on_host, exp
         (("0",), 1, "", shown("0", "1,1,1", "1,1,1")),
     ],
 )
-def test_all_that_a_restricted_parent_has_is_not_all_of_the_host(chips, chips_on_host, parent, expected):
+def test_a_process_is_shown_its_chips_and_how_they_lie(chips, chips_on_host, parent, expected):
     assert chip_variables(chips, chips_on_host, parent=parent) == expected
 
 

@@ -145,23 +145,19 @@ SERVER = {
 ALL_KEYS = ["agent-worker-number", "tpu-env", "instance-id", "accelerator-type", "worker-network-endpoints"]
 
 
-def test_kubernetes_says_everything_in_the_environment_and_nobody_is_asked(machine):
+@pytest.mark.parametrize(
+    ("device", "files", "environ", "expected"),
+    [
+        (V6E, CHIP_FILES, GKE, TpuHost(2, "slice-7", "4x4", "v6e-16", ("a", "b", "c", "d"))),  # which says everything
+        *((*machine, {"TPU_WORKER_ID": "0"}, TpuHost(worker_id=0)) for machine in ((GPU, CHIP_FILES), (V6E, ()))),
+        *((V6E, CHIP_FILES, {"TPU_SKIP_MDS_QUERY": value}, TpuHost()) for value in ("1", "true", "0", "")),
+    ],
+)
+def test_nobody_is_asked_where_all_is_known_or_there_is_no_chip_or_the_user_forbids_it(
+    machine, device, files, environ, expected
+):
     fetch = Fetch(**SERVER)
-    assert describe(machine(V6E), GKE, fetch) == TpuHost(2, "slice-7", "4x4", "v6e-16", ("a", "b", "c", "d"))
-    assert fetch.asked == []
-
-
-@pytest.mark.parametrize(("device", "files"), [(GPU, CHIP_FILES), (V6E, ())])
-def test_without_a_chip_nobody_is_asked_and_the_environment_still_counts(machine, device, files):
-    fetch = Fetch(**SERVER)
-    assert describe(machine(device, files=files), {"TPU_WORKER_ID": "0"}, fetch) == TpuHost(worker_id=0)
-    assert fetch.asked == []
-
-
-@pytest.mark.parametrize("value", ["1", "true", "0", ""])
-def test_nobody_is_asked_where_the_user_forbids_it(machine, value):
-    fetch = Fetch(**SERVER)
-    assert describe(machine(V6E), {"TPU_SKIP_MDS_QUERY": value}, fetch) == TpuHost()
+    assert describe(machine(device, files=files), environ, fetch) == expected
     assert fetch.asked == []
 
 

@@ -45,9 +45,7 @@ def test_a_stored_checkpoint_has_all_files_and_passes_its_own_check(tmp_path, so
         (lambda d: (d / "model").unlink(), "model is missing"),
         (lambda d: (d / "model").write_bytes(b"weights" * 99), "model has 693 bytes, expected 700"),
         (lambda d: (d / "model").write_bytes(b"Weights" + b"weights" * 99), "the contents of model have changed"),
-        (lambda d: (d / "more").touch(), "more was added"),
         (lambda d: (d / MANIFEST).write_text("{"), "manifest cannot be read"),
-        (lambda d: (d / MANIFEST).unlink(), "has no manifest"),
     ],
 )
 def test_damage_is_named(tmp_path, source, damage, says):
@@ -251,18 +249,13 @@ def test_a_checkpoint_is_a_path_and_has_the_names_that_tune_once_had(tmp_path):
         os.fspath(Checkpoint(tmp_path / "gone"))
 
 
-def test_protocols_that_are_unknown_or_lack_their_package_are_named(monkeypatch):
-    with pytest.raises(ConfigError, match=r"cannot be used: Protocol not known: memry"):
-        Checkpoint("memry://b/c")
-
+def test_a_protocol_that_lacks_its_package_is_named(monkeypatch):
     def lacking(uri):
         raise ImportError("Install s3fs to access S3")
 
     monkeypatch.setattr(fsspec.core, "url_to_fs", lacking)
     with pytest.raises(ConfigError, match=r"cannot be used: Install s3fs to access S3\."):
         Checkpoint("s3://b/c")
-    with pytest.raises(ConfigError, match="expected a file system of fsspec"):
-        Checkpoint("b/c", filesystem="s3")
 
 
 def test_a_pinned_checkpoint_stays_whole_when_the_checkpoint_is_deleted(tmp_path, source):

@@ -36,9 +36,8 @@ PLACE = "/golden"  # stands for where they were made
 
 def main(version: str, *names: str) -> None:
     target = HERE / version
-    missing = [
-        name for name in names or ("function", "class", "trainer") if not (target / name).exists()
-    ]  # none is made again
+    names = names or ("function", "class", "trainer")
+    missing = [name for name in names if not (target / name).exists()]  # none is made again
     with tempfile.TemporaryDirectory() as place:
         shutil.copy(HERE / "golden_work.py", place)
         for name in missing:

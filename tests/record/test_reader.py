@@ -189,21 +189,3 @@ def test_the_plan_is_that_of_the_last_start(tmp_path: Path) -> None:
     made.event("PlanChanged", data={"max_failures": 1})
     made.event("PlanChanged", data={"max_failures": 2})
     assert ExperimentReader(made.close()).plan() == Plan(max_failures=2)
-
-
-def test_a_list_of_many_trials_reads_the_record_a_few_times_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = MadeExperiment(tmp_path)
-    for number in range(50):
-        trial = made.trial({"x": number})
-        made.start(trial)
-        made.report(trial, {"loss": 1.0})
-    analysis = ExperimentAnalysis(made.close())
-    opened: list[int] = []
-    connect = ExperimentReader.connect
-    monkeypatch.setattr(ExperimentReader, "connect", lambda self, **named: opened.append(1) or connect(self, **named))
-    for read in (lambda: analysis.results, lambda: analysis.trials, analysis.dataframe, analysis._repr_html_):
-        opened.clear()
-        read()
-        assert 0 < len(opened) < 45  # and not once for each of the 50

@@ -20,7 +20,7 @@ import pytest
 from every_policy import SCHEDULERS, SEARCHERS, world_of
 
 import sweep
-from sweep.core.messages import Reported, Started, Suggested
+from sweep.core.messages import Reported, Suggested
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
 from sweep.core.resources import Node, parse_resources
@@ -145,15 +145,6 @@ def story(root: Path) -> tuple[list[Any], dict[str, Any]]:
         for trial in loaded.trials
     }
     return events, ends
-
-
-def test_the_record_of_a_killed_run_begins_where_it_was_left(tmp_path: Path) -> None:
-    due = run(tmp_path, SCHEDULERS["asha"](), None, *world_of("variants"), die_after=20)
-    killed_at = load(tmp_path / "sweep.db").at
-    assert due
-    assert all(when >= killed_at for when in due.values())
-    held = {told.event.trial_id for told in read_facts(tmp_path / "sweep.db") if isinstance(told.event, Started)}
-    assert set(due) <= held
 
 
 COMBINATIONS = [(name, "variants") for name in SCHEDULERS] + [
