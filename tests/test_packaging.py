@@ -67,15 +67,11 @@ def texts_of(path: Path) -> Iterator[str]:
             yield "".join(str(part) for part in parts)
 
 
-def test_a_plain_install_brings_neither_torch_nor_jax():
+def test_a_plain_install_finds_nvidias_gpus_and_brings_neither_torch_nor_jax():
     required = {named(requirement) for requirement in PROJECT["project"]["dependencies"]}
     assert not required & (HEAVY | BRING_TORCH)
-
-
-def test_a_plain_install_finds_nvidias_gpus_and_the_extra_that_once_did_keeps_its_name():
-    required = {named(requirement) for requirement in PROJECT["project"]["dependencies"]}
     assert "nvidia-ml-py" in required
-    assert EXTRAS["gpu"] == []
+    assert EXTRAS["gpu"] == []  # it once brought that, and keeps its name
 
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - FOR_DEVELOPERS))
@@ -134,12 +130,10 @@ def rows_of_extras() -> dict[str, list[str]]:
     return {row[0].strip("`"): row for row in rows if re.fullmatch(r"`\w+`", row[0])}
 
 
-def test_the_page_on_installing_has_a_row_for_every_extra_with_its_size():
+def test_the_page_on_installing_has_a_row_for_every_extra_with_its_size_and_marks_those_that_bring_torch():
     rows = rows_of_extras()
     assert set(rows) == EXTRAS.keys() - FOR_DEVELOPERS
     assert all(re.search(r"\d+(\.\d+)? [MG]B", row[-1]) for row in rows.values())
-
-
-def test_the_page_on_installing_marks_the_extras_that_bring_torch():
-    marked = {extra for extra, row in rows_of_extras().items() if "torch" in row[-1]}
-    assert marked == {extra for extra in EXTRAS.keys() - FOR_DEVELOPERS if packages_of(extra) & BRING_TORCH}
+    assert {extra for extra, row in rows.items() if "torch" in row[-1]} == {
+        extra for extra in rows if packages_of(extra) & BRING_TORCH
+    }
