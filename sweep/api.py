@@ -36,14 +36,9 @@ _FORMER = {
     "run_errored_only": "Write resume='ERRORED_ONLY'.",
     "trial_name_string": "It is called trial_name_creator.",
 }
-_THE_FUNCTION = "The function is the first argument: run(train, ...)."
+_THE_FUNCTION = "The function is the first argument: run(train, ...). The key that it reports is metric=."
 # What others expect to find here, and where it is.
-_ELSEWHERE = {
-    "objective": "The function is the first argument, run(train, ...); the key that it reports is metric=.",
-    "func": f"{_THE_FUNCTION} The key that it reports is metric=.",
-    "fn": _THE_FUNCTION,
-    "function": _THE_FUNCTION,
-    "trainable": _THE_FUNCTION,
+_ELSEWHERE = dict.fromkeys(("objective", "func", "fn", "function", "trainable"), _THE_FUNCTION) | {
     "tune_config": "run() takes its fields themselves, or use sweep.Tuner(train, tune_config=...).",
     "run_config": "run() takes its fields themselves, or use sweep.Tuner(train, run_config=...).",
 }
@@ -53,13 +48,11 @@ def _as_parameters(options: Callable[P, Options]) -> Callable[[F], Callable[Conc
     """Return the decorator that gives `run` the fields of the options as keywords, for `help`, editors and types."""
 
     def decorate(function: Any) -> Any:
-        signature = inspect.signature(function)
-        trainable, _ = signature.parameters.values()
+        trainable, _ = inspect.signature(function).parameters.values()
         keywords = [one.replace(kind=one.KEYWORD_ONLY) for one in inspect.signature(options).parameters.values()]
-        function.__signature__ = signature.replace(parameters=[trainable, *keywords])
-        function.__doc__ = function.__doc__.replace(
-            "PARAMETERS", (options.__doc__ or "").partition("Args:\n")[2].strip()
-        )
+        function.__signature__ = inspect.signature(function).replace(parameters=[trainable, *keywords])
+        explained = (options.__doc__ or "").partition("Args:\n")[2].strip()
+        function.__doc__ = function.__doc__.replace("PARAMETERS", explained)
         return function
 
     return decorate

@@ -99,7 +99,7 @@ def test_everything_public_refuses_an_unknown_keyword_and_names_the_nearest(name
         ("n_trials", "Optuna's n_trials is num_samples here."),
         ("direction", "Optuna's direction is mode here: 'min' or 'max'."),
         ("directions", "Optuna's directions is mode here: a list of 'min' and 'max'."),
-        ("objective", "The function is the first argument, run(train, ...); the key that it reports is metric=."),
+        ("objective", "The function is the first argument: run(train, ...). The key that it reports is metric=."),
         ("func", "The function is the first argument: run(train, ...). The key that it reports is metric=."),
         ("timeout", "Optuna's timeout is time_budget_s here: in seconds."),
         ("n_jobs", "Optuna's n_jobs is max_concurrent_trials here: None: as many as fit."),

@@ -76,22 +76,18 @@ def env_vars_of(runtime_env: Any, who: str) -> dict[str, str]:
     return dict(variables or {})
 
 
-def refuse_endless(config: Any) -> None:
+def refuse_endless(config: Mapping[str, Any] | None) -> None:
     """Refuse a config, or a space, with a dict or list in it that lies in itself."""
-    if _is_endless(config):
-        key = next((key for key, value in config.items() if _is_endless({key: value})), "...")
-        raise ConfigError(
-            f"config[{key!r:.100}] holds itself, or is nested some hundred deep; expected dicts and lists that come to "
-            "an end. Put what is needed of it into the config."
-        )
-
-
-def _is_endless(value: Any) -> bool:
-    try:
-        json.dumps(value, default=lambda other: None, skipkeys=True)
-    except (ValueError, RecursionError) as error:
-        return isinstance(error, RecursionError) or "Circular" in str(error)  # not a number too long to be shown
-    return False
+    for key, value in (config or {}).items():
+        try:
+            json.dumps(value, default=lambda other: None, skipkeys=True)
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, ValueError) and "Circular" not in str(error):
+                continue  # a number too long to be shown
+            raise ConfigError(
+                f"config[{key!r:.100}] holds itself, or is nested some hundred deep; expected dicts and lists that "
+                "come to an end. Put what is needed of it into the config."
+            ) from None
 
 
 def level_of_caller() -> int:

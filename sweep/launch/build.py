@@ -38,7 +38,7 @@ from sweep.core.trial import number_of
 from sweep.core.values import shown
 from sweep.errors import ConfigError, ResourceError, SearchError
 from sweep.launch.spec import RunSpec, metric_and_mode, same_fields
-from sweep.schedulers import SCHEDULERS, FIFOScheduler, ResourceChangingScheduler, Scheduler, create_scheduler
+from sweep.schedulers import SCHEDULERS, ResourceChangingScheduler, Scheduler, create_scheduler
 from sweep.worker.trainable import PreparedTrainable, prepare
 
 # Configs that may wait for a place, where the searcher loses nothing by being asked early: in all, and for each of many
@@ -89,7 +89,7 @@ class Policies:
 
 def build_policies(spec: RunSpec, seed: int) -> Policies:
     """Return the searcher and the scheduler that were asked for, with metric and mode set and checked."""
-    searcher, scheduler = _searcher(spec.search_alg), spec.scheduler or FIFOScheduler()
+    searcher, scheduler = _searcher(spec.search_alg), "fifo" if spec.scheduler is None else spec.scheduler
     if isinstance(scheduler, str):
         scheduler = create_scheduler(scheduler)
     if not isinstance(scheduler, Scheduler):
@@ -213,10 +213,8 @@ def _is_foreign(searcher: Any) -> bool:
 
 
 def _searcher(given: Any) -> Searcher:
-    if given is None:
-        return BasicVariantGenerator()
-    if isinstance(given, str):
-        return create_searcher(given)
+    if given is None or isinstance(given, str):
+        return create_searcher(given or "random")
     try:
         return as_searcher(given)
     except SearchError as error:

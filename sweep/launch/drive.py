@@ -58,11 +58,9 @@ def drive(
 ) -> None:
     """Run a sweep to its end.
 
-    Args:
-        request_of, judge: the user's: the resources of a config, the verdict of stop functions on a result.
-        complete: what the scheduler makes of a config and the id of the trial that gets it.
-        attend: does what is due from time to time, and returns in how many seconds that is again.
-    """
+    `request_of`, the resources of a config, and `judge`, the verdict of stop functions, are the user's; `complete` is
+    what the scheduler makes of a config. `attend` does what is due from time to time, and returns in how many seconds
+    that is again."""
     inbox: deque[m.Event] = deque(
         [m.PlanChanged(sweep.plan), m.NodesChanged(tuple(engine.nodes()), tuple(engine.away))]
     )
@@ -127,25 +125,24 @@ def drive(
 
 def tell(searcher: Searcher, command: m.Notify) -> None:
     """Tell the searcher what concerns it."""
+    trial_id, result = command.trial.id, command.result
     try:
         match command.hook:
-            case m.Hook.RESULT if command.result is not None:
-                searcher.on_trial_result(command.trial.id, command.result)
+            case m.Hook.RESULT if result is not None:
+                searcher.on_trial_result(trial_id, result)
             case m.Hook.COMPLETE:
-                searcher.on_trial_complete(command.trial.id, command.result)
+                searcher.on_trial_complete(trial_id, result)
             case m.Hook.ERROR:
-                searcher.on_trial_complete(command.trial.id, None, error=True)
+                searcher.on_trial_complete(trial_id, None, error=True)
             case m.Hook.PAUSE:
-                searcher.on_pause(command.trial.id)
+                searcher.on_pause(trial_id)
             case m.Hook.START:
-                searcher.on_unpause(command.trial.id)
+                searcher.on_unpause(trial_id)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a searcher may be the user's own, and `sys.exit` in it no wish of the user's
-        raise SearchError(
-            f"{type(searcher).__name__} failed when it was told of trial {command.trial.id}: "
-            f"{type(error).__name__}: {error}"
-        ) from error
+        what = f"{type(searcher).__name__} failed when it was told of trial {trial_id}"
+        raise SearchError(f"{what}: {type(error).__name__}: {error}") from error
 
 
 def ask(searcher: Searcher, trial_id: str, request_of: RequestOf, complete: Complete | None) -> m.Suggested:

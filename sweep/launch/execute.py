@@ -49,7 +49,7 @@ def execute(trainable: Any, arguments: Mapping[str, Any]) -> ExperimentAnalysis:
             from sweep.launch.build import evaluated_points
 
             spec = replace(spec, warm_start=evaluated_points(spec.warm_start, spec.metric, spec.mode))
-        # Not at the top, like what stands beside it: the fork server boots while it is imported.
+        # Not at the top: the fork server boots while it is imported.
         from sweep.launch.launcher import Launch
         from sweep.results.analysis import own_analysis
         from sweep.worker.trainable import kept
@@ -115,10 +115,10 @@ def raise_failed(analysis: ExperimentAnalysis, *, is_bare: bool = False) -> None
     failure = failure_of(analysis, "; pass raise_on_failed_trial=False to get the analysis instead")
     if failure is None:
         return
-    own = failure.__cause__.__cause__ if failure.__cause__ is not None else None
-    if is_bare and own is not None:
+    cause = failure.__cause__
+    if is_bare and cause is not None and (own := cause.__cause__) is not None:
         first = next(trial for trial in analysis.trials if trial.status == "ERROR")
-        own.add_note(f"in trial {first.trial_id}:\n{readable(getattr(failure.__cause__, 'traceback', ''))}".rstrip())
+        own.add_note(f"in trial {first.trial_id}:\n{readable(getattr(cause, 'traceback', ''))}".rstrip())
         raise own
     raise failure
 
@@ -128,16 +128,16 @@ def failure_of(analysis: ExperimentAnalysis, hint: str = "") -> TrialsFailed | N
     failed = [trial for trial in analysis.trials if trial.status == "ERROR"]
     if not failed:
         return None
-    shown = "\n".join(f"  {trial.trial_id}: {trial.error}" for trial in failed[:5])
+    shown = "".join(f"\n  {trial.trial_id}: {trial.error}" for trial in failed[:5])
     more = f"\n  and {len(failed) - 5} more" if len(failed) > 5 else ""
+    error = TrialsFailed(
+        f"{len(failed)} of {len(analysis.trials)} trials failed:{shown}{more}\n"
+        f"Everything is kept in {analysis.experiment_path}{hint}."
+    )
     cause = failed[0].error
     printed = "".join(traceback.format_exception_only(None if cause is None else cause.__cause__))
     if cause is not None and readable(printed) != printed:
         cause.__cause__ = None  # Python would print it as it is; our own error has its text and its traceback
-    error = TrialsFailed(
-        f"{len(failed)} of {len(analysis.trials)} trials failed:\n{shown}{more}\n"
-        f"Everything is kept in {analysis.experiment_path}{hint}."
-    )
     error.analysis, error.__cause__ = analysis, cause
     return error
 

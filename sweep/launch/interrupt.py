@@ -35,12 +35,9 @@ def interruptible(
 ) -> Iterator[None]:
     """Turn Ctrl-C (SIGTERM, SIGHUP, SIGUSR1) into a request: once saves and stops, twice kills, three times ends here.
 
-    Args:
-        hear: called with the number of interrupts so far and the signal, from within the signal handler: it may take
-            no lock.
-        leave: gives the terminal back before the third time ends the process.
-        is_stuck: whether the driver waits for code of the user's and hears nothing; the second time leaves that code.
-    """
+    The handler calls `hear` with the number of interrupts so far and the signal: it may take no lock. `leave` gives the
+    terminal back before the third ends the process. While the driver waits for code of the user's, which hears nothing
+    (`is_stuck`), the second leaves that code."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -75,8 +72,7 @@ def interruptible(
 
 @contextlib.contextmanager
 def woken_by_signals(engine: Engine) -> Iterator[None]:
-    """Let signals wake the engine: one that comes just before it waits would be handled when something else does that,
-    maybe never."""
+    """Let signals wake the engine: one that comes just before it waits would else be handled late, maybe never."""
     if engine.waker is None or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -90,9 +86,7 @@ def woken_by_signals(engine: Engine) -> Iterator[None]:
 def end_script_quietly() -> None:
     """Let a `SweepInterrupted` that nobody catches end the script as Ctrl-C ends any other, without a traceback.
 
-    It dies of SIGINT itself, as Python does for its own KeyboardInterrupt: only then does the loop of a shell, which
-    sees 130, end with it. (A `SystemExit` needs nothing: Python ends with its code.)
-    """
+    It dies of SIGINT itself, as Python does for its own KeyboardInterrupt: only then does the loop of a shell end."""
     before = sys.excepthook
     if before.__module__ == __name__:  # of an interruption before, which somebody caught
         return

@@ -137,7 +137,8 @@ class Launch:
                     write_saved_spec(self.layout.root, self._saved_spec)
             meta = meta_of_run(self.built, self.place, self.trainable, self.outputs, self.loaded.meta)
             meta["version"] = __version__
-            self._bring_back(meta)
+            if self.place.exists:
+                self._bring_back(meta)
             for text in (*self._said, *surprises(self.built, self.place, self.trainable)):
                 self.notices.say(text)
             sweep = self._drive(stack, lock, meta)
@@ -171,8 +172,6 @@ class Launch:
 
     def _bring_back(self, meta: Mapping[str, Any]) -> None:
         """Bring searcher and scheduler up to the record, and remove what nothing refers to."""
-        if not self.place.exists:
-            return
         for path in self.loaded.strays:
             self._discard(path)
         for name in self.loaded.strangers:
@@ -202,13 +201,26 @@ class Launch:
 
         stack.callback(guard.close)
         notices.is_mute = lambda: bool(guard.problem)  # everything fails then, for one reason, and that is raised
-        journal = self._journal(guard, sender)
+
+        def check(anew: bool) -> None:
+            guard.check(anew=anew)
+            if sender is not None:
+                sender.check()
+
+        journal = Journal(
+            self.database,
+            durability=self.spec.durability,
+            discard=self._discard if self.shared is None else lambda path: None,  # once a record without it was sent
+            notice=notices.warn,
+            is_interrupted=lambda: self.ending.is_interrupted,
+            check=check,
+            name_of=self.about.name_of,
+        )
         if self.shared is not None:
             self.shared.notice = notices.warn
         if sender is not None:
             sender.mirror.await_flush = journal.flush
-            # last of all: the record is closed by then
-            stack.callback(finish_sending, sender)
+            stack.callback(finish_sending, sender)  # last of all: the record is closed by then
         stack.callback(journal.close)
         journal.set_meta(meta)
         with refusing_full_disk(self.layout):
@@ -216,9 +228,8 @@ class Launch:
         # While the fork server imports, so that it costs no time.
         importlib.import_module("sweep.results.analysis")
         end_orphans(self.layout.root.absolute(), "", mark_of_dead_driver, notices.say)
-        sweep = Sweep(
-            built.plan, self.policies.scheduler, built.packer, loaded.trials, kept=loaded.kept, seq=loaded.seq
-        )
+        scheduler = self.policies.scheduler
+        sweep = Sweep(built.plan, scheduler, built.packer, loaded.trials, kept=loaded.kept, seq=loaded.seq)
         callbacks = [*callbacks_of(built, self.ending, notices), *([] if sender is None else [sender])]
         job = LogJob(
             root=str(self.layout.root.absolute()),
@@ -226,7 +237,7 @@ class Launch:
             kinds=take_log_files(built, callbacks),
             seq=journal.seq,
             is_complete=not self.place.exists or bool(loaded.meta.get(COMPLETE)),  # else they are written anew
-            changed=tuple(getattr(self.policies.scheduler, "mutated_paths", ())),
+            changed=tuple(scheduler.mutated_paths),
             variables=built.variables,
         )
         writer = LogWriter(job, lambda: journal.seq, notices.say)
@@ -279,7 +290,7 @@ class Launch:
                 raise
             if str(error):
                 notices.warn(str(error))
-        idle = "" if self.ending.times or sweep.ending else unjudged(self.policies.scheduler, sweep.trials.values())
+        idle = "" if self.ending.times or sweep.ending else unjudged(scheduler, sweep.trials.values())
         for text in filter(None, (*engine.notices, *self.policies.notices, idle)):
             notices.say(text)
         return sweep
@@ -311,13 +322,11 @@ class Launch:
             start_from=self.start_from,
             log_to_file=self.outputs,
             report_timeout_s=spec.failures.report_limit_s,
-            reuse_actors=spec.reuse_actors,
-            start_method=spec.start_method,
-            preload=spec.preload,
             lock_fd=lock_fd,
             is_shared=inventory.is_shared(),
             home=home,
             notice=self.notices.say,
+            **{name: getattr(spec, name) for name in ("reuse_actors", "start_method", "preload")},
         )
         if spec.engine == "inline":
             from sweep.engines.inline import InlineEngine
@@ -341,19 +350,3 @@ class Launch:
                 journal.set_meta({COMPLETE: True})
         if dispatcher.fatal is not None and self.ending.error is None:
             raise dispatcher.fatal  # after the last step
-
-    def _journal(self, guard: DirectoryGuard, sender: Sender | None) -> Journal:
-        def check(anew: bool) -> None:
-            guard.check(anew=anew)
-            if sender is not None:
-                sender.check()
-
-        return Journal(
-            self.database,
-            durability=self.spec.durability,
-            discard=self._discard if self.shared is None else lambda path: None,  # once a record without it was sent
-            notice=self.notices.warn,
-            is_interrupted=lambda: self.ending.is_interrupted,
-            check=check,
-            name_of=self.about.name_of,
-        )

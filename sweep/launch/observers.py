@@ -216,8 +216,5 @@ class Demand(Callback):
 
 def _bundles(resources: Resources) -> Bundles:
     names = {"cpu": "CPU", "gpu": "GPU", "tpu": "TPU"}
-    return [
-        {names.get(name, name): float(amount) for name, amount in bundle.amounts.items()}
-        for bundle in resources.bundles
-        if not bundle.is_empty
-    ]
+    given = [bundle.amounts for bundle in resources.bundles if not bundle.is_empty]
+    return [{names.get(name, name): float(amount) for name, amount in amounts.items()} for amounts in given]

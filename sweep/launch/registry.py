@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from searchers.errors import nearest
@@ -20,8 +19,7 @@ def register_trainable(name: str, trainable: Any) -> None:
     """
     if not isinstance(name, str) or not name:
         raise TrainableError(f"register_trainable was given the name {name!r}; expected a text that is not empty.")
-    is_trainer = hasattr(trainable, "__sweep_trainable__")
-    if not (callable(trainable) or inspect.isclass(trainable) or is_trainer):
+    if not (callable(trainable) or hasattr(trainable, "__sweep_trainable__")):  # a trainer
         raise TrainableError(
             f"register_trainable({name!r}, ...) was given {trainable!r:.100} of type {type(trainable).__name__}; "
             "expected a function that takes a config, or a subclass of sweep.Trainable."
@@ -30,11 +28,7 @@ def register_trainable(name: str, trainable: Any) -> None:
 
 
 def registered(name: str) -> Any:
-    """Return what was registered under `name`.
-
-    Raises:
-        UnknownNameError: nothing was; the message names the nearest.
-    """
+    """Return what was registered under `name`; the error names the nearest."""
     if name not in _trainables:
         known = nearest(name, _trainables) if _trainables else "Nothing is registered in this process."
         raise UnknownNameError(

@@ -11,7 +11,6 @@ from sweep.errors import ConfigError
 NO_LOGGERS = "DISABLE_AUTO_CALLBACK_LOGGERS"  # 1: no result.json, params.json and progress.csv
 NOT_STRICT = "DISABLE_STRICT_METRIC_CHECKING"  # 1: reports without the metric are fine
 NO_SIGINT = "DISABLE_SIGINT_HANDLER"  # 1: Ctrl-C raises KeyboardInterrupt, as without a sweep
-_CLEANUP_S = "FORCE_TRIAL_CLEANUP_S"  # how long a trial that is asked to stop may take before it is killed
 
 
 def _setting(name: str) -> str:
@@ -25,10 +24,8 @@ def is_set(name: str) -> bool:
 
 def stop_grace_s(default: float = Plan.stop_grace_s) -> float:
     """Return the seconds that a trial which is asked to stop may take before it is killed."""
-    text = _setting(_CLEANUP_S)
-    if not text:
-        return default
+    text = _setting("FORCE_TRIAL_CLEANUP_S")
     try:
-        return checks.seconds("", float(text), most=1e9)
+        return checks.seconds("", float(text), most=1e9) if text else default
     except ValueError:
-        raise ConfigError(f"SWEEP_{_CLEANUP_S} is {text!r}; expected seconds above 0.") from None
+        raise ConfigError(f"SWEEP_FORCE_TRIAL_CLEANUP_S is {text!r}; expected seconds above 0.") from None

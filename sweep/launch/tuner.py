@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from sweep.train.trainer import DataParallelTrainer
 
 
-_A_FUNCTION = "The function is the first argument: Tuner(train, ...)."
+_A_FUNCTION = (
+    "The function is the first argument: Tuner(train, ...). The key that it reports is "
+    "tune_config=sweep.TuneConfig(metric=...)."
+)
 
 
 @refuse_unknown(
@@ -28,11 +31,7 @@ _A_FUNCTION = "The function is the first argument: Tuner(train, ...)."
         **fields_of(RunConfig, "run_config"),
         **fields_of(TuneConfig, "tune_config"),
         "config": "It is called param_space.",
-        "objective": f"{_A_FUNCTION} The key that it reports is tune_config=sweep.TuneConfig(metric=...).",
-        "func": _A_FUNCTION,
-        "fn": _A_FUNCTION,
-        "function": _A_FUNCTION,
-        "run_or_experiment": _A_FUNCTION,
+        **dict.fromkeys(("objective", "func", "fn", "function", "run_or_experiment"), _A_FUNCTION),
     }
 )
 class Tuner:
@@ -223,8 +222,6 @@ def _place_of(path: str | os.PathLike[str], filesystem: Any) -> dict[str, Any]:
     """Return name and storage of the experiment at `path`, which may be a URI."""
     text = os.fspath(path).rstrip("/")
     if "://" not in text and filesystem is None:
-        text = os.path.abspath(os.path.expanduser(text))
-        if os.path.basename(text) == "sweep.db":
-            text = os.path.dirname(text)
+        text = os.path.abspath(os.path.expanduser(text)).removesuffix("/sweep.db")
     parent, name = split_uri(text)
     return {"storage_path": parent, "name": name, "storage_filesystem": filesystem}
