@@ -55,8 +55,8 @@ _NAMES = {
     "sweep.simulation.replay": "replay rerun",
     "sweep.engines.simulator": "Point",
     "sweep.simulation.virtual": "simulate",
-    "sweep.tune.experiments": "Experiment run_experiments",
-    "sweep.tune.session_functions": "get_gpu_ids",
+    "sweep.tune.experiment": "Experiment run_experiments",
+    "sweep.air.session": "get_gpu_ids",
     "sweep.worker.gpu_memory": "limit_gpu_memory wait_for_gpu",
     "sweep.worker.parameters": "with_parameters with_resources",
     "sweep.worker.session": """

@@ -95,9 +95,9 @@ from sweep.simulation.replay import replay as replay
 from sweep.simulation.replay import rerun as rerun
 from sweep.engines.simulator import Point as Point
 from sweep.simulation.virtual import simulate as simulate
-from sweep.tune.experiments import Experiment as Experiment
-from sweep.tune.experiments import run_experiments as run_experiments
-from sweep.tune.session_functions import get_gpu_ids as get_gpu_ids
+from sweep.tune.experiment import Experiment as Experiment
+from sweep.tune.experiment import run_experiments as run_experiments
+from sweep.air.session import get_gpu_ids as get_gpu_ids
 from sweep.worker.gpu_memory import limit_gpu_memory as limit_gpu_memory
 from sweep.worker.gpu_memory import wait_for_gpu as wait_for_gpu
 from sweep.worker.parameters import with_parameters as with_parameters

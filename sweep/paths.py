@@ -18,9 +18,7 @@ from sweep.refusals import NOT_HERE
 
 _BELOW = {
     "sweep.air": "checkpoint config result",
-    "sweep.train": """
-        api base_trainer config context data_parallel_trainer exceptions result train_fn_utils v2
-    """,
+    "sweep.train": "api base_trainer config context data_parallel_trainer exceptions result train_fn_utils v2",
     "sweep.train.tensorflow": "config tensorflow_trainer",
     "sweep.train.torch": "config torch_trainer",
     "sweep.tune": """
@@ -37,18 +35,17 @@ _BELOW = {
     "sweep.tune.search.bohb": "bohb_search",
     "sweep.tune.search.hyperopt": "hyperopt_search",
     "sweep.tune.search.optuna": "optuna_search",
-    "sweep.tune.stopper": """
-        experiment_plateau function_stopper maximum_iteration noop stopper timeout trial_plateau
-    """,
+    "sweep.tune.stopper": "experiment_plateau function_stopper maximum_iteration noop stopper timeout trial_plateau",
     "sweep.tune.utils": "util",
 }
 """A module -> the names of modules below it that it is itself."""
 
 OTHER_PATHS = {f"{home}.{name}": home for home, names in _BELOW.items() for name in names.split()} | {
     "sweep.air.constants": "sweep.tune.result",
+    "sweep.air.integrations.keras": "sweep.tune.integration.keras",
     "sweep.cloudpickle": "cloudpickle",
     "sweep.config": "sweep.core.config",
-    "sweep.dicts": "sweep.tune.dicts",
+    "sweep.dicts": "sweep.tune.utils",
     "sweep.experiment": "sweep.tune.experiment",
     "sweep.logger": "sweep.tune.logger",
     "sweep.search": "sweep.tune.search",
@@ -71,7 +68,6 @@ OTHER_PATHS = {f"{home}.{name}": home for home, names in _BELOW.items() for name
     "sweep.tuner": "sweep.launch.tuner",
 }
 """A path at which scripts look for something -> the module that has it, and perhaps more."""
-_ONLY_OURS = {"sweep.tune.dicts", "sweep.tune.experiments", "sweep.tune.running", "sweep.tune.session_functions"}
 
 
 def home_of(path: str) -> str:
@@ -91,7 +87,9 @@ def submodules_of(module: str) -> list[str]:
     import pkgutil
 
     found = pkgutil.iter_modules(getattr(sys.modules[module], "__path__", ()), f"{module}.")
-    below = [name.rpartition(".") for name in ({one.name for one in found} - _ONLY_OURS) | OTHER_PATHS.keys()]
+    below = [
+        name.rpartition(".") for name in ({one.name for one in found} - {"sweep.tune.running"}) | OTHER_PATHS.keys()
+    ]
     return sorted(last for package, _, last in below if package == module)
 
 
@@ -123,20 +121,18 @@ def _fill(module: ModuleType, source: str) -> None:
             case ast.Assign([ast.Name(name)], ast.Name(value)):
                 homes[name] = homes[value]
 
-    def names_of() -> list[str]:
-        packages = [importlib.import_module(whole) for whole in wholes]
-        found = {name for one in packages for name in set(one.__all__) - set(getattr(one, "_MODULES", ()))}
-        return sorted(name for name in found | homes.keys() if not name.startswith("_"))
-
     def find(name: str) -> Any:
-        if name in homes:
-            return getattr(importlib.import_module(homes[name][0]), homes[name][1])
-        whole = next((one for one in wholes if name in names_of()), None)
-        if name != "__all__" and whole is None:
+        while name not in homes and wholes:
+            whole = importlib.import_module(wholes.pop())
+            for one in set(whole.__all__) - set(getattr(whole, "_MODULES", ())):
+                homes.setdefault(one, (whole.__name__, one))
+        if name == "__all__":
+            return sorted(one for one in homes if not one.startswith("_"))
+        if name not in homes:
             raise AttributeError(name)
-        return getattr(importlib.import_module(whole), name) if whole else names_of()
+        return getattr(importlib.import_module(homes[name][0]), homes[name][1])
 
-    vars(module).update(__doc__=source.split('"""')[1], __getattr__=find, __dir__=names_of)
+    vars(module).update(__doc__=source.split('"""')[1], __getattr__=find, __dir__=lambda: find("__all__"))
 
 
 def _look_below(module: ModuleType) -> None:

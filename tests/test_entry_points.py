@@ -121,7 +121,7 @@ def test_run_experiments_runs_all_and_returns_their_trials(tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("experiments", "message"),
     [
-        ({"a": {"run": half, "confg": {}}}, r"unknown key 'confg'\. Did you mean 'config'"),
+        ({"a": {"run": half, "confg": {}}}, r"no parameter 'confg'\. Did you mean 'config'"),
         ({"a": {"config": {}}}, "has nothing to run"),
         ({"a": 3}, "expected a dict"),
         ([half], r"expected sweep\.Experiment objects"),

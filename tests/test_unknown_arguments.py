@@ -143,7 +143,6 @@ def test_the_words_of_optuna_and_others_name_our_parameter(word, said):
         (sweep.Tuner, "n_trials", "Optuna's n_trials is num_samples here. It is a field of TuneConfig: tune_config="),
         (sweep.Tuner, "config", "It is called param_space."),
         (sweep.train.DataParallelTrainer, "dataset_config", "Load the data inside the train loop"),
-        (sweep.run_experiments, "num_samples", "It is a field of Experiment: experiments=sweep.Experiment(num_samples"),
         (sweep.uniform, "low", "Optuna's low is lower here."),
         (sweep.choice, "choices", "Optuna's choices is categories here."),
         (sweep.OptunaSearch, "direction", "Optuna's direction is mode here: 'min' or 'max'."),

@@ -4,6 +4,6 @@ from sweep.callbacks.loggers import CSVLoggerCallback as CSVLoggerCallback
 from sweep.callbacks.loggers import JsonLoggerCallback as JsonLoggerCallback
 from sweep.callbacks.loggers import LoggerCallback as LoggerCallback
 from sweep.callbacks.loggers import TBXLoggerCallback as TBXLoggerCallback
-from sweep.tune.dicts import pretty_print as pretty_print
+from sweep.tune.utils import pretty_print as pretty_print
 
 TensorBoardLoggerCallback = TBXLoggerCallback

@@ -11,7 +11,7 @@ from sweep.api import run as plain_run
 from sweep.launch.spec import IS_AS_IN_TUNE
 from sweep.launch.tuner import Tuner as PlainTuner
 from sweep.results.analysis import ExperimentAnalysis
-from sweep.tune.experiments import run_experiments as plain_run_experiments
+from sweep.tune.experiment import run_experiments as plain_run_experiments
 
 __all__ = ["Tuner", "run", "run_experiments"]
 

@@ -35,7 +35,7 @@ IMPORTS = {
     "import sweep.cloudpickle as it": "cloudpickle",
     "from sweep import cloudpickle as it": "cloudpickle",
     "import sweep as ray; it = ray.cloudpickle.loads": "cloudpickle.loads",
-    "import sweep as ray; it = ray.get_gpu_ids": "sweep.tune.session_functions.get_gpu_ids",
+    "import sweep as ray; it = ray.get_gpu_ids": "sweep.air.session.get_gpu_ids",
     "import sweep as tune; it = tune.Tuner": "sweep.launch.tuner.Tuner",
     "import sweep.tune as tune; it = tune.TuneConfig": "sweep.core.config.TuneConfig",
     "from sweep.tune import *; it = Tuner": "sweep.tune.running.Tuner",
@@ -85,7 +85,7 @@ FROM = """
     sweep.tune.analysis: ExperimentAnalysis -> sweep.results.analysis
     sweep.tune.callback: Callback -> sweep.callbacks.base
     sweep.tune.context: get_context -> sweep.worker.session
-    sweep.tune.experiment: Experiment -> sweep.tune.experiments
+    sweep.tune.experiment: Experiment -> sweep.tune.experiment
     sweep.tune.progress_reporter: CLIReporter -> sweep.display.reporters
     sweep.tune.registry: register_trainable -> sweep.launch.registry
     sweep.tune.resources: Resources -> sweep.core.resources
@@ -97,8 +97,8 @@ FROM = """
     sweep.tune.utils.placement_groups: PlacementGroupFactory -> sweep.core.resources
     sweep.tune.utils: wait_for_gpu -> sweep.worker.gpu_memory
     sweep.tune.utils.util: wait_for_gpu -> sweep.worker.gpu_memory
-    sweep.tune.utils: flatten_dict unflatten_list_dict -> sweep.tune.dicts
-    sweep.tune.utils.util: unflatten_list_dict -> sweep.tune.dicts
+    sweep.tune.utils: flatten_dict unflatten_list_dict -> sweep.tune.utils
+    sweep.tune.utils.util: unflatten_list_dict -> sweep.tune.utils
     sweep.tune.schedulers: AsyncHyperBandScheduler -> sweep.schedulers.asha
     sweep.tune.schedulers: PopulationBasedTraining -> sweep.schedulers.pbt
     sweep.tune.schedulers: create_scheduler -> sweep.schedulers
@@ -128,7 +128,7 @@ FROM = """
     sweep.tune.stopper: MaximumIterationStopper -> sweep.core.stoppers
     sweep.tune.stopper.trial_plateau: TrialPlateauStopper -> sweep.core.stoppers
     sweep.tune.logger: LoggerCallback TBXLoggerCallback -> sweep.callbacks.loggers
-    sweep.tune.logger: pretty_print -> sweep.tune.dicts
+    sweep.tune.logger: pretty_print -> sweep.tune.utils
     sweep.tune.logger.csv: CSVLoggerCallback -> sweep.callbacks.loggers
     sweep.tune.integration.torch: DistributedTrainableCreator -> sweep.train.torch
     sweep.tune.integration.tensorflow: DistributedTrainableCreator -> sweep.train.tensorflow
@@ -155,8 +155,8 @@ FROM = """
     sweep.air.config: ScalingConfig -> sweep.train.scaling
     sweep.air.result: Result -> sweep.results.views
     sweep.config: RunConfig TuneConfig FailureConfig CheckpointConfig SyncConfig ResumeConfig -> sweep.core.config
-    sweep.dicts: deep_update flatten_dict merge_dicts unflatten_dict unflattened_lookup -> sweep.tune.dicts
-    sweep.experiment: Experiment -> sweep.tune.experiments
+    sweep.dicts: deep_update flatten_dict merge_dicts unflatten_dict unflattened_lookup -> sweep.tune.utils
+    sweep.experiment: Experiment -> sweep.tune.experiment
     sweep.logger: CSVLoggerCallback JsonLoggerCallback LoggerCallback TBXLoggerCallback -> sweep.callbacks.loggers
     sweep.search: ConcurrencyLimiter Repeater -> searchers.wrapper
     sweep.search: create_searcher -> searchers.registry
@@ -371,8 +371,8 @@ def test_a_pickle_that_names_a_module_of_tune_is_read_in_a_new_process():
     {
         "import sweep": set(),
         "from sweep import tune": {"sweep.tune"},
-        "import sweep.tune.search.optuna, sweep.tune.schedulers.pb2, sweep.air.session": {
-            *("sweep.air", "sweep.air.session", "sweep.tune", "sweep.tune.schedulers", "sweep.tune.schedulers.pb2"),
+        "import sweep.tune.search.optuna, sweep.tune.schedulers.pb2, sweep.air": {
+            *("sweep.air", "sweep.tune", "sweep.tune.schedulers", "sweep.tune.schedulers.pb2"),
             *("sweep.tune.search", "sweep.tune.search.optuna"),
         },
     }.items(),

@@ -1,4 +1,4 @@
-"""Nested dicts: flattened and back, looked up by path, merged; and a result as text."""
+"""Nested dicts: flattened and back, looked up by path, merged; a result as text; and waiting for a GPU."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from sweep.core.results import flatten, unflatten
 from sweep.display.formats import to_yaml
 from searchers.errors import nearest
 from sweep.errors import ConfigError, refuse_unknown
-
-__all__ = ["deep_update", "flatten_dict", "merge_dicts", "pretty_print"]
-__all__ += ["unflatten_dict", "unflatten_list_dict", "unflattened_lookup"]
+from sweep.worker.gpu_memory import wait_for_gpu as wait_for_gpu
 
 
 def flatten_dict(

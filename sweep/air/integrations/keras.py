@@ -1,3 +1,0 @@
-"""`ray.air.integrations.keras`: report from Keras."""
-
-from sweep.integration.keras import ReportCheckpointCallback as ReportCheckpointCallback
