@@ -16,56 +16,44 @@ from typing import Any, cast
 
 from sweep.refusals import NOT_HERE
 
-_BELOW = {
-    "sweep.air": "checkpoint config result",
-    "sweep.train": "api base_trainer config context data_parallel_trainer exceptions result train_fn_utils v2",
-    "sweep.train.tensorflow": "config tensorflow_trainer",
-    "sweep.train.torch": "config torch_trainer",
-    "sweep.tune": """
-        analysis callback context error experiment_analysis progress_reporter registry resources
-        result_grid syncer trainable tune tune_config tuner util
-    """,
-    "sweep.tune.experiment": "experiment trial",
-    "sweep.tune.logger": "csv json logger tensorboardx",
-    "sweep.tune.schedulers": """
-        async_hyperband hb_bohb hyperband median_stopping_rule pb2 pbt resource_changing_scheduler trial_scheduler
-    """,
-    "sweep.tune.search": "concurrency_limiter searcher suggestion",
-    "sweep.tune.search.bayesopt": "bayesopt_search",
-    "sweep.tune.search.bohb": "bohb_search",
-    "sweep.tune.search.hyperopt": "hyperopt_search",
-    "sweep.tune.search.optuna": "optuna_search",
-    "sweep.tune.stopper": "experiment_plateau function_stopper maximum_iteration noop stopper timeout trial_plateau",
-    "sweep.tune.utils": "util",
-}
-"""A module -> the names of modules below it that it is itself."""
-
-OTHER_PATHS = {f"{home}.{name}": home for home, names in _BELOW.items() for name in names.split()} | {
-    "sweep.air.constants": "sweep.tune.result",
-    "sweep.air.integrations.keras": "sweep.tune.integration.keras",
-    "sweep.cloudpickle": "cloudpickle",
-    "sweep.config": "sweep.core.config",
-    "sweep.dicts": "sweep.tune.utils",
-    "sweep.experiment": "sweep.tune.experiment",
-    "sweep.logger": "sweep.tune.logger",
-    "sweep.search": "sweep.tune.search",
-    "sweep.search.space": "searchers.space",
-    "sweep.stopper": "sweep.tune.stopper",
-    "sweep.train.session": "sweep.air.session",
-    "sweep.tune.integration.horovod": "sweep.integration.horovod",
-    "sweep.tune.integration.mlflow": "sweep.air.integrations.mlflow",
-    "sweep.tune.integration.ray_train": "sweep.train",
-    "sweep.tune.integration.tensorflow": "sweep.train.tensorflow",
-    "sweep.tune.integration.torch": "sweep.train.torch",
-    "sweep.tune.integration.wandb": "sweep.air.integrations.wandb",
-    "sweep.tune.logger.mlflow": "sweep.air.integrations.mlflow",
-    "sweep.tune.logger.wandb": "sweep.air.integrations.wandb",
-    "sweep.tune.sample": "sweep.tune.search.sample",
-    "sweep.tune.session": "sweep.air.session",
-    "sweep.tune.suggest": "sweep.tune.search",
-    "sweep.tune.trial": "sweep.tune.experiment",
-    "sweep.tune.utils.placement_groups": "sweep.tune.execution.placement_groups",
-    "sweep.tuner": "sweep.launch.tuner",
+# A module, and its other paths: those of modules of Ray's below it with a dot, others whole.
+_TABLE = """
+    cloudpickle: sweep.cloudpickle
+    searchers.space: sweep.search.space sweep.tune.sample sweep.tune.search.sample
+    searchers.wrapper: sweep.tune.search.repeater
+    sweep.air: .checkpoint .config .result
+    sweep.air.integrations.mlflow: sweep.tune.integration.mlflow sweep.tune.logger.mlflow
+    sweep.air.integrations.wandb: sweep.tune.integration.wandb sweep.tune.logger.wandb
+    sweep.air.session: sweep.train.session sweep.tune.session
+    sweep.core.config: sweep.config
+    sweep.integration.horovod: sweep.tune.integration.horovod
+    sweep.launch.tuner: sweep.tuner
+    sweep.train: .api .base_trainer .config .context .data_parallel_trainer .exceptions .result .train_fn_utils .v2
+        sweep.tune.integration.ray_train
+    sweep.train.tensorflow: .config .tensorflow_trainer sweep.tune.integration.tensorflow
+    sweep.train.torch: .config .torch_trainer sweep.tune.integration.torch
+    sweep.tune: .analysis .callback .context .error .experiment_analysis .progress_reporter .registry .resources
+        .result_grid .syncer .trainable .tune .tune_config .tuner .util
+    sweep.tune.execution.placement_groups: sweep.tune.utils.placement_groups
+    sweep.tune.experiment: .experiment .trial sweep.experiment sweep.tune.trial
+    sweep.tune.integration.keras: sweep.air.integrations.keras
+    sweep.tune.logger: .csv .json .logger .tensorboardx sweep.logger
+    sweep.tune.result: sweep.air.constants
+    sweep.tune.schedulers: .async_hyperband .hb_bohb .hyperband .median_stopping_rule .pb2 .pbt
+        .resource_changing_scheduler .trial_scheduler
+    sweep.tune.search: .basic_variant .concurrency_limiter .searcher .suggestion sweep.search sweep.tune.suggest
+    sweep.tune.search.bayesopt: .bayesopt_search
+    sweep.tune.search.bohb: .bohb_search
+    sweep.tune.search.hyperopt: .hyperopt_search
+    sweep.tune.search.optuna: .optuna_search
+    sweep.tune.stopper: .experiment_plateau .function_stopper .maximum_iteration .noop .stopper .timeout .trial_plateau
+        sweep.stopper
+    sweep.tune.utils: .util sweep.dicts
+"""
+OTHER_PATHS = {
+    home + path if path.startswith(".") else path: home
+    for home, _, paths in (row.partition(": ") for row in _TABLE.replace("\n        ", " ").split("\n    ")[1:])
+    for path in paths.split()
 }
 """A path at which scripts look for something -> the module that has it, and perhaps more."""
 
@@ -87,10 +75,8 @@ def submodules_of(module: str) -> list[str]:
     import pkgutil
 
     found = pkgutil.iter_modules(getattr(sys.modules[module], "__path__", ()), f"{module}.")
-    below = [
-        name.rpartition(".") for name in ({one.name for one in found} - {"sweep.tune.running"}) | OTHER_PATHS.keys()
-    ]
-    return sorted(last for package, _, last in below if package == module)
+    names = {one.name for one in found} - {"sweep.tune.running"} | OTHER_PATHS.keys()
+    return sorted(last for package, _, last in (name.rpartition(".") for name in names) if package == module)
 
 
 def reason_why_not(name: str) -> str:
@@ -128,8 +114,6 @@ def _fill(module: ModuleType, source: str) -> None:
                 homes.setdefault(one, (whole.__name__, one))
         if name == "__all__":
             return sorted(one for one in homes if not one.startswith("_"))
-        if name not in homes:
-            raise AttributeError(name)
         return getattr(importlib.import_module(homes[name][0]), homes[name][1])
 
     vars(module).update(__doc__=source.split('"""')[1], __getattr__=find, __dir__=lambda: find("__all__"))
@@ -142,7 +126,7 @@ def _look_below(module: ModuleType) -> None:
 
     def look_up(name: str) -> Any:
         if find is not None and (name == "__all__" or not name.startswith("_")):
-            with contextlib.suppress(AttributeError):
+            with contextlib.suppress(AttributeError, KeyError):
                 own[name] = find(name)
                 return own[name]
         if name in submodules_of(path):
@@ -152,21 +136,8 @@ def _look_below(module: ModuleType) -> None:
     own.update(__getattr__=look_up, __dir__=lambda: sorted({*list_names(), *submodules_of(path)}))
 
 
-class _OtherName:
-    """Loads a module at another of its paths: the same module."""
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        module = importlib.import_module(home_of(spec.name))
-        spec.loader_state = module.__spec__, module.__loader__
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        assert module.__spec__ is not None
-        module.__spec__, module.__loader__ = module.__spec__.loader_state
-
-
 class _Finder:
-    """Finds what is imported below `sweep`."""
+    """Finds what is imported below `sweep`, and loads a module at another of its paths: the same module."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
         if not name.startswith("sweep."):
@@ -175,7 +146,7 @@ class _Finder:
         if reason := reason_why_not(name):
             raise ModuleNotFoundError(reason)  # without its name, which would hide it in a `from`
         if home != name:
-            return importlib.machinery.ModuleSpec(name, cast(Any, _OtherName()))
+            return importlib.machinery.ModuleSpec(name, cast(Any, self))
         if not f"{name}.".startswith(("sweep.air.", "sweep.train.", "sweep.tune.", "sweep.util.")):
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
@@ -192,9 +163,16 @@ class _Finder:
             _look_below(module)
 
         loader.exec_module = exec_module
-        if spec.submodule_search_locations is None:
-            spec.submodule_search_locations = []  # so that what is missing in it is looked for below it
+        spec.submodule_search_locations = (
+            spec.submodule_search_locations or []
+        )  # what is missing is looked for below it
         return spec
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        """As usual; its place is taken when it is run."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        sys.modules[module.__name__] = importlib.import_module(home_of(module.__name__))
 
 
 def answer_to_paths_of_ray() -> None:

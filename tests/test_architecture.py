@@ -492,7 +492,7 @@ def test_a_module_imports_only_what_its_part_may(module):
 
 def test_only_other_paths_of_ray_import_what_is_there_for_scripts_of_tune():
     importers = {found.module for found in all_imports() if is_in(found.target, "sweep.tune")}
-    assert {module for module in importers if not is_in(module, "sweep.tune")} == {"sweep.air.session"}
+    assert not {module for module in importers if not is_in(module, "sweep.tune")}
 
 
 def test_there_are_no_import_rings():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from sweep.api import run
 from sweep.callbacks.observed import ObservedTrial
@@ -17,13 +17,9 @@ from sweep.launch.place import start_from
 from sweep.launch.registry import registered
 from sweep.launch.spec import PARAMETERS, RunSpec, changed
 from sweep.record.layout import check_name
+from sweep.results.views import TrialView
 from sweep.schedulers import Scheduler
 from sweep.worker.output import parse_log_to_file
-
-if TYPE_CHECKING:
-    from sweep.results.views import TrialView
-
-__all__ = ["Experiment", "Trial", "run_experiments"]
 
 Trial = ObservedTrial
 
@@ -98,9 +94,8 @@ def run_experiments(
         ConfigError: something is no experiment, or two have one name. Others as `run`.
     """
     if isinstance(experiments, Mapping):
-        found = [Experiment.from_json(name, spec) for name, spec in experiments.items()]
-    else:
-        found = [*experiments] if isinstance(experiments, (list, tuple)) else [cast(Any, experiments)]
+        experiments = [Experiment.from_json(name, spec) for name, spec in experiments.items()]
+    found = [*experiments] if isinstance(experiments, (list, tuple)) else [experiments]
     for one in found:
         if not isinstance(one, Experiment):
             raise ConfigError(f"run_experiments was given {one!r:.100}; expected sweep.Experiment objects or a dict.")

@@ -1,21 +1,16 @@
-"""What runs sweeps of scripts written for Tune: `sweep.run` and the others, where trials run in their own directory as
-in Tune, and dataframes with all of the columns that Tune's have."""
+"""What runs sweeps of scripts written for Tune: trials in their own directory, and dataframes with all columns."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
+from searchers.keywords import F
 from sweep.api import run as plain_run
 from sweep.launch.spec import IS_AS_IN_TUNE
 from sweep.launch.tuner import Tuner as PlainTuner
 from sweep.results.analysis import ExperimentAnalysis
 from sweep.tune.experiment import run_experiments as plain_run_experiments
-
-__all__ = ["Tuner", "run", "run_experiments"]
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _as_in_tune(function: F) -> F:

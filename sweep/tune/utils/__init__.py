@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Collection, Mapping
-from itertools import accumulate
 from typing import Any
 
 from sweep.core.results import flatten, unflatten
@@ -25,30 +24,25 @@ def flatten_dict(
         flatten_list: lists count as dicts with the keys 0, 1 ...; `unflatten_list_dict` gives them back.
     """
     nested = _lists_as_dicts(d) if flatten_list else d
-    keys = [key for path in flatten(nested, "\0") for key in path.split("\0")] if prevent_delimiter else []
-    for key in keys:
+    for key in "\0".join(flatten(nested, "\0")).split("\0") if prevent_delimiter else ():
         if delimiter in key:
             raise ConfigError(f"the key {key!r} holds the delimiter {delimiter!r}. Rename it, or give delimiter=.")
     return flatten(nested, delimiter)
 
 
 def _lists_as_dicts(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _lists_as_dicts(one) for key, one in value.items()}
-    return {str(i): _lists_as_dicts(one) for i, one in enumerate(value)} if isinstance(value, list) else value
+    if isinstance(value, list):
+        value = {str(index): one for index, one in enumerate(value)}
+    return {key: _lists_as_dicts(one) for key, one in value.items()} if isinstance(value, Mapping) else value
 
 
 def unflatten_dict(dt: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
-    """Return the nested dict of a flat one.
-
-    Raises:
-        ConfigError: a path leads through a value that is no dict, such as `a/b` beside `a` (a ValueError).
-    """
+    """Return the nested dict of a flat one; a path through another's value, as `a/b` beside `a`, is a ConfigError."""
     flat = {str(path): value for path, value in dt.items()}
-    for path in flat:
-        for parent in accumulate(path.split(delimiter)[:-1], lambda above, key: f"{above}{delimiter}{key}"):
-            if parent in flat:
-                raise ConfigError(f"{path!r} cannot be inside {parent!r}, which has a value of its own. Rename one.")
+    for parent in flat:
+        inside = [path for path in flat if path.startswith(parent + delimiter)]
+        if inside:
+            raise ConfigError(f"{inside[0]!r} cannot be inside {parent!r}, which has a value of its own. Rename one.")
     return unflatten(flat, delimiter)
 
 
@@ -69,11 +63,7 @@ def _dicts_as_lists(value: Any) -> Any:
 def unflattened_lookup(flat_key: str, lookup: Any, delimiter: str = "/", **kwargs: Any) -> Any:
     """Return what `lookup` has at a path such as `eval/acc` or `layers/0/width`, or under a key that is called so.
 
-    Args:
-        kwargs: `default=...` is returned where there is nothing.
-
-    Raises:
-        KeyError: there is nothing, and no default was given.
+    Where there is nothing, `default=...` is returned if it was given, and else a KeyError raised.
     """
     if isinstance(lookup, Mapping) and flat_key in lookup:
         return lookup[flat_key]
@@ -84,8 +74,7 @@ def unflattened_lookup(flat_key: str, lookup: Any, delimiter: str = "/", **kwarg
         except (LookupError, TypeError):
             if "default" in kwargs:
                 return kwargs["default"]
-            known = f" {nearest(part, map(str, place))}" if isinstance(place, Mapping) and place else ""
-            raise KeyError(f"nothing at {flat_key!r}: {part!r} is not there.{known}") from None
+            raise KeyError(f"nothing at {flat_key!r}: {part!r} is not there.") from None
     return place
 
 
@@ -105,21 +94,18 @@ def deep_update(
     """Put the values of `new_dict` into `original`, dicts inside dicts merged, and return `original`.
 
     Args:
-        new_keys_allowed: whether `original` may get keys that it lacks, at any depth.
+        new_keys_allowed: whether `original` may get keys that it lacks, at any depth; else they are a ConfigError.
         allow_new_subkey_list: keys of `original` whose dicts may get new keys in any case.
         override_all_if_type_changes: keys whose dict is replaced as a whole when the new one has another `"type"`.
         override_all_key_list: keys whose dict is replaced as a whole.
-
-    Raises:
-        ConfigError: a new key that is not allowed (a ValueError); values before it are in `original` by then.
     """
     for key, value in new_dict.items():
         if key not in original and not new_keys_allowed:
             raise ConfigError(f"{key!r} is no key that could be updated. {nearest(str(key), map(str, original))}")
         known: Any = original.get(key)
         is_merged = isinstance(known, dict) and isinstance(value, Mapping) and key not in (override_all_key_list or ())
-        if is_merged and key in (override_all_if_type_changes or ()) and "type" in value:
-            is_merged = value["type"] == known.get("type")
+        if is_merged and key in (override_all_if_type_changes or ()):
+            is_merged = value.get("type", known.get("type")) == known.get("type")
         if is_merged:
             deep_update(known, value, new_keys_allowed or key in (allow_new_subkey_list or ()))
         else:

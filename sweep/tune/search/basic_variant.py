@@ -1,3 +1,0 @@
-"""`ray.tune.search.basic_variant`: grids and random draws."""
-
-from searchers import BasicVariantGenerator as BasicVariantGenerator
