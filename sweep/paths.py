@@ -163,9 +163,7 @@ class _Finder:
             _look_below(module)
 
         loader.exec_module = exec_module
-        spec.submodule_search_locations = (
-            spec.submodule_search_locations or []
-        )  # what is missing is looked for below it
+        spec.submodule_search_locations = spec.submodule_search_locations or []  # for what is missing in it
         return spec
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
