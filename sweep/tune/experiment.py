@@ -95,7 +95,7 @@ def run_experiments(
     """
     if isinstance(experiments, Mapping):
         experiments = [Experiment.from_json(name, spec) for name, spec in experiments.items()]
-    found = [*experiments] if isinstance(experiments, (list, tuple)) else [experiments]
+    found: list[Any] = [*experiments] if isinstance(experiments, (list, tuple)) else [experiments]
     for one in found:
         if not isinstance(one, Experiment):
             raise ConfigError(f"run_experiments was given {one!r:.100}; expected sweep.Experiment objects or a dict.")
