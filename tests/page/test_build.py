@@ -19,7 +19,6 @@ from shown_experiment import SCRIPT, shown_experiment, subject
 from sweep import ExperimentAnalysis, ResultGrid
 from sweep.cli.main import sweep as command_line
 from sweep.errors import ConfigError
-from sweep.figures import style
 from sweep.page.build import rendered, write_page
 from sweep.record.reader import ExperimentReader
 
@@ -43,20 +42,18 @@ def payload(text: str) -> Any:
     return json.loads(packed(text, "payload"), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
-def test_it_asks_nobody_for_anything(text: str) -> None:
+def test_it_asks_nobody_for_anything_has_its_data_and_is_below_what_a_mail_takes(text):
     outside = re.sub(r'<script type="text/plain"[^>]*>[^<]*</script>', "", text)
     assert not re.search(r"""(?:src|href|action)\s*=\s*["'](?!data:|#)""", outside)
     assert not re.search(r"@import|url\(", outside)
     assert "connect-src 'none'" in outside
     assert "plotly.js v" in packed(text, "plotly")
-
-
-def test_its_data_are_the_trials_and_the_figures(text: str) -> None:
+    assert len(text) < 2_200_000
     (experiment,) = payload(text)["experiments"]
     assert [row[0] for _, row in experiment["rows"]] == list(range(10))
     assert {name for name in experiment["figures"] if "\n" not in name} == set(experiment["order"])
     assert set(experiment["order"]) >= {"history", "curves", "timeline"}
-    assert all(json.loads(text)["data"] for text in experiment["figures"].values())
+    assert all(json.loads(figure)["data"] for figure in experiment["figures"].values())
 
 
 def test_no_text_of_the_user_is_markup(text: str, root: Path) -> None:
@@ -67,10 +64,6 @@ def test_no_text_of_the_user_is_markup(text: str, root: Path) -> None:
         key for key in figures if key.startswith("parallel")
     }  # plotly shows the ticks of parallel axes literally
     assert not [key for key in figures.keys() - literal if "<script" in figures[key]]
-
-
-def test_it_is_below_what_a_mail_takes(text: str) -> None:
-    assert len(text) < 2_200_000
 
 
 def test_a_landmark_a_heading_and_a_name_for_everything(text: str) -> None:
@@ -141,12 +134,6 @@ def test_a_link_stays_a_link_and_a_private_file_private(root: Path, tmp_path: Pa
     assert link.is_symlink()
     assert page.read_text().startswith("<!doctype html>")
     assert page.stat().st_mode & 0o777 == 0o600
-
-
-def test_without_plotly_the_command_to_install_it_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(style.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="pip install plotly"):
-        rendered([subject(root)])
 
 
 def test_the_command_writes_beside_where_it_is_called(root, tmp_path, monkeypatch):

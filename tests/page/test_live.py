@@ -66,9 +66,16 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield page
 
 
-def test_what_happens_is_sent_to_who_looks(made: MadeExperiment) -> None:
+def test_what_happens_is_sent_to_who_looks_and_nothing_is_read_while_nobody_does(made):
     with served(made.root) as page:
+        assert (page.live.num_watching, page.live.models[0].version) == (0, 0)
         assert page.get(f"/?token={TOKEN}")[0] == 200
+        with closing(page.news("0")) as stream:  # who comes back with an old version is sent what was missed
+            first = next(stream)
+            assert page.live.num_watching == 1
+        assert first["title"] == "8/10 shown"
+        assert len(first["experiments"][0]["rows"]) == 10
+        assert "winner" in first["experiments"][0]["parts"]
         version = ",".join(str(model.version) for model in page.live.models)
         stream = page.news(version)
         figures = next(stream)["experiments"][0]["figures"]
@@ -82,26 +89,6 @@ def test_what_happens_is_sent_to_who_looks(made: MadeExperiment) -> None:
         while 10 not in rows:
             rows |= dict(next(stream)["experiments"][0]["rows"])
         assert rows[10][:3] == [10, "running", 1]
-        stream.close()
-
-
-def test_who_comes_back_with_an_old_version_is_sent_what_was_missed(made: MadeExperiment) -> None:
-    with served(made.root) as page:
-        assert page.get(f"/?token={TOKEN}")[0] == 200
-        with closing(page.news("0")) as stream:
-            first = next(stream)
-        assert len(first["experiments"][0]["rows"]) == 10
-        assert first["title"] == "8/10 shown"
-        assert "winner" in first["experiments"][0]["parts"]
-
-
-def test_nothing_is_read_while_nobody_looks(made: MadeExperiment) -> None:
-    with served(made.root) as page:
-        assert page.live.num_watching == 0
-        assert page.live.models[0].version == 0
-        stream = page.news("0")
-        next(stream)
-        assert page.live.num_watching == 1
         stream.close()  # the connection goes with it: noticed at the next thing that is sent
     assert page.live.num_watching == 0
 
@@ -109,12 +96,10 @@ def test_nothing_is_read_while_nobody_looks(made: MadeExperiment) -> None:
 def test_a_figure_with_another_metric_is_drawn_for_who_asks_and_sent_to_who_comes_later(made: MadeExperiment) -> None:
     live, key = LivePage([subject(made.root)]), "curves\neval/acc\ntime_total_s"
     live.page("events")
-    for _ in live.renew():
-        pass
+    list(live.renew())
     assert live.models[0].figures[key].text == ""
     live.watching["somebody"] = [(0, key), (0, "curves\nno such"), (7, key)]
-    for _ in live.renew():
-        pass
+    list(live.renew())
     now, _ = live.news([0])
     assert live.news(now)[1] == ""
     (sent,) = json.loads(live.news(now, live.watching["somebody"])[1])["experiments"]
@@ -128,24 +113,11 @@ def test_a_record_that_disappears_stays_as_it_was_shown(made: MadeExperiment) ->
     version = live.models[0].version
     made.close()
     (made.root / "sweep.db").rename(made.root / "moved.db")
-    for _ in live.renew():
-        pass
+    list(live.renew())
     assert live.models[0].version == version
     (made.root / "moved.db").rename(made.root / "sweep.db")
-    for _ in live.renew():
-        pass
+    list(live.renew())
     assert live.models[0].version > version
-
-
-def test_who_asks_for_the_page_of_a_record_that_is_gone_is_told(made: MadeExperiment) -> None:
-    with served(made.root) as page:
-        made.close()
-        (made.root / "sweep.db").unlink()
-        with closing(http.client.HTTPConnection("127.0.0.1", page.port, timeout=30)) as connection:
-            connection.request("GET", f"/?token={TOKEN}")
-            answer = connection.getresponse()
-            assert answer.status == 503
-            assert "sweep.db" in answer.read().decode()
 
 
 def test_a_port_that_is_taken_is_named() -> None:

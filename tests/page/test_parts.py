@@ -49,11 +49,19 @@ def test_no_text_of_the_user_is_markup(root: Path) -> None:
     assert SCRIPT in html.unescape(part("failures", root))
 
 
-def test_the_head_counts_trials_by_what_became_of_them(root: Path) -> None:
+def test_the_head_counts_trials_by_what_became_of_them_and_what_ran_is_named(root: Path) -> None:
     said = words(part("head", root))
     counts = "8 of 10 trials ended: 1 running, 1 waiting, 4 finished, 2 stopped early, 2 failed"
     assert counts in said
     assert "no driver runs shown" in said
+    ran = ("searcher random", "scheduler asha", "seed 7", "objective loss (min)", "lr loguniform(1e-5, 0.1)")
+    assert all(text in words(part("about", root)) for text in ran)
+
+
+def test_an_experiment_without_trials_has_all_its_parts(tmp_path):
+    root = MadeExperiment(tmp_path).commit()
+    assert "no trials yet" in words(part("head", root))
+    assert part("failures", root) == part("waits", root) == ""
 
 
 def test_the_winner_can_be_pasted_in_three_forms(root: Path) -> None:
@@ -124,19 +132,15 @@ def test_another_metric_may_decide(root: Path, tmp_path: Path) -> None:
         subject(aimless, metric="loss")
 
 
-def test_failures_that_differ_in_numbers_only_are_one_group_with_one_traceback(root: Path) -> None:
-    text = part("failures", root)
-    assert text.count("<details") == 1
-    assert "2 trials: ValueError:" in words(text)
-    assert re.findall(r'data-trial="(\d+)"', text) == ["6", "7"]
-    assert "train.py" in blocks(text)[0]
-
-
-def test_attempts_that_were_made_again_are_counted(tmp_path: Path) -> None:
+def test_failures_that_differ_in_numbers_only_are_one_group_with_one_traceback(tmp_path):
     made = shown_experiment(tmp_path)
     made.set("abcde_00000", failures=2, losses=1)
-    made.commit()
-    assert "made again: 3." in words(part("failures", made.root))
+    text = part("failures", made.commit())
+    assert text.count("<details") == 1
+    assert "2 trials: ValueError:" in words(text)
+    assert "made again: 3." in words(text)
+    assert re.findall(r'data-trial="(\d+)"', text) == ["6", "7"]
+    assert "train.py" in blocks(text)[0]
 
 
 def test_waiting_is_measured_and_explained(root: Path) -> None:
@@ -178,24 +182,6 @@ def test_while_a_sweep_runs_the_best_is_so_far_and_its_end_is_estimated(root, mo
 )
 def test_a_space_is_shown_as_people_write_it(domain: Any, written: str) -> None:
     assert parts.as_written(domain) == written
-
-
-def test_what_ran_is_named(root: Path) -> None:
-    said = words(part("about", root))
-    for text in (
-        "searcher random",
-        "scheduler asha",
-        "seed 7",
-        "objective loss (min)",
-        "lr loguniform(1e-5, 0.1)",
-    ):
-        assert text in said
-
-
-def test_an_experiment_without_trials_has_all_its_parts(tmp_path: Path) -> None:
-    root = MadeExperiment(tmp_path).commit()
-    assert "no trials yet" in words(part("head", root))
-    assert part("failures", root) == part("waits", root) == ""
 
 
 def test_a_comparison_names_what_differs_and_nothing_else(tmp_path: Path) -> None:
