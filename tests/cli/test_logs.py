@@ -62,16 +62,15 @@ def test_a_trial_that_printed_nothing_says_why(made: MadeExperiment) -> None:
 
 
 def followed(steps: list[tuple[Path, bytes]], paths: list[Path], **given: Any) -> bytes:
-    """Return what following prints when the trial writes one of these at each look, and has ended after the last."""
+    """Return what following prints when the trial writes one of these just before each look, and ends with the last."""
     written: list[bytes] = []
-    left = iter(steps)
+    left = list(steps)
 
     def has_ended() -> bool:
-        path, text = next(left, (None, b""))
-        if path is not None:
-            with path.open("ab") as file:
-                file.write(text)
-        return path is None
+        path, text = left.pop(0)
+        with path.open("ab") as file:
+            file.write(text)
+        return not left
 
     print_logs(paths, written.append, has_ended=has_ended, wait=lambda seconds: None, **given)
     return b"".join(written)
