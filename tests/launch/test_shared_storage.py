@@ -159,7 +159,7 @@ def test_a_sweep_whose_local_record_is_deleted_stops(storage: Path) -> None:
         sweep.report(loss=0.5)
 
     with pytest.raises(RecordError, match=r"records/made-.*/sweep\.db was deleted or replaced while its sweep ran"):
-        sweep.run(forgets, storage_path=storage, name="made", verbose=0, engine="inline")
+        sweep.run(forgets, config={"x": 1.0}, storage_path=storage, name="made", verbose=0, engine="inline")
     DriverLock(storage / "made" / "driver.lock").release()  # it was let go
     (trial,) = run(storage, num_samples=1, resume=True).trials
     assert trial.status == "TERMINATED"
