@@ -71,6 +71,10 @@ def surprises(built: Built, place: Place, trainable: PreparedTrainable) -> Itera
         yield f"there is no experiment {place.name!r} in {place.parent} to resume; a new one starts"
     if spec.nodes is None and isinstance(spec.engine, str):
         yield from inventory.notices()
+    ray = sys.modules.get("ray")
+    if spec.engine == "local" and ray is not None and ray.is_initialized():
+        here = "this process has joined a cluster of Ray, and the sweep runs on this machine alone"
+        yield f"{here}: sweep.init(engine='ray') runs it on the cluster"
     if not inventory.is_shared() and (spec.engine == "local" or hasattr(spec.engine, "summon")):
         yield "sweep.init(shared=False): other sweeps of this machine are not seen, and do not see this one"
     if trainable.notices is not None:
