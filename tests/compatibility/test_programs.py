@@ -25,7 +25,7 @@ REFUSED = {
     "odd_custom_scheduler": r"the scheduler Cutoff has hooks of Ray Tune .* on_result\(trial, result, trials\)",
     "odd_same_name_twice": r"already is an experiment 'same' .* Continue it with sweep\.Tuner\.restore\('out/same'",
     "odd_zero_samples": r"num_samples is 0; expected a whole number of at least 1",
-    "old_trainable_underscore": r"the class Old has no step; _train is called step now",
+    "old_trainable_underscore": r"the class Old has no step; .*_train, which is called step now",
     "ray_core_objects": r"sweep.put does not exist: there is no object store here. sweep.with_parameters",
 }
 # Packages that a program needs without importing them, by a word that it then has.
