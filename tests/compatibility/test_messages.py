@@ -359,7 +359,7 @@ def test_what_the_guide_says_is_not_there_is_not_there():
     gone = {
         name
         for _, names, here in table("Imports")
-        if here.startswith("not there")
+        if here.startswith("not available")
         for name in re.findall(r"`(\w+)`", names)
     }
     facade = tune.tune
@@ -411,7 +411,7 @@ def test_the_names_of_searchers_and_schedulers_are_those_that_there_are():
     there = [left for left, here in rows if here == "the same"] + [here for _, here in rows if here.startswith("new: ")]
     named = set(re.findall(r'`"(\w+)"`', " ".join(there)))
     assert named == {*tune.search.SEARCHERS, *tune.schedulers.SCHEDULERS}
-    gone = {name for left, here in rows if here == "not there" for name in re.findall(r'"(\w+)"', left)}
+    gone = {name for left, here in rows if here == "not available" for name in re.findall(r'"(\w+)"', left)}
     assert not gone & named
 
 

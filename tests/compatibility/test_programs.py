@@ -123,7 +123,7 @@ RAISING = {
 
 def test_every_refusal_belongs_to_a_program() -> None:
     alike = len(NAMES) - len(REFUSED)
-    told = f"Of {len(NAMES)} scripts in the habits of Ray's users, of all its releases, {alike} do"
+    told = f"Of {len(NAMES)} scripts in the style of Ray's users, from all its releases, {alike} do"
     assert told in GUIDE.read_text(encoding="utf-8")
     assert REFUSED.keys() <= set(NAMES)
 
