@@ -143,7 +143,7 @@ def _trial_facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
     started, exited = (None if time is None else time.wall for time in (life.started, life.exited))
     best = None
     if row.best_seq is not None and not reader.objectives:  # of several, what is recorded is by the first of them
-        best = reader.metrics_at({row.trial_id: row.best_seq}).get(row.trial_id)
+        best = reader.reports_at({row.trial_id: row.best_seq}).get(row.trial_id)
     hint = "" if row.is_ended else reader.state_hint()
     until = exited if row.is_ended else None if hint else time.time()
     return {
@@ -166,7 +166,7 @@ def _trial_facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
         "peak_memory_mb": round(life.peak_rss_bytes / 1e6, 1) or None,
         "reports": row.count,
         "last_report": row.last_metrics,
-        "best_report": best,
+        "best_report": best and best.metrics,
         "checkpoints": [
             f"{ref.path}   {pairs(flatten(own_metrics(metrics)))}" for ref, metrics in reader.checkpoints(row.trial_id)
         ],

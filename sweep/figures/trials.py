@@ -39,7 +39,7 @@ class Field:
         self.reader, self.metric, self.mode, self.note = reader, metric, mode, note
         self.shown = plain(metric, 40)
         self.rows: tuple[TrialRow, ...] = reader.trials()
-        last = {i: value for i, _, value in reader.values(metric, last_only=True)} if metric else {}
+        last = reader.last_values(metric) if metric else {}
         self.values = {row.number: last[row.trial_id] for row in self.rows if row.trial_id in last}
         self.ranked = {number: value for number, value in self.values.items() if rankable(value) is not None}
 

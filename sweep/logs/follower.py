@@ -20,7 +20,7 @@ from sweep.core.literals import jsonable
 from sweep.core.messages import Exited, ExitKind, Hook, Reported, Suggested
 from sweep.core.results import date_str, flatten
 from sweep.core.trial import Cause, CheckpointRef
-from sweep.record.db import open_for_following
+from sweep.record.db import connect_for_reading
 from sweep.record.facts import read_facts
 from sweep.record.files import write_atomically
 from sweep.record.layout import ERROR_FILE
@@ -85,7 +85,7 @@ class Follower:
     def follow(self, upto: int, goes_on: Callable[[], bool] = lambda: True) -> bool:
         """Write everything up to an event; whether all of it is written. Where `goes_on` says no, the rest is left."""
         try:
-            with closing(open_for_following(self._job.database)) as record:
+            with closing(connect_for_reading(self._job.database)) as record:
                 while self.position < upto:
                     if not goes_on():
                         return False

@@ -3,17 +3,15 @@
 An event is one object: `kind` (the name of its class in `sweep.core.messages`), `at` (seconds of driving), `wall` (UTC
 epoch seconds), its fields that have not their defaults, but for the trial's id, and `commands`: what it caused, where
 that is not what such an event usually causes. A report also has `filled`: what was filled in after what the trial
-reported, as `_split` has it.
+reported, in the order of `_STORED`; null stands for the usual.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache, lru_cache
-from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -31,6 +29,7 @@ _FILLED = (
     *("time_since_restore", "iterations_since_restore", "done"),
 )
 _LOCAL = tuple(name for name in _FILLED if name != "node_ip")
+_STORED = (*(name for name in _LOCAL if name not in ("trial_id", "done")), "node_ip")
 
 _EVENTS: dict[str, type] = {kind.__name__: kind for kind in get_args(m.Event)}
 _STEADY = (m.Hook.START, m.Hook.SAVE, m.Hook.RESTORE)  # hooks that follow from the event by themselves
@@ -52,49 +51,35 @@ def pack(value: Any) -> dict[str, Any]:
     """Return the fields of a value that have not their defaults, as JSON values; of a trial those that have no column
     of their own, and of results their numbers."""
     found = {}
-    kind: Any = type(value)
-    for (name, default, way), item in zip(_fields(kind), _getter(kind)(value), strict=True):
+    for name, (default, way) in _fields(type(value)).items():
+        item = getattr(value, name)
         if item is not default and item != default:
-            found[name] = item if way is None else way.pack(item)
+            found[name] = way.pack(item)
     return found
 
 
 def unpacked(cls: type, data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that `pack` has written."""
-    ways = ((name, way) for name, _, way in _fields(cls) if name in data)
-    return {name: data[name] if way is None else way.unpack(data[name]) for name, way in ways}
+    known = _fields(cls)
+    return {name: known[name][1].unpack(item) for name, item in data.items() if name in known}
 
 
 @cache
-def _fields(cls: Any) -> list[tuple[str, Any, _Way | None]]:
-    """Return the name of each field, its default, and how it is stored: None: as it is, `encode` knows what JSON does
-    not."""
+def _fields(cls: Any) -> dict[str, tuple[Any, _Way]]:
+    """Return the default of each field, and how it is stored."""
     hints = get_type_hints(cls, localns={"Decision": m.Decision, "TrialResult": TrialResult})
     if cls is m.PlanChanged:
         hints["plan"] = Plan
-    if issubclass(cls, tuple):
-        defaults = {name: cls._field_defaults.get(name, _NOTHING) for name in cls._fields}
-    else:
-        defaults = {one.name: _NOTHING if one.default is MISSING else one.default for one in fields(cls)}
+    defaults = {one.name: one.default for one in fields(cls)} if is_dataclass(cls) else cls._field_defaults
     own = _OWN_COLUMNS if cls is Trial else ()
-    return [(name, default, _way(hints[name])) for name, default in defaults.items() if name not in own]
+    return {name: (defaults.get(name, MISSING), _way(hint)) for name, hint in hints.items() if name not in own}
 
 
-_NOTHING = object()
-
-
-@cache
-def _getter(cls: Any) -> Callable[[Any], tuple[Any, ...]]:
-    """Return what gives the values of the fields, in C where there are several."""
-    names = [name for name, _, _ in _fields(cls)]
-    return attrgetter(*names) if len(names) > 1 else lambda value: tuple(getattr(value, name) for name in names)
-
-
-def _way(hint: Any) -> _Way | None:
+def _way(hint: Any) -> _Way:
     origin, inner = get_origin(hint), get_args(hint)
+    if hint in _WAYS:
+        return _WAYS[hint]
     if origin in (Union, UnionType):
-        if m.Failed in inner:
-            return _Way(_pack_answer, _unpack_answer)
         kinds = {kind.__name__: kind for kind in inner if kind is not NoneType}
         if len(kinds) > 1 and all(map(_has_fields, kinds.values())):
             return _Way(
@@ -102,42 +87,19 @@ def _way(hint: Any) -> _Way | None:
                 lambda data: kinds[data[0]](**unpacked(kinds[data[0]], data[1])),
             )
         one = _way(next(iter(kinds.values())))
-        return one and _Way(one.pack, lambda data: None if data is None else one.unpack(data))
+        return _Way(one.pack, lambda data: None if data is None else one.unpack(data))
     if origin is tuple:
-        each = _way(inner[0]) if inner[-1] is Ellipsis else None
-        if each is None:
-            return _Way(list, tuple)
+        each = _way(inner[0]) if inner[-1] is Ellipsis else _AS_IT_IS
         return _Way(lambda value: [each.pack(one) for one in value], lambda data: tuple(map(each.unpack, data)))
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return _Way(dict, lambda data: data)
-    if hint in _WAYS:
-        return _WAYS[hint]
+        return _Way(dict, _AS_IT_IS.unpack)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _Way(lambda value: value.value, hint)
-    return _Way(pack, lambda data: hint(**unpacked(hint, data))) if _has_fields(hint) else None
+    return _Way(pack, lambda data: hint(**unpacked(hint, data))) if _has_fields(hint) else _AS_IT_IS
 
 
 def _has_fields(kind: Any) -> bool:
-    return hasattr(kind, "__dataclass_fields__") or hasattr(kind, "_fields")
-
-
-@lru_cache(maxsize=4096)
-def _plain(value: Resources | Placement) -> Any:
-    """Return a request or a place as JSON values; most trials ask for the same."""
-    return value.to_json()
-
-
-@lru_cache(maxsize=256)
-def _request(text: str) -> Resources:
-    return Resources.from_json(json.loads(text))
-
-
-_WAYS: dict[Any, _Way] = {
-    Resources: _Way(_plain, lambda data: _request(json.dumps(data))),
-    Placement: _Way(_plain, Placement.from_json),
-    CheckpointRef: _Way(CheckpointRef.to_json, CheckpointRef.parse),
-    TrialResult: _Way(lambda result: result.seq, lambda seq: seq),
-}
+    return is_dataclass(kind) or hasattr(kind, "_fields")
 
 
 def _pack_answer(config: Mapping[str, Any] | Signal | m.Failed) -> Any:
@@ -157,6 +119,16 @@ def _unpack_answer(data: Any) -> Any:
     return Signal(data[1]) if data[0] == "signal" else m.Failed(data[1])
 
 
+_AS_IT_IS = _Way(lambda value: value, lambda data: data)  # `encode` knows what JSON does not
+_WAYS: dict[Any, _Way] = {
+    Resources: _Way(lru_cache(4096)(Resources.to_json), Resources.from_json),  # most trials ask for the same
+    Placement: _Way(Placement.to_json, Placement.from_json),
+    CheckpointRef: _Way(CheckpointRef.to_json, CheckpointRef.parse),
+    TrialResult: _Way(lambda result: result.seq, lambda seq: seq),
+    Mapping[str, Any] | Signal | m.Failed: _Way(_pack_answer, _unpack_answer),
+}
+
+
 # --- events ----------------------------------------------------------------------------------------------------------
 
 
@@ -170,50 +142,39 @@ def encode_event(
         commands: what it caused, as of `command_rows`.
         metrics: of a report, with all that was filled in; None: it is not of the running attempt, and is no result.
     """
-    data: dict[str, Any] = {"kind": type(event).__name__, "at": at, "wall": wall}
+    data: dict[str, Any] = {"kind": type(event).__name__, "at": at, "wall": wall} | pack(event)
+    data.pop("trial_id", None)
     if isinstance(event, m.Reported):
-        data |= {"attempt": event.attempt, "seq": event.seq}
+        del data["metrics"]
         if metrics is not None:
-            data["metrics"], filled = _split(metrics, event.seq, wall)
-            if filled is not None:
-                data["filled"] = filled
-        if event.checkpoint is not None:
-            data["checkpoint"] = event.checkpoint
-        if event.verdict:
-            data["verdict"] = event.verdict.value
-    else:
-        data |= pack(event)
-        data.pop("trial_id", None)
+            data |= _split(metrics, event.seq, wall)
     if commands is not None:
         data["commands"] = commands
     return encode(data)
 
 
-def _split(metrics: Mapping[str, Any], seq: int, wall: float) -> tuple[dict[str, Any], list[Any] | None]:
-    """Return what a trial reported, and what was filled in; all of it and None where that has another form.
-
-    Null stands for the usual: the time of the commit, as much time since the restore as in all, the report's number.
-    """
-    keys = tuple(metrics)
-    names = _FILLED if "node_ip" in metrics else _LOCAL
+def _split(metrics: Mapping[str, Any], seq: int, wall: float) -> dict[str, Any]:
+    """Return what a trial reported, and what was filled in; all of it as reported where that has another form."""
+    keys, names = tuple(metrics), _FILLED if "node_ip" in metrics else _LOCAL
     num_own = len(keys) - len(names)
     if num_own < 0 or keys[num_own:] != names or metrics["done"] is not False:
-        return dict(metrics), None
-    timestamp, this_s, pid, hostname, *node, iteration, total_s, _, since_s, number, _ = (metrics[key] for key in names)
-    if None in (timestamp, since_s, number):
-        return dict(metrics), None
-    filled = [
-        None if type(timestamp) is int and timestamp == int(wall) else timestamp,
-        this_s,
-        pid,
-        hostname,
-        iteration,
-        total_s,
-        None if type(since_s) is type(total_s) is float and since_s == total_s else since_s,
-        None if type(number) is int and number == seq else number,
-        *node,
-    ]
-    return {key: metrics[key] for key in keys[:num_own]}, filled
+        return {"metrics": dict(metrics)}
+    values = {name: metrics[name] for name in _STORED if name in metrics}
+    for name, usual in _usual(values, seq, wall).items():
+        if values[name] is None:
+            return {"metrics": dict(metrics)}
+        if type(values[name]) is type(usual) and values[name] == usual:
+            values[name] = None
+    return {"metrics": {name: metrics[name] for name in keys[:num_own]}, "filled": list(values.values())}
+
+
+def _usual(values: Mapping[str, Any], seq: int, wall: float) -> dict[str, Any]:
+    """Return the time of the commit, as much time since the restore as in all, the report's number."""
+    return {
+        "timestamp": int(wall),
+        "time_since_restore": values["time_total_s"],
+        "iterations_since_restore": seq,
+    }
 
 
 def metrics_of(data: Mapping[str, Any], trial_id: str | None, *, trust: Trust = False) -> dict[str, Any] | None:
@@ -227,14 +188,10 @@ def metrics_of(data: Mapping[str, Any], trial_id: str | None, *, trust: Trust = 
         return None
     metrics: dict[str, Any] = untag(data["metrics"], trust=trust)
     if "filled" in data:
-        timestamp, this_s, pid, hostname, iteration, total_s, since_s, number, *node = untag(data["filled"])
-        metrics["timestamp"] = int(data["wall"]) if timestamp is None else timestamp
-        metrics |= {"time_this_iter_s": this_s, "pid": pid, "hostname": hostname}
-        if node:
-            metrics["node_ip"] = node[0]
-        metrics |= {"training_iteration": iteration, "time_total_s": total_s, "trial_id": trial_id}
-        metrics["time_since_restore"] = total_s if since_s is None else since_s
-        metrics |= {"iterations_since_restore": data["seq"] if number is None else number, "done": False}
+        values = dict(zip(_STORED, untag(data["filled"]), strict=False)) | {"trial_id": trial_id, "done": False}
+        for name, usual in _usual(values, data["seq"], data["wall"]).items():
+            values[name] = usual if values[name] is None else values[name]
+        metrics |= {name: values[name] for name in _FILLED if name in values}
     return metrics
 
 
@@ -247,12 +204,11 @@ def event_of(
         metrics: of a report, as of `metrics_of`.
         trust: as of `decode`.
     """
-    kind = _EVENTS[data["kind"]]
-    if kind is m.Reported:
-        verdict = m.Verdict(data.get("verdict", ""))
-        return m.Reported(trial_id or "", data["attempt"], data["seq"], metrics, data.get("checkpoint"), verdict)
-    owner = {"trial_id": trial_id} if any(name == "trial_id" for name, _, _ in _fields(kind)) else {}
-    found: m.Event = kind(**owner, **unpacked(kind, untag(dict(data), trust=trust)))
+    kind: Any = _EVENTS[data["kind"]]
+    others = {name: value for name, value in data.items() if name not in ("metrics", "filled")}
+    values = unpacked(kind, untag(others, trust=trust))
+    known = {"trial_id": trial_id, "metrics": metrics}
+    found: m.Event = kind(**values, **{name: value for name, value in known.items() if name in _fields(kind)})
     return found
 
 
@@ -269,50 +225,45 @@ def command_rows(
     Args:
         configs: by trial that has not ended the config that the record has for it; kept up to date.
     """
-    if isinstance(event, m.Reported):
-        if len(commands) == 2 and type(commands[1]) is m.Continue:
-            first = commands[0]
-            if type(first) is m.Notify and first.hook is m.Hook.RESULT:  # else it was reported before
-                return None
-    elif isinstance(event, m.Suggested) and isinstance(event.config, Mapping):
-        configs[event.trial_id] = event.config
-    if not commands and not isinstance(event, m.Reported):
-        return None
+    is_report = isinstance(event, m.Reported)
+    match event, commands:
+        case m.Reported(), [m.Notify(m.Hook.RESULT), m.Continue()]:  # else it was reported before
+            return None
+        case m.Suggested(trial_id, config), _ if isinstance(config, Mapping):
+            configs[trial_id] = config
     rows = [row for command in commands if (row := _command(command, configs)) is not None]
-    return rows if rows or isinstance(event, m.Reported) else None
+    return rows if rows or is_report else None
 
 
 def _command(command: m.Command, configs: dict[str, Mapping[str, Any]]) -> list[Any] | None:
+    name = type(command).__name__
     match command:
         case m.Suggest(trial_id):
-            return ["Suggest", trial_id]
+            return [name, trial_id]
         case m.Start(trial):
-            row: list[Any] = ["Start", trial.id, trial.attempt, trial.placement.to_json() if trial.placement else None]
+            row: list[Any] = [name, trial.id, trial.attempt, trial.placement.to_json() if trial.placement else None]
             ref, is_new = trial.started_from, configs.get(trial.id) is not trial.config
             configs[trial.id] = trial.config
             if trial.attempt == 1 and trial.escalation is None and ref is None and not is_new:
                 return row  # all else is as it was suggested
             config = dict(trial.config) if is_new else None
             return [*row, config, trial.resources.to_json(), ref.to_json() if ref is not None else None]
-        case m.Continue(trial_id, _, seq):
-            return ["Continue", trial_id, seq]
-        case m.Save(trial_id, _, seq):
-            return ["Save", trial_id, seq]
+        case m.Continue(trial_id, _, seq) | m.Save(trial_id, _, seq):
+            return [name, trial_id, seq]
         case m.Stop(trial_id, attempt, seq, save):
-            return ["Stop", trial_id, attempt, seq, save]
+            return [name, trial_id, attempt, seq, save]
         case m.Kill(trial_id, attempt, reason, kind):
-            return ["Kill", trial_id, attempt, reason] + ([] if kind is m.ExitKind.KILLED else [kind.value])
+            return [name, trial_id, attempt, reason] + ([] if kind is m.ExitKind.KILLED else [kind.value])
         case m.Discard(checkpoint):
-            return ["Discard", checkpoint.path]
+            return [name, checkpoint.path]
         case m.Fail(error):
-            return ["Fail", f"{type(error).__name__}: {error}"]
-        case m.Notify(hook, trial):
-            if hook in _STEADY:
-                return None
-            row = ["Notify", hook.value, trial.id]
+            return [name, f"{type(error).__name__}: {error}"]
+        case m.Notify(hook, trial) if hook not in _STEADY:
             if hook in (m.Hook.COMPLETE, m.Hook.ERROR):  # if it comes back, its start tells all
                 configs.pop(trial.id, None)
-            if hook not in (m.Hook.ERROR, m.Hook.RETRY):
-                return row
-            row += [trial.failures + trial.losses + trial.node_losses, trial.reason]
-            return [*row, trial.cause.value] if trial.cause else row
+            row = [name, hook.value, trial.id]
+            if hook in (m.Hook.ERROR, m.Hook.RETRY):
+                row += [trial.failures + trial.losses + trial.node_losses, trial.reason]
+                row += [trial.cause.value] if trial.cause else []
+            return row
+    return None

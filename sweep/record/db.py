@@ -2,7 +2,7 @@
 
 Events are the truth: append-only, numbered 1, 2, 3 ... without a gap, one row per fact, with the commands that it
 caused. `trial` has the latest state of each trial: what readers want and what a resume loads. JSON texts are those of
-`sweep.record.codec`; `crc` is a checksum: see `sweep.record.checksums`.
+`sweep.record.codec`; `crc` is a checksum: see `sweep.record.checksums`. docs/reference/record.md explains the views.
 
     meta    key -> JSON: name, prefix, created, version, python, trainable {name, kind}, import_path (`file.py:function`
             where it can be found again), metric, mode (metrics, modes: of several objectives), space (for people),
@@ -15,17 +15,13 @@ caused. `trial` has the latest state of each trial: what readers want and what a
     trial   config: as JSON; state: what else is known of it
     totals  one row: number and checksum of the last event, and a checksum over all rows of `meta` and `trial`
 
-Whoever opens the file with SQLite reads what happened as `events`, reports with all that was filled in as `result`, and
-trials with their configs as `trials`.
-
 Whoever reads writes nothing. Of a database with a write-ahead log SQLite wants to make `-wal` and `-shm`, or to mend
 them, also for reading only. What is there decides how it is opened instead:
 
     -wal and -shm                 its driver is alive, or was killed: with locks, by a `-shm` that is only read
-    neither, or an empty -wal     its driver has ended in order: the file alone, without locks
+    neither, or an empty -wal     its driver has ended in order: the file alone, without locks: see `was_changed`
     -wal without -shm             copied without it: a copy in a temporary directory, where SQLite mends what it likes
 
-A file that is read without locks may be changed meanwhile, by a driver that continues the sweep: see `was_changed`.
 Nothing here opens the file past SQLite where a driver may be in this very process: closing it would drop its locks.
 """
 
@@ -36,18 +32,18 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from sweep.errors import ExperimentError, NoExperimentError
 from sweep.record.checksums import check_high_water_mark, check_history, damaged, high_water_mark
+from sweep.record.encoding import decode
 
 APPLICATION_ID = 0x53575031  # "SWP1"
 VERSION = 1
-_OBJECTS = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID;
@@ -123,19 +119,19 @@ def last_event(connection: sqlite3.Connection) -> tuple[int, float, float] | Non
     return row[0], data["at"], data["wall"]
 
 
+def read_meta(connection: sqlite3.Connection) -> dict[str, Any]:
+    """Return what is recorded of the experiment as a whole."""
+    return {key: decode(value) for key, value in connection.execute("SELECT key, value FROM meta")}
+
+
 def check_version(connection: sqlite3.Connection, database: Path) -> None:
-    """Refuse a file that is no `sweep.db`, is damaged, or is of another version.
+    """Refuse a file that is no `sweep.db`, or is of another version.
 
     Raises:
         ExperimentError: says so.
     """
-    try:
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-    except sqlite3.DatabaseError as error:
-        raise ExperimentError(
-            f"{database} cannot be read: {error}. Restore it from a copy; nothing was changed."
-        ) from error
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
         raise ExperimentError(f"{database} is not a sweep.db (application id {application:#x}).")
     if version != VERSION:
@@ -144,23 +140,15 @@ def check_version(connection: sqlite3.Connection, database: Path) -> None:
         )
 
 
-@cache
-def _expected() -> Mapping[str, str]:
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(SCHEMA)
-        return dict(connection.execute(_OBJECTS))
-
-
 def check_schema(connection: sqlite3.Connection, database: Path) -> None:
     """Refuse a record whose tables are not as they were made: what they hold would be misread.
 
     Raises:
         ExperimentError: says so.
     """
-    found = dict(connection.execute(_OBJECTS))
-    for name, sql in _expected().items():
-        if found.get(name) != sql:
-            raise damaged(database, f"what it says of its table or view `{name}` is not what was written")
+    found = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")}
+    if not found.issuperset(SCHEMA.strip().removesuffix(";").split(";\n")):
+        raise damaged(database, "what it says of its tables and views is not what was written")
 
 
 # --- connections ------------------------------------------------------------------------------------------------------
@@ -169,19 +157,20 @@ def check_schema(connection: sqlite3.Connection, database: Path) -> None:
 _TRIES = 5
 _BUSY_MS = 5000
 
-Stamp = tuple[int, int, int, int]
-
-
 # What damaged data may lead to, in SQLite, JSON, or our own reading of it.
 _UNREADABLE = (sqlite3.Error, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
 
 class Reading(sqlite3.Connection):
-    """A connection that only reads."""
+    """A connection that only reads.
 
-    copy: tempfile.TemporaryDirectory[str] | None = None  # which it reads, and which goes when it is closed
-    _unlocked: Path | None = None
-    _stamp: Stamp | None = None
+    Attributes:
+        copy: that it reads, and that goes when it is closed.
+        unlocked: the file that it reads without locks, and how that stood.
+    """
+
+    copy: tempfile.TemporaryDirectory[str] | None = None
+    unlocked: tuple[Path, Sequence[int]] | None = None
 
     def close(self) -> None:
         """Close it, and delete the copy that was made for it."""
@@ -189,17 +178,16 @@ class Reading(sqlite3.Connection):
         if self.copy is not None:
             self.copy.cleanup()
 
-    def watch(self, database: Path) -> None:
-        """Note how a file stands that is read without locks."""
-        self._unlocked, self._stamp = database, _stamp(database)
-
     def was_changed(self) -> bool:
         """Whether somebody wrote what was read without locks: it may have been read half old and half new.
 
         Where another file has taken its place, the old one was read as it was.
         """
-        now = None if self._unlocked is None else _stamp(self._unlocked)
-        return now is not None and self._stamp is not None and now[:2] == self._stamp[:2] and now != self._stamp
+        if self.unlocked is None:
+            return False
+        path, then = self.unlocked
+        now = _stamp(path)
+        return now != then and now[:2] == then[:2]
 
 
 def connect_for_reading(database: Path) -> Reading:
@@ -207,6 +195,7 @@ def connect_for_reading(database: Path) -> Reading:
 
     Raises:
         ExperimentError: it may not be read, or the copy that is needed cannot be made.
+        sqlite3.DatabaseError: it is damaged.
     """
     if not os.access(database, os.R_OK, effective_ids=True):
         raise ExperimentError(
@@ -231,18 +220,16 @@ def _connect(database: Path) -> Reading:
             connection.execute("SELECT 1 FROM sqlite_master").fetchone()
             return connection
         except sqlite3.DatabaseError as error:
-            if not isinstance(error, sqlite3.OperationalError):
-                return connection  # it is damaged: whoever asks it will say so
             connection.close()
             # A driver that has only just begun to write has left no mark that a reader could take: one has to be made.
             if error.sqlite_errorname == "SQLITE_READONLY_CANTINIT" and os.access(index, os.W_OK, effective_ids=True):
                 return _open(database, "mode=ro")
             raise
-    if not log.exists() or not log.stat().st_size:
-        connection = _open(database, "mode=ro&immutable=1")
-        connection.watch(database)
-        return connection
-    return _mended(database)
+    if log.exists() and log.stat().st_size:
+        return _mended(database)
+    connection = _open(database, "mode=ro&immutable=1")
+    connection.unlocked = database, _stamp(database)
+    return connection
 
 
 def _open(database: Path, how: str) -> Reading:
@@ -258,16 +245,11 @@ def _mended(database: Path) -> Reading:
     Raises:
         ExperimentError: there is no room for it.
     """
-    log = Path(f"{database}-wal")
     directory = tempfile.TemporaryDirectory(prefix="sweep-record-")
+    copy = Path(directory.name, database.name)
     try:
-        for _ in range(_TRIES):
-            stamps = (_stamp(database), _stamp(log))
-            for source in (database, log):
-                shutil.copyfile(source, f"{directory.name}/{source.name}")
-            if stamps == (_stamp(database), _stamp(log)):
-                break
-        copy = Path(directory.name, database.name)
+        for end in ("", "-wal"):
+            shutil.copyfile(f"{database}{end}", f"{copy}{end}")
         with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
             connection.execute("PRAGMA journal_mode=DELETE")  # puts the log into the file
         reading = _open(copy, "mode=ro&immutable=1")
@@ -283,28 +265,12 @@ def _mended(database: Path) -> Reading:
     return reading
 
 
-def _stamp(path: Path) -> Stamp | None:
+def _stamp(path: Path) -> Sequence[int]:
     try:
         found = path.stat()
     except OSError:
-        return None
+        return ()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
-# --- for readers ------------------------------------------------------------------------------------------------------
-
-
-def open_for_following(database: Path) -> Reading:
-    """Return a connection for whoever reads events as they are committed, each query in a transaction of its own: one
-    that stays open would keep the log from being begun anew. Nothing is checked: the driver has only just written it.
-
-    Raises:
-        ExperimentError: there is no record that can be read.
-    """
-    with understood(database):
-        connection = connect_for_reading(database)
-    check_version(connection, database)
-    return connection
 
 
 def open_for_reading(database: Path, *, with_events: bool = True) -> Reading:
@@ -325,17 +291,16 @@ def open_for_reading(database: Path, *, with_events: bool = True) -> Reading:
     mark = high_water_mark(database)  # before the record is read, which only grows
     with understood(database):
         connection = connect_for_reading(database)
-    try:
-        with understood(database):
+        try:
             connection.execute("BEGIN")
             check_version(connection, database)
             check_schema(connection, database)
             check_high_water_mark(mark, last_seq(connection), database)
             if with_events:
                 check_history(connection, database)
-    except BaseException:
-        connection.close()
-        raise
+        except BaseException:
+            connection.close()
+            raise
     return connection
 
 

@@ -47,48 +47,21 @@ class Opaque:
         return self.printed or self.text
 
 
+_write = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
 def encode(value: Any) -> str:
     """Return `value` as JSON text that `decode` turns back into an equal value.
 
     Raises:
         TypeError: a value that cannot be pickled either; the message names it.
     """
+    text = _write(_tag(value))
     try:
-        text = _fast(value)
-    except (ValueError, TypeError):
-        text = json.dumps(_tag(value), separators=(",", ":"), ensure_ascii=False)
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:  # half a surrogate pair, as in a file name that is no text: no database takes it
-            return json.dumps(json.loads(text), separators=(",", ":"))
+        text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair, as in a file name that is no text: no database takes it
+        return json.dumps(json.loads(text), separators=(",", ":"))
     return text
-
-
-# allow_nan=False raises at NaN and infinities, which then get tagged. Tuples and odd keys would pass silently as lists
-# and texts, hence the check before. The encoder in C is made once: `JSONEncoder.encode` makes it anew for every value.
-_encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-_make = getattr(json.encoder, "c_make_encoder", None)
-_chunks = _make and _make(None, _encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
-_PLAIN = frozenset({float, int, str, bool, type(None)})
-
-
-def _fast(value: Any) -> str:
-    if not _is_plain(value):
-        raise TypeError
-    return _encoder.encode(value) if _chunks is None or type(value) in _PLAIN else "".join(_chunks(value, 0))
-
-
-def _is_plain(value: Any) -> bool:
-    kind = type(value)
-    if kind is dict:
-        for key, item in value.items():
-            if type(key) is not str or key[:1] == "$" or (type(item) not in _PLAIN and not _is_plain(item)):
-                return False
-        return True
-    if kind is list:
-        return all(map(_is_plain, value))
-    return kind in _PLAIN
 
 
 def _tag(value: Any) -> Any:
@@ -99,10 +72,6 @@ def _tag(value: Any) -> Any:
         return value if value.bit_length() <= _MOST_BITS else {"$int": hex(value)}
     if kind is float:
         return value if math.isfinite(value) else {"$float": str(value)}
-    np = sys.modules.get("numpy")  # no value is one of numpy's before it was imported
-    if np and isinstance(value, np.generic) and value.ndim == 0 and not isinstance(value, (np.void, np.object_)):
-        plain = value.item()
-        return _pickled(value) if isinstance(plain, np.generic) else _tag(plain)  # a long double is its own item
     if kind is tuple:
         return {"$tuple": [_tag(item) for item in value]}
     if kind is list:
@@ -113,6 +82,10 @@ def _tag(value: Any) -> Any:
         if all(type(k) is str and not k.startswith("$") for k in value):
             return {k: _tag(v) for k, v in value.items()}
         return {"$dict": [[_tag(k), _tag(v)] for k, v in value.items()]}
+    np = sys.modules.get("numpy")  # no value is one of numpy's before it was imported
+    if np and isinstance(value, np.generic) and value.ndim == 0 and not isinstance(value, (np.void, np.object_)):
+        plain = value.item()
+        return _pickled(value) if isinstance(plain, np.generic) else _tag(plain)  # a long double is its own item
     if isinstance(value, Mapping) and kind.__module__.startswith("sweep."):
         return _tag(dict(value))
     return _pickled(value)
@@ -186,7 +159,7 @@ def _unpickled(tagged: dict[str, str], trust: Trust) -> Any:
 def is_same(one: Any, other: Any) -> bool:
     """Whether two values are equal as the record would hold them: objects that do not define `==` are, when they are
     stored alike."""
-    if _stored(_tag(one)) == _stored(_tag(other)):
+    if _bare(one) == _bare(other):
         return True
     try:
         return bool(one == other)
@@ -194,11 +167,6 @@ def is_same(one: Any, other: Any) -> bool:
         return False
 
 
-def _stored(tagged: Any) -> Any:
-    """Return what `_tag` returned without how pickled values print: that may name where they lie in memory."""
-    if isinstance(tagged, list):
-        return [_stored(item) for item in tagged]
-    if isinstance(tagged, dict):
-        is_pickle = "$pickle" in tagged
-        return {key: _stored(item) for key, item in tagged.items() if not (is_pickle and key in ("repr", "str"))}
-    return tagged
+def _bare(value: Any) -> Any:
+    """Return what is stored, without how pickled values print: that may name where they lie in memory."""
+    return json.loads(encode(value), object_hook=lambda found: found.get("$pickle", found))

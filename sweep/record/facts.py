@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.core.history import Fact
-from sweep.core.messages import Event, Exit, Exited, ExitKind, PlanChanged, Reported
+from sweep.core.messages import Event, Exit, Exited, ExitKind, PlanChanged
 from sweep.core.plan import Plan
 from sweep.core.results import TrialResult
 from sweep.core.trial import CheckpointRef
@@ -21,14 +21,35 @@ from sweep.record.db import open_for_reading, understood
 from sweep.record.encoding import Trust, untag
 
 END = 2**63 - 1  # no event has this number
-_REPORTS = '{"kind":"Reported"*'  # how the texts of reports begin
+REPORT = '{"kind":"Reported"'  # how the text of a report begins
+
+
+def events(
+    db: sqlite3.Connection,
+    patterns: Collection[str] = ("*",),
+    *,
+    after: int = 0,
+    before: int = END,
+    trial_ids: Collection[str] | None = None,
+) -> Iterator[tuple[int, str | None, str]]:
+    """Return number, trial and text of events, in order.
+
+    Args:
+        patterns: of SQLite's GLOB; only events whose text fits one of them.
+        after, before: numbers of events. trial_ids: only what happened to these.
+    """
+    where = f"seq > ? AND seq < ? AND ({' OR '.join(['data GLOB ?'] * len(patterns))})"
+    if trial_ids is not None:
+        where = f"{where} AND trial_id IN ({', '.join('?' * len(trial_ids))})"
+    values = (after, before, *patterns, *(trial_ids or ()))
+    return db.execute(f"SELECT seq, trial_id, data FROM event WHERE {where} ORDER BY seq", values)
 
 
 def read_facts(
     source: Path | sqlite3.Connection,
     *,
     after: int = 0,
-    before: int | None = None,
+    before: int = END,
     trial_id: str | None = None,
     kinds: Collection[type[Event]] | None = None,
     trust: Trust = True,
@@ -39,29 +60,20 @@ def read_facts(
 
     Args:
         source: a `sweep.db`, or an open connection to one.
-        after: number of an event; only those after it.
-        before: number of the first event that is left out.
-        trial_id: only what happened to this trial.
+        after, before: numbers of events. trial_id: only what happened to this trial.
         kinds: only events of these classes.
         trust: load config values that were stored as pickles, as of `decode`.
         with_results: everything; otherwise no reports that caused just what a report usually does, and the others
             without their metrics.
     """
-    where = "seq > ? AND seq < ?"
-    values: list[int | str] = [after, END if before is None else before]
-    if trial_id is not None:
-        where, values = f"{where} AND trial_id = ?", [*values, trial_id]
-    if kinds is not None:
-        begin = [f'{{"kind":"{kind.__name__}"*' for kind in kinds]
-        where, values = f"{where} AND ({' OR '.join(['data GLOB ?'] * len(begin))})", [*values, *begin]
-    if not with_results:
-        where, values = f"{where} AND (data NOT GLOB ? OR data GLOB ?)", [*values, _REPORTS, '*"commands":*']
+    patterns = ["*"] if kinds is None else [f'{{"kind":"{kind.__name__}"*' for kind in kinds]
+    owners = None if trial_id is None else [trial_id]
     with _opened(source) as db:
-        for seq, owner, text in db.execute(f"SELECT seq, trial_id, data FROM event WHERE {where} ORDER BY seq", values):
+        for seq, owner, text in events(db, patterns, after=after, before=before, trial_ids=owners):
+            if not with_results and text.startswith(REPORT) and '"commands":' not in text:
+                continue
             data = json.loads(text)
             commands = data.pop("commands", None)
-            if not with_results and commands is None and data["kind"] == Reported.__name__:
-                continue
             metrics = metrics_of(data, owner) if with_results else None
             event = event_of(data, owner, metrics or {}, trust=trust)
             caused = None if commands is None else untag(commands, trust=trust)
@@ -126,26 +138,18 @@ class Report:
         return value if type(value) in (float, int) else TrialResult(self.metrics).get(metric)
 
 
-def reports_of(events: Mapping[int, tuple[str | None, str]]) -> dict[str, Report]:
+def reports_of(found: Mapping[int, tuple[str | None, str]]) -> dict[str, Report]:
     """Return reports, one of each trial, of what `checked_events` gives."""
-    return {name: Report(seq, name, json.loads(text)) for seq, (name, text) in events.items() if name is not None}
+    return {name: Report(seq, name, json.loads(text)) for seq, (name, text) in found.items() if name is not None}
 
 
 def read_reports(
-    db: sqlite3.Connection, *, trial_ids: Collection[str] | None = None, after: int = 0, before: int = END
+    db: sqlite3.Connection, *, trial_ids: Collection[str] | None = None, before: int = END
 ) -> Iterator[Report]:
-    """Yield the results of a record, in order; the caller has them checked.
-
-    Args:
-        trial_ids: only of these. after, before: numbers of events.
-    """
-    where, values = "", list(trial_ids or ())
-    if trial_ids is not None:
-        where = f" AND trial_id IN ({', '.join('?' * len(values))})"
-    query = f"SELECT seq, trial_id, data FROM event WHERE data GLOB ? AND seq > ? AND seq < ?{where} ORDER BY seq"
-    for seq, trial_id, text in db.execute(query, (_REPORTS, after, before, *values)):
+    """Yield the results of a record, in order; the caller has them checked."""
+    for seq, trial_id, text in events(db, [f"{REPORT}*"], before=before, trial_ids=trial_ids):
         data = json.loads(text)
-        if "metrics" in data:
+        if trial_id is not None and "metrics" in data:
             yield Report(seq, trial_id, data)
 
 

@@ -5,7 +5,7 @@ A script that defines a trainable often calls `run` below it, without a guard. W
 call must not start a sweep inside a sweep. So the first such call ends the execution of its module there, and the
 module stays as it is:
 
-    with importing():            a finder in front of `sys.meta_path` gives modules a loader of ours
+    with importing():            what loads source files catches DriverCalled
         import train             the module runs ... `sweep.run(...)` -> end_module() raises DriverCalled
                                  the loader of the innermost module catches it, and remembers the line
 
@@ -22,20 +22,20 @@ import pickle
 import sys
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from collections.abc import Iterable, Iterator
+from importlib.machinery import SourceFileLoader
 from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 _MAX_SOURCE = 80
 _PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _OURS = (os.path.join(_PARENT, "sweep", ""), os.path.join(_PARENT, "searchers", ""))
+_ENDS = "The file is imported for what it defines, and an import starts no sweep: it ends there."
 
 
 class Call(NamedTuple):
     """Where a module called what starts a sweep; `function` is that, when its source cannot be read."""
 
-    module: str
     file: str
     line: int
     function: str
@@ -52,9 +52,7 @@ class DriverCalled(BaseException):
     """
 
     def __init__(self, call: Call) -> None:
-        super().__init__(
-            f"{call}. The file is imported for what it defines, and an import starts no sweep: it ends there."
-        )
+        super().__init__(f"{call}. {_ENDS}")
         self.call = call
 
 
@@ -71,6 +69,17 @@ _before: set[threading.Thread] = set()  # the program's own threads, while impor
 _started: weakref.WeakSet[threading.Thread] = weakref.WeakSet()  # threads that modules started meanwhile
 _ended: dict[str, Call] = {}
 _reached: dict[str, frozenset[str]] = {}  # by module: what was defined at its first call of a driver
+_loader: Any = SourceFileLoader
+_execute = _loader.exec_module
+
+
+def _execute_up_to_call(self: SourceFileLoader, module: ModuleType) -> None:
+    """Take the place of `SourceFileLoader.exec_module`. What other loaders load (archives, an import hook of the
+    user's) is ended with the module that imports it."""
+    try:
+        _execute(self, module)
+    except DriverCalled as ended:
+        _ended[module.__name__] = ended.call
 
 
 @contextlib.contextmanager
@@ -87,7 +96,7 @@ def importing() -> Iterator[None]:
     with _lock:
         if _num_open == 0:
             _before.update(threading.enumerate())
-            sys.meta_path.insert(0, _finder)
+            _loader.exec_module = _execute_up_to_call
         _num_open += 1
     _here.depth += 1
     try:
@@ -99,8 +108,7 @@ def importing() -> Iterator[None]:
             if _num_open == 0:
                 _started.update(thread for thread in threading.enumerate() if thread not in _before)
                 _before.clear()
-                with contextlib.suppress(ValueError):  # the user's code has replaced the list
-                    sys.meta_path.remove(_finder)
+                _loader.exec_module = _execute
 
 
 def end_module(function: str) -> None:
@@ -115,14 +123,14 @@ def end_module(function: str) -> None:
     Raises:
         DriverCalled: this call is made by an import of ours, and must not start anything.
     """
-    thread = threading.current_thread()
+    thread, frame = threading.current_thread(), sys._getframe(1)
     if _here.depth or thread in _started or (_num_open and thread not in _before):
-        raise DriverCalled(_call(sys._getframe(1), function))
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name != "<module>":
-        frame = frame.f_back
-    if frame is not None:
-        _reached.setdefault(str(frame.f_globals.get("__name__")), frozenset(frame.f_globals))
+        raise DriverCalled(_call(frame, function))
+    module: FrameType | None = frame
+    while module is not None and module.f_code.co_name != "<module>":
+        module = module.f_back
+    if module is not None:
+        _reached.setdefault(str(module.f_globals.get("__name__")), frozenset(module.f_globals))
 
 
 def is_reached(module: str, qualname: str) -> bool:
@@ -135,48 +143,7 @@ def _call(frame: FrameType | None, function: str) -> Call:
     """Return the innermost place outside our packages."""
     while frame is not None and os.path.abspath(frame.f_code.co_filename).startswith(_OURS):
         frame = frame.f_back
-    if frame is None:
-        return Call("", "?", 0, function)
-    name = frame.f_globals.get("__name__", "")
-    return Call(str(name), frame.f_code.co_filename, frame.f_lineno, function)
-
-
-class _Loader(SourceFileLoader):
-    """Loads a module from its source; one that starts a sweep stays as it is by then."""
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Execute the module up to its end, or up to its first call of a driver."""
-        try:
-            super().exec_module(module)
-        except DriverCalled as ended:
-            _ended[module.__name__] = ended.call
-
-
-class _Finder:
-    """Finds what the other finders find, and has source files loaded by us."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return the spec of a module, or None."""
-        for finder in list(sys.meta_path):
-            find = getattr(finder, "find_spec", None)
-            if finder is not self and find is not None:
-                spec: ModuleSpec | None = find(name, path, target)
-                if spec is not None:
-                    return _with_our_loader(spec)
-        return None
-
-
-_finder: Any = _Finder()
-
-
-def _with_our_loader(spec: ModuleSpec) -> ModuleSpec:
-    # Loaders of another class (archives, extensions, an import hook of the user's) stay: what they load is ended with
-    # the module that imports it.
-    if type(spec.loader) is SourceFileLoader:
-        spec.loader = _Loader(spec.loader.name, spec.loader.path)
-    return spec
+    return Call("?", 0, function) if frame is None else Call(frame.f_code.co_filename, frame.f_lineno, function)
 
 
 def load_file(name: str, path: str | os.PathLike[str]) -> ModuleType:
@@ -188,12 +155,9 @@ def load_file(name: str, path: str | os.PathLike[str]) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{os.fspath(path)} cannot be imported as Python", path=os.fspath(path))
-    spec = _with_our_loader(spec)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         with importing():
-            assert spec.loader is not None
             spec.loader.exec_module(module)
     except BaseException:
         sys.modules.pop(name, None)
@@ -228,16 +192,16 @@ def ended_at(module: str) -> Call | None:
 def why_missing(error: BaseException | None) -> str:
     """Say that what an error misses stands below the call that ended its module; empty: it does not come from that."""
     while error is not None:
-        if isinstance(error, (ImportError, AttributeError, NameError)):
-            for module, call in _ended.items():
-                if module in _modules_of(error):
-                    return _explain(call)
+        call = next((call for name, call in _ended.items() if name in _modules_of(error)), None)
+        if call is not None:
+            advice = "Define what is missing above that line, or put the call under `if __name__ == '__main__':`."
+            return f"{call}. {_ENDS} {advice}"
         error = error.__cause__ or error.__context__
     return ""
 
 
 def _modules_of(error: BaseException) -> set[str]:
-    """Return the names of modules that an error speaks of."""
+    """Return the names of modules in which an error misses something."""
     if isinstance(error, NameError):
         tail = error.__traceback__
         while tail is not None and tail.tb_next is not None:
@@ -245,11 +209,4 @@ def _modules_of(error: BaseException) -> set[str]:
         return set() if tail is None else {str(tail.tb_frame.f_globals.get("__name__"))}
     if isinstance(error, ImportError) and error.name:
         return {error.name}
-    return set(str(error).replace('"', "'").split("'"))
-
-
-def _explain(call: Call) -> str:
-    return (
-        f"{call}. The file was imported for what it defines, and an import starts no sweep: it ended there. Define "
-        "what is missing above that line, or put the call under `if __name__ == '__main__':`."
-    )
+    return set(str(error).replace('"', "'").split("'")) if isinstance(error, (ImportError, AttributeError)) else set()

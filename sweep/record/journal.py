@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from sweep.core.messages import Changes, Command, Event, Reported
 from sweep.core.trial import CheckpointRef, Trial
@@ -17,7 +18,7 @@ from sweep.errors import CheckpointError, ExperimentError, RecordError
 from sweep.record.checksums import MarkWriter, Totals, check_high_water_mark, crc_of, high_water_mark, linked, total
 from sweep.record.codec import command_rows, encode_event, pack
 from sweep.record.db import APPLICATION_ID, SCHEMA, VERSION, check_version, connect_for_reading
-from sweep.record.encoding import decode, encode
+from sweep.record.encoding import encode
 from sweep.record.files import sync_directory, write_atomically
 
 _RETRY_S = 0.5  # between two tries of a write that a full disk refused
@@ -33,6 +34,12 @@ _flush = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 Row = tuple[Any, ...]
 
 
+def _row_of(trial: Trial, name: str) -> Row:
+    state = pack(trial) | ({"name": name} if name else {})
+    row = trial.number, trial.id, trial.status.value, encode(dict(trial.config)), encode(state)
+    return *row, crc_of(row)
+
+
 def flush_log(database: Path) -> None:
     """Flush what the driver before committed and perhaps did not flush; nothing where it has left no log.
 
@@ -42,12 +49,8 @@ def flush_log(database: Path) -> None:
     Raises:
         OSError: the disk did not take it.
     """
-    with contextlib.suppress(FileNotFoundError):
-        descriptor = os.open(f"{database}-wal", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            _flush(descriptor)
-        finally:
-            os.close(descriptor)
+    with contextlib.suppress(FileNotFoundError), open(f"{database}-wal", "rb", buffering=0) as log:
+        _flush(log.fileno())
 
 
 def create(database: Path) -> None:
@@ -69,11 +72,8 @@ def create(database: Path) -> None:
 class Journal:
     """The only writer of one experiment's record.
 
-    Every `commit` is one transaction that survives a kill of every process when it returns, and with
-    `durability="full"` a power cut. What is committed is also flushed once a second, by `attend`, and whenever somebody
-    calls `flush`; a checkpoint is deleted only after that. When the disk is full the driver waits, everything already
-    committed is intact, and nothing is acted on until the write succeeds. A flush that fails is never tried again: the
-    kernel may have dropped what it could not write, and would say that all is well.
+    A `commit` is one transaction; what survives what is in docs/explanation/guarantees.md. A flush that fails is never
+    tried again: the kernel may have dropped what it could not write, and would say that all is well.
 
     Args:
         database: path of `sweep.db`; created with its tables when it does not exist.
@@ -107,10 +107,8 @@ class Journal:
         self._is_interrupted = is_interrupted
         self._check = check
         self._name_of = name_of or (lambda trial: "")
-        self._crcs: dict[int, int] = {}  # by the number of a trial: of its row
-        self._names: dict[str, str] = {}  # by trial
+        self._rows: dict[str, tuple[int, str]] = {}  # by trial: the checksum of its row, and its name
         self._configs: dict[str, Mapping[str, Any]] = {}  # as `command_rows` keeps them
-        self._texts: dict[str, tuple[Mapping[str, Any], str]] = {}  # by trial: its config, and that as JSON
         mark = high_water_mark(database)
         try:
             if not database.exists():
@@ -125,9 +123,8 @@ class Journal:
             self._db.execute("PRAGMA wal_autocheckpoint=0")  # errors of its flushes would not be heard
             self._db.execute("PRAGMA trusted_schema=OFF")
             self._totals = Totals(*(self._db.execute("SELECT last, chain, checksum FROM totals").fetchone() or ()))
-            for number, trial_id, state, crc in self._db.execute("SELECT number, trial_id, state, crc FROM trial"):
-                self._crcs[number] = crc
-                self._names[trial_id] = decode(state).get("name", "") if '"name"' in state else ""
+            for trial_id, state, crc in self._db.execute("SELECT trial_id, state, crc FROM trial"):
+                self._rows[trial_id] = crc, json.loads(state).get("name", "")
             check_high_water_mark(mark, self.seq, database)
             self._mark = MarkWriter(database)
             self._is_flushed_at_once = durability == "full"
@@ -148,10 +145,6 @@ class Journal:
         """Number of the last event that is committed."""
         return self._totals.last
 
-    def meta(self) -> dict[str, Any]:
-        """Return everything that is recorded about the experiment as such."""
-        return {key: decode(value) for key, value in self._db.execute("SELECT key, value FROM meta")}
-
     def set_meta(self, values: Mapping[str, Any]) -> None:
         """Record facts about the experiment as such, replacing those of the same name; not waiting for the disk.
 
@@ -167,39 +160,19 @@ class Journal:
                 totals = self._totals._replace(checksum=total(after, before, self._totals.checksum))
                 totals.write(db)
         except sqlite3.Error as error:
-            raise RecordError(
-                f"{self.database} cannot be written: {error}. Everything before is intact; free some space and resume."
-            ) from error
+            raise self._unwritten(error) from error
         self._totals = totals
 
     def commit(
         self, events: Sequence[Event], commands: Sequence[Sequence[Command]], changes: Changes, now: float
     ) -> None:
-        """Write a batch; returns when it survives a kill, and with `durability="full"` a power cut.
-
-        Args:
-            now: seconds of driving.
+        """Write a batch at `now`, in seconds of driving; returns when it survives a kill, or as `durability` says.
 
         Raises:
             RecordError: the disk did not take it for ten minutes, or until the user interrupted the wait; or a flush
                 failed; or the record is gone.
         """
-        rows, chain = self._events(events, commands, changes, now)
-        trials = [self._row(trial) for trial in changes.trials.values()]
-        gone = (self._crcs.get(row[0], 0) for row in trials)
-        checksum = total((row[-1] for row in trials), gone, self._totals.checksum)
-        totals = Totals(self._totals.last + len(rows), chain, checksum)
-        self._check(any(type(event) is not Reported for event in events))
-        self._write(rows, trials, totals)
-        self._totals = totals  # only then
-        self._crcs |= {row[0]: row[-1] for row in trials}
-        self._mark.write(totals.last, totals.last if self._is_flushed_at_once else None)
-
-    def _events(
-        self, events: Sequence[Event], commands: Sequence[Sequence[Command]], changes: Changes, now: float
-    ) -> tuple[list[Row], int]:
-        """Return the rows of events, and the checksum of the last one."""
-        seq, chain, _ = self._totals
+        seq, chain, checksum = self._totals
         wall, rows = time.time(), []
         for event, caused in zip(events, commands, strict=True):
             seq += 1
@@ -207,24 +180,14 @@ class Journal:
             data = encode_event(event, now, wall, command_rows(event, caused, self._configs), changes.results.get(seq))
             chain = linked(seq, trial_id, data, chain)
             rows.append((seq, trial_id, data, chain))
-        return rows, chain
-
-    def _row(self, trial: Trial) -> Row:
-        state = pack(trial)
-        name = self._names.get(trial.id)
-        if name is None:
-            name = self._names[trial.id] = self._name_of(trial)
-        if name:
-            state["name"] = name
-        config, text = self._texts.get(trial.id, (None, ""))
-        if config is not trial.config:
-            text = encode(dict(trial.config))
-        if trial.is_ended:
-            self._texts.pop(trial.id, None)
-        else:
-            self._texts[trial.id] = trial.config, text
-        row = trial.number, trial.id, trial.status.value, text, encode(state)
-        return *row, crc_of(row)
+        known = {name: self._rows.get(name) or (0, self._name_of(trial)) for name, trial in changes.trials.items()}
+        trials = [_row_of(trial, known[name][1]) for name, trial in changes.trials.items()]
+        totals = Totals(seq, chain, total((row[-1] for row in trials), (crc for crc, _ in known.values()), checksum))
+        self._check(any(type(event) is not Reported for event in events))
+        self._write(rows, trials, totals)
+        self._totals = totals  # only then
+        self._rows |= {row[1]: (row[-1], known[row[1]][1]) for row in trials}
+        self._mark.write(seq, seq if self._is_flushed_at_once else None)
 
     def _write(self, events: list[Row], trials: list[Row], totals: Totals) -> None:
         """Commit these rows, waiting for the disk."""
@@ -250,14 +213,16 @@ class Journal:
                 self._check(True)
                 time.sleep(_RETRY_S)
                 if (is_interrupted := self._is_interrupted()) or time.monotonic() >= give_up:
-                    how_long = "until the sweep was interrupted" if is_interrupted else "for ten minutes"
-                    raise RecordError(
-                        f"{self.database} could not be written ({error}) {how_long}. Everything before is intact; free "
-                        "some space and resume."
-                    ) from error
+                    until = "the sweep was interrupted" if is_interrupted else "ten minutes were over"
+                    raise self._unwritten(f"{error}, until {until}") from error
                 self._checkpoint_log()  # a log that is begun anew needs no more room
         if give_up:
             self._notice(f"{self.database} can be written again: the sweep goes on.")
+
+    def _unwritten(self, why: object) -> RecordError:
+        return RecordError(
+            f"{self.database} could not be written ({why}). Everything before is intact; free some space and resume."
+        )
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -274,7 +239,7 @@ class Journal:
         except sqlite3.Error as error:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            self._note_failed_flush(error)
+            self._check_sound(error)
             raise
         self._num_committed += 1
         if self._is_flushed_at_once:
@@ -282,22 +247,16 @@ class Journal:
 
     # --- flushing ----------------------------------------------------------------------------------------------------
 
-    def _note_failed_flush(self, error: sqlite3.Error) -> None:
-        """Raise RecordError if it was a flush that failed."""
-        if getattr(error, "sqlite_errorname", "") in _FAILED_FLUSHES:
-            self._fail(error)
-
-    def _fail(self, error: Exception) -> NoReturn:
-        self.problem = self.problem or (
-            f"{self.database} could not be flushed to its disk ({error}). The sweep was stopped and its trials were "
-            "ended: what was reported in the last moments may be lost, also where it can still be read. Look at the "
-            "disk (dmesg), then resume: what is missing is run again."
-        )
-        raise RecordError(self.problem) from error
-
-    def _check_sound(self) -> None:
+    def _check_sound(self, error: Exception | None = None) -> None:
+        """Raise RecordError if a flush has failed, by this error or before."""
+        if isinstance(error, OSError) or getattr(error, "sqlite_errorname", "") in _FAILED_FLUSHES:
+            self.problem = self.problem or (
+                f"{self.database} could not be flushed to its disk ({error}). The sweep was stopped and its trials "
+                "were ended: what was reported in the last moments may be lost, also where it can still be read. Look "
+                "at the disk (dmesg), then resume: what is missing is run again."
+            )
         if self.problem:
-            raise RecordError(self.problem)
+            raise RecordError(self.problem) from error
 
     def attend(self) -> float:
         """Do what is due once a second; return in how many seconds that is again.
@@ -309,12 +268,10 @@ class Journal:
         if left_s > 0:
             return left_s
         self._check(True)
+        self.flush()
         if self._num_committed - self._num_checkpointed > _MANY:
-            self.flush()
             self._checkpoint_log()
-        if self._num_flushed < self._num_committed or self._doomed:
-            self.flush()
-            self._delete_doomed()
+        self._delete_doomed()
         self._attended_at = time.monotonic()
         return _EVERY_S
 
@@ -332,7 +289,7 @@ class Journal:
             try:
                 _flush(self._log)
             except OSError as error:
-                self._fail(error)
+                self._check_sound(error)
             self._num_flushed = target
             self._mark.write(seq, seq)
 
@@ -358,7 +315,7 @@ class Journal:
             self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             self._num_checkpointed = self._num_committed
         except sqlite3.OperationalError as error:
-            self._note_failed_flush(error)
+            self._check_sound(error)
 
     def close(self) -> None:
         """Flush, do what waited for that, put the write-ahead log into the one file, and close.
@@ -370,19 +327,16 @@ class Journal:
         with contextlib.suppress(RecordError):
             self.flush()
             self._delete_doomed()
-        keep: sqlite3.Connection | None = None
-        try:
-            if self.problem:  # closing the last connection would checkpoint the log, of which pages may be lost
-                with contextlib.suppress(sqlite3.Error, ExperimentError):
-                    keep = connect_for_reading(self.database)
-                    keep.execute("SELECT 1 FROM meta").fetchone()
-            else:
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        except sqlite3.Error as error:
-            self._notice(f"{self.database}: its write-ahead log stays beside it ({error}); nothing is lost.")
-        self._db.close()
-        if keep is not None:
-            keep.close()
+        with contextlib.ExitStack() as others:
+            with contextlib.suppress(
+                sqlite3.Error, ExperimentError
+            ):  # no room: the log stays beside it, nothing is lost
+                if self.problem:  # closing the last connection would checkpoint the log, of which pages may be lost
+                    other = others.enter_context(contextlib.closing(connect_for_reading(self.database)))
+                    other.execute("SELECT 1 FROM meta").fetchone()
+                else:
+                    self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._db.close()
         os.close(self._log)
         self._mark.close()
         if not had_failed:

@@ -7,7 +7,6 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
 
 from sweep.errors import ConfigError, ExperimentError
 
@@ -22,15 +21,11 @@ MIRROR_STATE = ".sweep-mirror.json"  # in a local copy: what of it is at that pl
 RECORD_MARK = ".sweep-record.json"  # beside a remote `sweep.db`: how far it goes, and which driver wrote it
 OUTGOING = ".sweep-outgoing"  # what is being uploaded, safe from being deleted meanwhile
 STAGING = ".sweep-staging"  # at the remote place: what nodes of a cluster fetch while trials run
-_RANK_PATTERN = re.compile(r"rank(\d+)\.log")
-_SHARDS = "tmp-shards-"  # a stray like every `tmp-*`
 CHECKPOINT_PATTERN = re.compile(r"checkpoint_(\d{6,})")
 
-
-_TRIAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_CHECKPOINT = re.compile(rf"{_TRIAL_ID.pattern}/checkpoint_\d+[A-Za-z0-9_.-]*")
-
-
+_SHARDS = "tmp-shards-"  # a stray like every `tmp-*`
+_TRIAL_ID = r"[A-Za-z0-9][A-Za-z0-9_-]*"
+_CHECKPOINT = rf"{_TRIAL_ID}/checkpoint_\d+[A-Za-z0-9_.-]*"
 _ODD = r"[^\w .,:;=+@()-]+"
 _MAX_NAME_BYTES = 200  # with what files beside it add, a file system's 255
 
@@ -61,34 +56,22 @@ def checked_trial_id(trial_id: str) -> str:
     Raises:
         ExperimentError: it is none, such as a path that leads out of the experiment.
     """
-    if not isinstance(trial_id, str) or not _TRIAL_ID.fullmatch(trial_id):
-        _refuse("trial", trial_id, "an id such as a1b2c_00042, because it becomes the name of a directory")
-    return trial_id
+    return _checked("trial", trial_id, _TRIAL_ID, "an id such as a1b2c_00042")
 
 
 def checked_checkpoint(path: str) -> str:
-    """Return the path of a checkpoint that a record names, relative to its experiment.
-
-    Raises:
-        ExperimentError: it is none, such as a path that leads out of the experiment.
-    """
-    if not isinstance(path, str) or not _CHECKPOINT.fullmatch(path):
-        _refuse("checkpoint", path, "a path such as a1b2c_00042/checkpoint_000003")
-    return path
+    """Return the path of a checkpoint that a record names, relative to its experiment; errors as `checked_trial_id`."""
+    return _checked("checkpoint", path, _CHECKPOINT, "a path such as a1b2c_00042/checkpoint_000003")
 
 
 def checked_name(name: str) -> str:
-    """Return the name of a file in a trial's directory that a record names.
-
-    Raises:
-        ExperimentError: it is none, such as a path.
-    """
-    if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
-        _refuse("file", name, "a name without a path")
-    return name
+    """Return the name of a file in a trial's directory that a record names; errors as of `checked_trial_id`."""
+    return _checked("file", name, r"(?!\.{0,2}$)[^/\0]+", "a name without a path")
 
 
-def _refuse(what: str, found: Any, expected: str) -> NoReturn:
+def _checked(what: str, found: str, pattern: str, expected: str) -> str:
+    if isinstance(found, str) and re.fullmatch(pattern, found):
+        return found
     raise ExperimentError(
         f"the record names a {what} {found!r:.100}; expected {expected}. It was changed by hand, or somebody else's; "
         "nothing was read or written there."
@@ -102,25 +85,8 @@ def leads_outside(root: str | os.PathLike[str], path: str | os.PathLike[str]) ->
     return parent != home and not parent.startswith(os.path.join(home, ""))
 
 
-def storage_root(storage_path: str | os.PathLike[str] | None = None) -> Path:
-    """Return the directory that holds experiments: the argument, else `$SWEEP_STORAGE`, else `./sweep_results`.
-
-    Raises:
-        ConfigError: it is a URI; what this machine has of it lies elsewhere.
-    """
-    path = os.fspath(storage_path or os.environ.get(STORAGE_VARIABLE) or DEFAULT_STORAGE)
-    if "://" in path:
-        raise ConfigError(
-            f"{path} is a URI, and a local directory is expected here. What this machine has of it is in "
-            f"{copy_root(path)}."
-        )
-    return Path(path).expanduser().absolute()
-
-
 def copy_root(uri: str, key: str = "") -> Path:
     """Return the local directory in which experiments of remote storage are worked on: the same one every time.
-
-    It lies in `$SWEEP_CACHE`, else in `~/.cache/sweep`.
 
     Args:
         uri: of the storage; its name is made of it.
@@ -195,7 +161,7 @@ def rank_output(trial_dir: str, rank: int) -> str:
 
 def rank_outputs(trial_dir: str) -> list[str]:
     """Return those files of a trial, in the order of the ranks."""
-    numbers = [int(found[1]) for name in _names(trial_dir) if (found := _RANK_PATTERN.fullmatch(name))]
+    numbers = [int(found[1]) for name in _names(trial_dir) if (found := re.fullmatch(r"rank(\d+)\.log", name))]
     return [rank_output(trial_dir, number) for number in sorted(numbers)]
 
 
@@ -210,7 +176,4 @@ def find_shards(trial_dir: str) -> list[str]:
 
 
 def _names(directory: str) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except FileNotFoundError:
-        return []
+    return os.listdir(directory) if os.path.isdir(directory) else []

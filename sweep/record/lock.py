@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
-import math
 import os
 import socket
 import time
@@ -66,7 +65,7 @@ class DriverLock:
             ) from error
         try:
             self._acquire(take_over if mark else None)
-            self.dead = _dead_of(_note(self.fd))
+            self.dead = _dead_of(_note(path))
             if self.dead and mark:
                 take_over(self.dead)
         except BaseException:
@@ -85,14 +84,13 @@ class DriverLock:
     def _acquire(self, take_over: Callable[[str], object] | None) -> None:
         began = time.monotonic()
         while not self._is_got():
-            note = _note(self.fd)
-            pid, host = int(note.get("pid", 0)), str(note.get("host", ""))
-            is_here = host in ("", socket.gethostname())
-            is_alive = pid > 0 and is_here and Path(f"/proc/{pid}").exists()
+            driver = find_driver(self.path)
+            is_alive = driver is not None and driver.is_alive
             if time.monotonic() > began + (_GLANCE_S if is_alive else _ORPHANS_S):
-                if take_over is None or is_alive or not is_here or not _dead_of(note):
-                    raise self._in_use(note, pid, host, is_here, is_alive)
-                take_over(_dead_of(note))  # stopped (SIGSTOP), they do not see that their driver is gone
+                dead = _dead_of(_note(self.path))
+                if take_over is None or driver is None or is_alive or not driver.is_here or not dead:
+                    raise self._in_use(driver)
+                take_over(dead)  # stopped (SIGSTOP), they do not see that their driver is gone
                 take_over, began = None, time.monotonic() + _GLANCE_S - _ORPHANS_S
             time.sleep(0.02)
 
@@ -107,12 +105,14 @@ class DriverLock:
             driver = find_driver(self.path) if has_none else None
             return has_none and (driver is None or not driver.is_alive or driver.pid == os.getpid())
 
-    def _in_use(self, note: dict[str, Any], pid: int, host: str, is_here: bool, is_alive: bool) -> ExperimentError:
-        started = datetime.fromtimestamp(note.get("started", 0), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        who = f"pid {pid}{'' if is_here else f' on {host}'}, started {started}"
-        if is_here and not is_alive:
-            who = f"processes left by pid {pid}, which is gone"
-        more = "" if is_here else " If that machine is lost, its lock comes free after a while (NFS: 90 s)."
+    def _in_use(self, driver: Driver | None) -> ExperimentError:
+        who, more = "which has not yet said who it is", ""
+        if driver is not None:
+            started = datetime.fromtimestamp(driver.started, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+            who = f"pid {driver.pid}{'' if driver.is_here else f' on {driver.host}'}, started {started}"
+            if driver.is_here and not driver.is_alive:
+                who = f"processes left by pid {driver.pid}, which is gone"
+            more = "" if driver.is_here else " If that machine is lost, its lock comes free after a while (NFS: 90 s)."
         return ExperimentError(
             f"{self.path.parent} is in use by another driver ({who}). Wait for it to end, or stop it with Ctrl-C.{more}"
         )
@@ -134,23 +134,18 @@ class DriverLock:
 def mark_of_dead_driver(path: Path) -> str:
     """Return the mark of the driver that died with a lock, which is free now; empty: there is none, or it is held."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
+        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return _dead_of(_note(path))
+    except OSError:  # there is none, or it is held
         return ""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return _dead_of(_note(fd))
-    except OSError:  # it is held
-        return ""
-    finally:
-        os.close(fd)
 
 
-def _note(descriptor: int) -> dict[str, Any]:
-    """Return what a lock file says; nothing while it is being written."""
+def _note(path: Path) -> dict[str, Any]:
+    """Return what a lock file says, or an ownership; nothing where there is none, or while it is being written."""
     try:
-        note = json.loads(os.pread(descriptor, 4096, 0))
-    except ValueError:
+        note = json.loads(path.read_bytes())
+    except (OSError, ValueError):
         return {}
     return note if isinstance(note, dict) else {}
 
@@ -177,31 +172,32 @@ class Driver:
     started: float
     is_alive: bool | None
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it ran on this machine."""
+        return self.host in ("", socket.gethostname())
+
 
 def find_driver(lock: Path) -> Driver | None:
     """Return the last driver of the experiment of a lock file; None when it is not known.
 
     The lock itself is not tried: a reader that held it for a moment could keep a driver from starting.
     """
+    note = _note(lock)
     try:
-        note = json.loads(lock.read_text(encoding="utf-8"))
         driver = Driver(int(note["pid"]), str(note.get("host", "")), float(note.get("started", 0.0)), None)
-    except (OSError, ValueError, TypeError, KeyError):  # none, or it is just being written
+    except (ValueError, TypeError, KeyError):  # none, or it is just being written
         return None
-    if driver.host and driver.host != socket.gethostname():
-        is_fresh = not note.get("ended") and _renewed_ago_s(lock.parent / RECORD_MARK, driver) < _RENEWED_S
-        return replace(driver, is_alive=False if note.get("ended") else is_fresh or None)
-    return replace(driver, is_alive=_is_driving(driver, lock))
-
-
-def _renewed_ago_s(ownership: Path, driver: Driver) -> float:
-    """Return how long ago a driver on another machine wrote that it lives, by the clocks of both."""
-    try:
-        said = json.loads(ownership.read_text(encoding="utf-8"))
-        is_its = (said["host"], said["pid"]) == (driver.host, driver.pid)
-        return abs(time.time() - float(said["wall"])) if is_its else math.inf
-    except (OSError, ValueError, TypeError, KeyError):
-        return math.inf
+    if driver.is_here:
+        return replace(driver, is_alive=_is_driving(driver, lock))
+    if note.get("ended"):
+        return replace(driver, is_alive=False)
+    said = _note(lock.parent / RECORD_MARK)
+    is_its = (said.get("host"), said.get("pid")) == (driver.host, driver.pid)
+    with suppress(KeyError, TypeError, ValueError):
+        if is_its and abs(time.time() - float(said["wall"])) < _RENEWED_S:  # by the clocks of both machines
+            return replace(driver, is_alive=True)
+    return driver
 
 
 def _is_driving(driver: Driver, lock: Path) -> bool:

@@ -6,6 +6,7 @@ import errno
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -19,12 +20,8 @@ def read(path: str) -> bytes:
     Raises:
         OSError: the process is gone, is another user's, or no descriptor became free.
     """
-    return _patiently(_read, path)
-
-
-def list_names(path: str) -> list[str]:
-    """Return the names in a directory of /proc; errors as of `read`."""
-    return _patiently(os.listdir, path)
+    with _patiently(lambda: open(path, "rb", buffering=0)) as file:
+        return bytes(file.read())
 
 
 def stat_of(pid: int | str) -> list[bytes]:
@@ -40,7 +37,7 @@ def children_of(pid: int) -> list[int]:
     """Return the children of a process, those of all its threads; empty when it is gone."""
     found: list[int] = []
     try:
-        threads = list_names(f"/proc/{pid}/task")
+        threads = _patiently(lambda: os.listdir(f"/proc/{pid}/task"))
     except OSError:
         return found
     for thread in threads:
@@ -58,29 +55,20 @@ def children_of(pid: int) -> list[int]:
 def scan() -> dict[int, tuple[int, int]]:
     """Return parent and session of every process."""
     found = {}
-    for name in list_names("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            fields = stat_of(name)
-        except OSError:
-            continue  # gone meanwhile
-        found[int(name)] = (int(fields[1]), int(fields[3]))
+    for name in _patiently(lambda: os.listdir("/proc")):
+        if name.isdigit():
+            with suppress(OSError):  # gone meanwhile
+                fields = stat_of(name)
+                found[int(name)] = (int(fields[1]), int(fields[3]))
     return found
 
 
-def _read(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:
-        return file.read()
-
-
-def _patiently(look: Callable[[str], T], path: str) -> T:
-    give_up = 0.0
+def _patiently(look: Callable[[], T]) -> T:
+    give_up = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            return look(path)
+            return look()
         except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE) or (give_up and time.monotonic() > give_up):
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or time.monotonic() > give_up:
                 raise
-        give_up = give_up or time.monotonic() + _PATIENCE_S
         time.sleep(0.01)

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,7 @@ from sweep.core.results import AUTO_FILLED, TrialResult, flatten
 from sweep.core.trial import CheckpointRef, Status, shown_status
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.record.checksums import check_state, checked_events
-from sweep.record.db import last_event, last_seq, understood
-from sweep.record.encoding import decode
+from sweep.record.db import last_event, last_seq, read_meta, understood
 from sweep.record.facts import END, Report, last_exit, last_plan, read_facts, read_reports, reports_of
 from sweep.record.layout import ExperimentLayout
 from sweep.record.lock import Driver, find_driver
@@ -47,8 +46,7 @@ class ExperimentReader:
             code from the experiment: only for one's own.
 
     Attributes:
-        is_own: this process made the experiment: objects in configs and reports, and the exceptions of its trials, are
-            loaded as if it were trusted. Not so in another process.
+        is_trusted: `trust`, or this process made the experiment; not so in another that the reader is pickled for.
 
     Raises:
         ExperimentError: there is no experiment, it is damaged, or a newer version wrote it.
@@ -59,8 +57,7 @@ class ExperimentReader:
         if root.name == "sweep.db" or _TUNE_STATE.fullmatch(root.name):
             root = root.parent
         self.layout = ExperimentLayout(root)
-        self.trust = trust
-        self.is_own = False
+        self.is_trusted = self._trust = trust
         self._snapshot: Snapshot | None = None
         self._history: History | None = None
         if not self.layout.database.is_file():
@@ -72,12 +69,12 @@ class ExperimentReader:
         return f"ExperimentReader({str(self.root)!r})"
 
     def claim(self) -> None:
-        """Say that this process made the experiment: `is_own`."""
-        self.is_own = True
+        """Say that this process made the experiment, so that it is trusted here."""
+        self.is_trusted = True
         self._snapshot = None  # its rows were made for somebody else's
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"layout": self.layout, "trust": self.trust, "is_own": False, "_snapshot": None, "_history": None}
+        return vars(self) | {"is_trusted": self._trust, "_snapshot": None, "_history": None}
 
     @property
     def root(self) -> Path:
@@ -142,21 +139,20 @@ class ExperimentReader:
                 return known
             database = self.layout.database
             check_state(connection, database)
-            meta = {key: decode(value) for key, value in connection.execute("SELECT key, value FROM meta")}
+            meta = read_meta(connection)
             rows = connection.execute("SELECT trial_id, number, status, config, state FROM trial ORDER BY number")
             found = [(*row, json.loads(text)) for *row, text in rows]
             last = filter(None, (state.get("last_result") for *_, state in found))
             reports = reports_of(checked_events(connection, database, last))
-            shown = {status.value: shown_status(status) for status in Status}
             trials = tuple(
                 TrialRow.of(
                     state,
                     trial_id=trial_id,
                     number=number,
-                    status=shown.get(status, status),
+                    status=shown_status(Status(status)),
                     config_text=config,
                     last_report=reports.get(trial_id),
-                    is_trusted=self.trust or self.is_own,
+                    is_trusted=self.is_trusted,
                     meta=meta,
                 )
                 for trial_id, number, status, config, state in found
@@ -194,8 +190,7 @@ class ExperimentReader:
         `running`: it is driven. `crashed`: trials were running when its driver died. `stopped`: no driver runs it,
         and it can be resumed. `ended`: all its trials have ended. `unknown`: its driver was on another machine.
         """
-        trials = self.trials()
-        driver = self.driver()
+        trials, driver = self.trials(), self.driver()
         if driver is not None and driver.is_alive:
             return "running"
         if trials and all(trial.is_ended for trial in trials):
@@ -206,16 +201,16 @@ class ExperimentReader:
 
     def state_hint(self) -> str:
         """Say in one sentence that no driver runs the sweep and how it goes on; empty when it runs or has ended."""
-        state, driver = self.state(), self.driver()
+        driver, name = self.driver(), self.name
         who = "" if driver is None else f" (pid {driver.pid} on {driver.host or 'this machine'})"
         command = str(self.meta.get("resume_command") or f"sweep resume {shlex.quote(self.root.name)}")
         again = f"{f'`{command}`' if command.startswith('sweep') else command} goes on."
         hints = {
-            "crashed": f"no driver runs {self.name}: running is what trials were when it died{who}; {again}",
-            "stopped": f"no driver runs {self.name} now; {again}",
-            "unknown": f"{self.name} was driven on another machine{who}; whether it still is cannot be seen from here.",
+            "crashed": f"no driver runs {name}: running is what trials were when it died{who}; {again}",
+            "stopped": f"no driver runs {name} now; {again}",
+            "unknown": f"{name} was driven on another machine{who}; whether it still is cannot be seen from here.",
         }
-        return hints.get(state, "")
+        return hints.get(self.state(), "")
 
     def trials(self) -> tuple[TrialRow, ...]:
         """Return all trials, ordered by number."""
@@ -232,13 +227,11 @@ class ExperimentReader:
         found = snapshot.by_id.get(wanted) or next((row for row in snapshot.trials if row.number == number), None)
         if found is not None:
             return found
-        if not snapshot.trials:
-            raise ConfigError(f"{self.name} has no trials yet, so there is no {wanted!r}.")
-        first, last = snapshot.trials[0], snapshot.trials[-1]
-        raise ConfigError(
-            f"no trial {wanted!r} in {self.name}; expected an id such as {first.trial_id}, or a number from "
-            f"{first.number} to {last.number}. See `sweep trials {shlex.quote(self.name)}`."
-        )
+        known = "it has no trials yet"
+        if snapshot.trials:
+            first, last = snapshot.trials[0], snapshot.trials[-1]
+            known = f"expected an id such as {first.trial_id}, or a number from {first.number} to {last.number}"
+        raise ConfigError(f"no trial {wanted!r} in {self.name}; {known}. See `sweep trials {shlex.quote(self.name)}`.")
 
     def facts(self, **which: Any) -> Iterator[Fact]:
         """Give the recorded facts, as `read_facts` does, but no pickle is loaded."""
@@ -281,51 +274,34 @@ class ExperimentReader:
         with self.connect(with_events=False) as connection:
             return reports_of(checked_events(connection, self.layout.database, seqs.values()))
 
-    def metrics_at(self, seqs: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-        """Return the metrics of `reports_at`."""
-        return {trial_id: row.metrics for trial_id, row in self.reports_at(seqs).items()}
-
-    def values(
-        self, metric: str, *, last_only: bool = False, trial_id: str | Collection[str] | None = None, since: int = 0
-    ) -> Iterator[tuple[str, int, float]]:
+    def values(self, metric: str, trial_id: str | None = None) -> Iterator[tuple[str, int, float]]:
         """Give (trial id, `result.seq`, value) of every report that has a number under `metric`, oldest first.
 
         Args:
             metric: a key, or a path such as `eval/acc`; booleans count as 0 and 1, NaN and infinities are given too.
-            last_only: only the last report of each trial, ordered by the trial's number.
-            trial_id: only of this one, or of these.
-            since: only with a `result.seq` above.
+            trial_id: only of this one.
         """
-        names = None if trial_id is None else {trial_id} if isinstance(trial_id, str) else set(trial_id)
-        if last_only:
-            for row in self.trials():
-                number = TrialResult(row.last_metrics or {}).get(metric)
-                is_wanted = (names is None or row.trial_id in names) and (row.last_seq or 0) > since
-                if is_wanted and isinstance(number, (int, float)):
-                    yield row.trial_id, row.last_seq or 0, +number
-            return
-        with self.connect() as connection:
-            for report in read_reports(connection, trial_ids=names, after=since):
-                if isinstance(number := report.get(metric), (int, float)):
-                    yield report.trial_id, report.seq, +number  # of booleans 0 and 1
+        for report in self.results(trial_id):
+            if isinstance(number := report.get(metric), (int, float)):
+                yield report.trial_id, report.seq, +number  # of booleans 0 and 1
+
+    def last_values(self, metric: str) -> dict[str, float]:
+        """Return by trial the number under `metric` in its last report; trials without one are left out."""
+        found = {row.trial_id: TrialResult(row.last_metrics or {}).get(metric) for row in self.trials()}
+        return {trial_id: +number for trial_id, number in found.items() if isinstance(number, (int, float))}
 
     def metric_names(self) -> list[str]:
         """Return the names of the numbers in the trials' last reports, for error messages."""
-        names: dict[str, None] = {}
-        for trial in self.trials():
-            for key, value in flatten(trial.last_metrics or {}).items():
-                if key not in AUTO_FILLED and isinstance(value, (int, float)):
-                    names[key] = None
-        return list(names)
+        found = (item for trial in self.trials() for item in flatten(trial.last_metrics or {}).items())
+        numbers = (key for key, value in found if key not in AUTO_FILLED and isinstance(value, (int, float)))
+        return list(dict.fromkeys(numbers))
 
     def checkpoints(self, trial_id: str) -> list[tuple[CheckpointRef, dict[str, Any]]]:
         """Return the checkpoints of a trial that still exist, oldest first, each with the metrics it was taken at."""
-        found: dict[str, tuple[CheckpointRef, dict[str, Any]]] = {}
-        with self.connect() as connection:
-            for _, path, metrics in saved_before(connection, END, trial_id):
-                found.pop(path, None)
-                found[path] = CheckpointRef(path), metrics
         row = self.snapshot().by_id[trial_id]
+        with self.connect() as connection:
+            saved = saved_before(connection, END, trial_id)
+            found = {path: (CheckpointRef(path), metrics) for _, path, metrics in saved}
         if row.checkpoint is not None:
             found.setdefault(row.checkpoint.path, (row.checkpoint, row.last_metrics or {}))
         return [found[path] for path in existing_checkpoints(self.root, found)]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
@@ -18,17 +16,17 @@ from searchers.base import Searcher
 from sweep.core import messages as m
 from sweep.core.history import History
 from sweep.core.plan import Plan
-from sweep.core.reports import fault
-from sweep.core.results import TrialResult, score
+from sweep.core.reports import fault, reference, worth
+from sweep.core.resources import Resources
+from sweep.core.results import TrialResult
 from sweep.core.retention import Kept, without
 from sweep.core.stoppers import reached
-from sweep.core.trial import CheckpointRef, Status, Trial, evolve
-from sweep.core.values import as_float
+from sweep.core.trial import Status, Trial
 from sweep.record.checksums import check_state, check_structure, checked_events
 from sweep.record.codec import metrics_of, unpacked
-from sweep.record.db import last_event, open_for_reading, understood
+from sweep.record.db import last_event, open_for_reading, read_meta, understood
 from sweep.record.encoding import decode, untag
-from sweep.record.facts import END, last_plan, read_facts, read_reports, reports_of
+from sweep.record.facts import END, last_plan, read_facts
 from sweep.record.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
 from sweep.record.stored import StoredCheckpoints, saved_before, strangers_of
 
@@ -81,7 +79,7 @@ def load(database: Path, *, root: Path | None = None) -> Loaded:
     with closing(open_for_reading(database)) as db, understood(database):
         check_structure(db, database)
         check_state(db, database)
-        loaded = Loaded(meta={key: decode(value) for key, value in db.execute("SELECT key, value FROM meta")})
+        loaded = Loaded(meta=read_meta(db))
         loaded.seq, loaded.at, _ = last_event(db) or (0, 0.0, 0.0)
         plan = loaded.plan = last_plan(db)
         loaded.trials = list(read_trials(db, database, trust=True))
@@ -93,14 +91,12 @@ def load(database: Path, *, root: Path | None = None) -> Loaded:
         loaded.lost = tuple(sorted(stored.kept - existing))
         wanted = {item.ref.path for items in loaded.kept.values() for item in items}
         for i, trial in enumerate(loaded.trials):
-            if trial.checkpoint is None:
-                continue
-            if trial.checkpoint.path in existing:
-                wanted.add(trial.checkpoint.path)
-            elif not trial.is_ended:
+            if trial.checkpoint is not None and trial.checkpoint.path not in existing and not trial.is_ended:
                 loaded.missing.append(trial.checkpoint.path)
                 loaded.trials[i] = without(loaded.lost, trial, loaded.kept)
-        loaded.strays = sorted(existing - wanted)
+        loaded.strays = sorted(
+            existing - wanted - {trial.checkpoint.path for trial in loaded.trials if trial.checkpoint}
+        )
         loaded.strangers = strangers_of(root, db)
         return loaded
 
@@ -143,15 +139,10 @@ def kept_before(database: Path, plan: Plan, existing: set[str], before: int) -> 
 def _kept(db: sqlite3.Connection, plan: Plan, existing: set[str], before: int) -> dict[str, list[Kept]]:
     kept: dict[str, list[Kept]] = {}
     for trial_id, path, metrics in saved_before(db, before):
-        if path not in existing:
-            continue
-        result = TrialResult(metrics)
-        worth = score(result.get(plan.checkpoint_score), plan.checkpoint_mode) if plan.checkpoint_score else 0.0
-        match = re.search(r"checkpoint_(\d+)", path)
-        iteration, total = as_float(result.get("training_iteration")), as_float(result.get("time_total_s"))
-        whole = int(iteration) if iteration is not None and math.isfinite(iteration) else 0
-        ref = CheckpointRef(path, int(match[1]) if match else 0, whole, total or 0.0)
-        kept.setdefault(trial_id, []).append(Kept(ref, worth))
+        if path in existing:
+            result, match = TrialResult(metrics), CHECKPOINT_PATTERN.search(path)
+            then = Trial(trial_id, {}, Resources(), count=int(match[1]) if match else 0)
+            kept.setdefault(trial_id, []).append(Kept(reference(then, path, result), worth(result, plan)))
     return kept
 
 
@@ -161,20 +152,16 @@ def retell(
     searcher: Searcher,
     judge: Callable[[str, TrialResult], m.Verdict] | None = None,
     *,
-    before: int | None = None,
+    before: int = END,
 ) -> None:
     """Tell the record again to new objects, in order, with the trials as they were at each event; answers are ignored.
-
-    Reports are read only when somebody listens to them, so a plain random search resumes without reading its results.
 
     Args:
         before: number of the first event that is not fact.
     """
-    needs_results = searcher.hears_results or judge is not None or not scheduler.is_stateless
-    last = {} if needs_results else _last_results(database, before)
     history = History()
     view = MappingProxyType(history.trials)
-    for fact in read_facts(database, with_results=needs_results, before=before):
+    for fact in read_facts(database, before=before):
         history.happened(fact)
         match fact.event:
             case m.Reported(trial_id) if fact.metrics is not None and fact.is_judged:
@@ -185,7 +172,7 @@ def retell(
                 if searcher.hears_results:
                     searcher.on_trial_result(trial_id, result)
                 is_over = fact.event.verdict or result.get("done") is True or reached(history.plan.stop, result)
-                if not is_over and not fault(history.plan, result, fact.metrics)[0]:
+                if not scheduler.is_stateless and not is_over and not fault(history.plan, result, fact.metrics)[0]:
                     scheduler.on_result(trial, result, view)
             case m.Suggested(trial_id, config, _, state) if isinstance(config, Mapping):
                 searcher.retell(trial_id, dict(config), state)
@@ -199,14 +186,5 @@ def retell(
                 searcher.on_pause(trial.id)
             elif trial.is_ended:
                 is_error = hook is m.Hook.ERROR
-                trial = evolve(trial, last_result=last.get(trial.id, trial.last_result))
                 searcher.on_trial_complete(trial.id, None if is_error else trial.last_result, error=is_error)
                 scheduler.on_trial_end(trial)
-
-
-def _last_results(database: Path, before: int | None) -> dict[str, TrialResult]:
-    with closing(open_for_reading(database)) as db, understood(database):
-        if before is not None:
-            return {report.trial_id: report.result() for report in read_reports(db, before=before)}
-        seqs = [seq for (seq,) in db.execute("SELECT json_extract(state, '$.last_result') FROM trial") if seq]
-        return {name: report.result() for name, report in reports_of(checked_events(db, database, seqs)).items()}

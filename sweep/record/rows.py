@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from sweep.core.literals import experiment_tag
 from sweep.core.resources import Placement, Resources
-from sweep.core.trial import CheckpointRef, Escalation, Trial, shown_state
+from sweep.core.trial import ENDED, CheckpointRef, Escalation, Trial, shown_state
 from sweep.record.codec import metrics_of, unpacked
 from sweep.record.encoding import decode
 from sweep.record.facts import Report
-
-_ENDED = ("TERMINATED", "ERROR")
 
 
 @dataclass(frozen=True)
@@ -24,14 +23,10 @@ class TrialRow:
     Attributes:
         status: as users see it: PENDING, RUNNING, PAUSED, TERMINATED or ERROR.
         config_text: the decided config as JSON.
-        resources: what it asks for. placement: what it holds now. checkpoint: its latest.
-        reason: why it waits, or why it ended. cause: the same for the program, one of `sweep.core.trial.Cause`.
-        attempt: starts so far. count: reports so far.
-        failures: faults of its own. losses: faults of the infrastructure. node_losses: how often in a row its node was
-            gone. failure: which kind its last attempt was, one of `sweep.core.failures.CLASSES`; empty: none.
+        resources, reason, cause, attempt, failures, losses, node_losses, count, failure, escalation, placement,
+            checkpoint: as of `sweep.core.trial.Trial`.
         name: what `trial_name_creator` called it; empty: nothing.
         last_seq, best_seq: numbers of its last and its best result; None before the first.
-        escalation: how it came to ask for more than it was given.
         last_report: its last result; None before the first.
         is_trusted: whether `fresh_config` and `fresh_metrics` load what was stored as a pickle.
         meta: of the experiment, shared by all its rows.
@@ -98,10 +93,10 @@ class TrialRow:
         return found
 
     def _fresh(self, read: Callable[[bool], Any]) -> Any:
-        try:
-            return read(self.is_trusted)
-        except Exception:  # the user's own class: renamed, moved, or of a file that is gone
-            return read(False)
+        if self.is_trusted:
+            with suppress(Exception):  # the user's own class: renamed, moved, or of a file that is gone
+                return read(True)
+        return read(False)
 
     @cached_property
     def experiment_tag(self) -> str:
@@ -131,7 +126,7 @@ class TrialRow:
     @property
     def is_ended(self) -> bool:
         """Whether it is TERMINATED or ERROR."""
-        return self.status in _ENDED
+        return self.status in ENDED
 
 
 @dataclass(frozen=True)

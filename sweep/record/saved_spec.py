@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,11 @@ def pack_saved_spec(arguments: Mapping[str, Any]) -> bytes:
     """
     import cloudpickle
 
-    if "env" in arguments:
-        names = sorted(arguments["env"])
-        arguments = {**{key: value for key, value in arguments.items() if key != "env"}, _ENV_NAMES: names}
+    named = {_ENV_NAMES if name == "env" else name: value for name, value in arguments.items()}
     parts: dict[str, bytes | None] = {}
-    for name, value in arguments.items():
+    for name, value in named.items():
         try:
-            parts[name] = cloudpickle.dumps(value)
+            parts[name] = cloudpickle.dumps(sorted(value) if name == _ENV_NAMES else value)
         except Exception:  # whatever the user's objects raise: its name is kept, and a restore reports it
             parts[name] = None
     return pickle.dumps({"arguments": parts})
@@ -66,8 +65,7 @@ def read_saved_spec(root: Path, *, with_trainable: bool = False) -> tuple[dict[s
     path = root / TUNER_PKL
     how = "Resume with sweep.run(..., name=..., resume=True) and the arguments of the first call."
     try:
-        content = pickle.loads(path.read_bytes())
-        parts: dict[str, bytes | None] = content["arguments"]
+        parts: dict[str, bytes | None] = pickle.loads(path.read_bytes())["arguments"]
     except FileNotFoundError:
         raise ExperimentError(f"{root} has no {TUNER_PKL}. {how}") from None
     except Exception as error:  # a damaged pickle raises anything
@@ -75,15 +73,10 @@ def read_saved_spec(root: Path, *, with_trainable: bool = False) -> tuple[dict[s
     if not with_trainable:
         parts.pop("trainable", None)
     arguments: dict[str, Any] = {}
-    lost = []
     for name, data in parts.items():
-        try:
-            if data is None:
-                raise ValueError(name)
+        with suppress(Exception):  # None could not be pickled; a class may be gone, or need what this process has not
             arguments[name] = unpickle(data)
-        except Exception:  # its class may be gone, or need what this process has not
-            lost.append(name)
-    return arguments, lost
+    return arguments, [name for name in parts if name not in arguments]
 
 
 def with_environment(
@@ -97,16 +90,16 @@ def with_environment(
     Raises:
         ConfigError: some are not in `environ`; the message names them.
     """
-    names = arguments.get(_ENV_NAMES)
-    rest = {key: value for key, value in arguments.items() if key != _ENV_NAMES}
+    rest = dict(arguments)
+    names = rest.pop(_ENV_NAMES, None)
     if names is None or is_given:
         return rest
     missing = [name for name in names if name not in environ]
     if missing:
         raise ConfigError(
             f"the experiment gave its trials the environment variable{'s' if len(missing) > 1 else ''} "
-            f"{', '.join(missing)}, whose values are not stored; expected {'them' if len(missing) > 1 else 'it'} in "
-            "the environment. Export them, or pass them again: run_config=RunConfig(runtime_env={'env_vars': {...}})."
+            f"{', '.join(missing)}, whose values are not stored. Export them, or pass them again: "
+            "run_config=RunConfig(runtime_env={'env_vars': {...}})."
         )
     return {**rest, "env": {name: environ[name] for name in names}}
 

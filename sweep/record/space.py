@@ -6,9 +6,9 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Iterator
 
 _FEW = 100
+_MOST_CAUSES = 50
 _NUMBERS = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -18,22 +18,19 @@ def lacks_space(error: BaseException, directory: str | os.PathLike[str] = "") ->
     Args:
         directory: an error that names a file elsewhere does not count; empty: each does.
     """
-    return any(_says_so(one, os.fspath(directory)) for one in _chain(error))
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
     current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        yield current
+    for _ in range(_MOST_CAUSES):  # a chain may be a ring
+        if current is None:
+            return False
+        if _says_so(current, os.fspath(directory)):
+            return True
         current = current.__cause__ or current.__context__
+    return False
 
 
 def _says_so(error: BaseException, directory: str) -> bool:
     if isinstance(error, shutil.Error):  # copytree gives the texts of errors only
-        texts = [str(part[-1]) for part in error.args[0]] if isinstance(error.args[0], list) else [str(error)]
-        return any(f"[Errno {number}]" in text for number in _NUMBERS for text in texts)
+        return any(f"[Errno {number}]" in str(error) for number in _NUMBERS)
     if not isinstance(error, OSError) or error.errno not in _NUMBERS:
         return False
     names = [name for name in (error.filename, error.filename2) if isinstance(name, str) and os.path.isabs(name)]

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from sweep.record.codec import metrics_of
+from sweep.record.facts import REPORT, events
 
 _REFERENCE = re.compile(r'"([A-Za-z0-9][A-Za-z0-9_-]*/checkpoint_\d{6,}[^"/\\]*)"')
-_STORING = ("""'*"checkpoint":*'""", """'*"Discard"*'""")
+_STORES, _DISCARDS = '*"checkpoint":*', '*"Discard"*'
 
 
 class StoredCheckpoints:
@@ -33,15 +34,13 @@ class StoredCheckpoints:
     def follow(self, db: sqlite3.Connection) -> set[str]:
         """Take in the events since the last call, and return what they stored."""
         new = set()
-        wanted = " OR ".join(f"data GLOB {pattern}" for pattern in _STORING)
-        query = f"SELECT seq, data FROM event WHERE seq > ? AND ({wanted}) ORDER BY seq"
-        for seq, text in db.execute(query, (self._seq,)):
+        for seq, _, text in events(db, [_STORES, _DISCARDS], after=self._seq):
             self._seq, data = seq, json.loads(text)
-            path = data.get("checkpoint") if data["kind"] == "Saved" or "metrics" in data else None
-            stored = set() if path is None else {path}
-            new |= stored
-            self.kept |= stored
-            self.reused |= stored & self.discarded
+            if "checkpoint" in data and (data["kind"] == "Saved" or "metrics" in data):
+                path = data["checkpoint"]
+                new.add(path)
+                self.kept.add(path)
+                self.reused |= {path} & self.discarded
             gone = {row[1] for row in data.get("commands", ()) if row[0] == "Discard"} & self.kept
             self.kept -= gone
             self.discarded |= gone
@@ -53,20 +52,17 @@ def saved_before(
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield (trial id, path, metrics) of each checkpoint that was stored before an event, oldest first, with what the
     trial had reported last."""
-    latest = "SELECT data FROM event WHERE seq < ? AND trial_id = ? AND data GLOB ? ORDER BY seq DESC LIMIT 1"
-    rows = db.execute(
-        f"SELECT seq, trial_id, data FROM event WHERE seq < ? AND trial_id = ifnull(?, trial_id)"
-        f" AND data GLOB {_STORING[0]} ORDER BY seq",
-        (before, of_trial),
-    )
-    for seq, trial_id, text in rows.fetchall():
-        data = json.loads(text)
-        path = data.get("checkpoint")
-        if data["kind"] == "Saved":
-            (text,) = db.execute(latest, (seq, trial_id, '*"metrics":*')).fetchone() or ("{}",)
-            yield trial_id, path, metrics_of(json.loads(text), trial_id) or {}
-        elif path is not None and "metrics" in data:
-            yield trial_id, path, metrics_of(data, trial_id) or {}
+    last: dict[str, str] = {}  # by trial, the text of its last report
+    owners = None if of_trial is None else [of_trial]
+    for _, trial_id, text in events(db, [_STORES, f"{REPORT}*"], before=before, trial_ids=owners):
+        if trial_id is None:
+            continue
+        if text.startswith(REPORT) and '"metrics":' in text:
+            last[trial_id] = text
+        if '"checkpoint":' in text:
+            data = json.loads(text)
+            if "checkpoint" in data and (data["kind"] == "Saved" or "metrics" in data):
+                yield trial_id, data["checkpoint"], metrics_of(json.loads(last.get(trial_id, "{}")), trial_id) or {}
 
 
 def references(db: sqlite3.Connection) -> dict[str, set[str]]:
@@ -79,15 +75,12 @@ def references(db: sqlite3.Connection) -> dict[str, set[str]]:
 def strangers_of(root: Path, db: sqlite3.Connection) -> list[str]:
     """Return the directories of trials that a record does not know: those of its last moments, which were lost by a
     power cut, or never published. Their numbers will be given to others."""
-    known = {row[0] for row in db.execute("SELECT trial_id FROM trial")}
+    known = set(statuses(db))
     prefixes = {trial_id.rpartition("_")[0] for trial_id in known}
     prefixes |= {json.loads(row[0]) for row in db.execute("SELECT value FROM meta WHERE key = 'prefix'")}
-    found = []
-    for path in root.iterdir():
-        name = re.fullmatch(r"([0-9a-f]{5})_\d{5,}", path.name)
-        if name and name[1] in prefixes and path.name not in known and path.is_dir() and not path.is_symlink():
-            found.append(path.name)
-    return sorted(found)
+    names = {path.name: re.fullmatch(r"([0-9a-f]{5})_\d{5,}", path.name) for path in root.iterdir() if path.is_dir()}
+    found = (name for name, match in names.items() if match and match[1] in prefixes and name not in known)
+    return sorted(name for name in found if not (root / name).is_symlink())
 
 
 def trial_of(checkpoint: str) -> str:
@@ -97,4 +90,4 @@ def trial_of(checkpoint: str) -> str:
 
 def statuses(db: sqlite3.Connection) -> dict[str, str]:
     """Return the status of every trial."""
-    return dict(db.execute("SELECT trial_id, status FROM trial").fetchall())
+    return dict(db.execute("SELECT trial_id, status FROM trial"))

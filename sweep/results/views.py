@@ -126,7 +126,7 @@ class TrialView(ShownTrial):
         error.class_name, error.traceback = ended.class_name, ended.traceback
         if error.traceback:
             error.add_note(readable(error.traceback))
-        if self._reader.is_own or self._reader.trust:
+        if self._reader.is_trusted:
             error.__cause__ = _original(ended.pickled)
         return error
 

@@ -42,7 +42,7 @@ def scores(
     each of the trials that a `Repeater` has made of one suggestion has the mean of them all. `infinite`: infinities may
     be the best report."""
     if scope == "last":
-        found = {name: value for name, _, value in reader.values(metric, last_only=True)}
+        found = reader.last_values(metric)
     elif scope == "all":
         found = {name: value for name, (_, value) in best_reports(reader, metric, mode, infinite=infinite).items()}
     else:
@@ -75,7 +75,7 @@ def best_reports(
 ) -> dict[str, tuple[int, float]]:
     """Return (`result.seq`, value) of the best report of each trial, or only the named one, that has a usable one."""
     best: dict[str, tuple[int, float]] = {}
-    for owner, seq, given in reader.values(metric, trial_id=trial_id):
+    for owner, seq, given in reader.values(metric, trial_id):
         value, known = rankable(given, infinite=infinite), best.get(owner)
         if value is not None and (known is None or beats(value, known[1], mode)):
             best[owner] = (seq, value)
@@ -166,7 +166,7 @@ def better_earlier(reader: ExperimentReader, metric: str | None, mode: str | Non
     if found is None or (last is not None and not beats(found[1], last.value, mode)):
         return None
     row, value = found
-    report = reader.metrics_at({row.trial_id: reports[row.trial_id][0]})[row.trial_id]
+    report = reader.reports_at({row.trial_id: reports[row.trial_id][0]})[row.trial_id].metrics
     return Best(row, value, report.get("training_iteration"), metric, mode)
 
 

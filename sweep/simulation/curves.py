@@ -229,39 +229,31 @@ class _Scale:
     """Distances between configs."""
 
     def __init__(self, configs: Sequence[Mapping[str, Any]]) -> None:
-        flat = [flatten(config) for config in configs]
+        self._flat = [flatten(config) for config in configs]
         self._ranges: dict[str, tuple[float, float, bool]] = {}  # of numeric paths: low, high, is_log
-        for path in sorted({path for one in flat for path in one}):
-            values = [one[path] for one in flat if path in one]
-            if all(_is_number(value) for value in values):
+        for path in {path for one in self._flat for path in one}:
+            values = [one[path] for one in self._flat if path in one]
+            if all(map(_is_number, values)):
                 low, high = min(values), max(values)
-                is_log = low > 0 and high / low > 100
-                self._ranges[path] = (math.log(low), math.log(high), True) if is_log else (low, high, False)
-        self._flat = [self._scaled(one) for one in flat]
+                self._ranges[path] = low, high, low > 0 and high / low > 100
 
     def nearest(self, config: Mapping[str, Any]) -> int:
         """Return the index of the nearest config; the first of those equally near."""
-        wanted = self._scaled(flatten(config))
-        return min(range(len(self._flat)), key=lambda i: _distance(wanted, self._flat[i]))
+        wanted, paths = flatten(config), {path: None for one in self._flat for path in one}
+        paths |= dict.fromkeys(wanted)
 
-    def _scaled(self, flat: Mapping[str, Any]) -> dict[str, Any]:
-        return {path: self._unit(path, value) for path, value in flat.items()}
+        def distance(index: int) -> float:
+            one = self._flat[index]
+            return sum(self._apart(path, wanted.get(path), one.get(path)) for path in paths)
 
-    def _unit(self, path: str, value: Any) -> Any:
-        if path not in self._ranges or not _is_number(value):
-            return value
+        return min(range(len(self._flat)), key=distance)
+
+    def _apart(self, path: str, a: Any, b: Any) -> float:
+        if path not in self._ranges or not (_is_number(a) and _is_number(b)):
+            return float(a != b)
         low, high, is_log = self._ranges[path]
-        place = math.log(max(value, 1e-300)) if is_log else value
-        return float((place - low) / (high - low) if high > low else place - low)
-
-
-def _distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
-    total = 0.0
-    for path in {*one, *other}:
-        a, b = one.get(path), other.get(path)
-        both = isinstance(a, float) and isinstance(b, float)
-        total += (a - b) ** 2 if both else float(a != b)  # type: ignore[operator]
-    return total
+        low, high, a, b = (math.log(max(value, 1e-300)) if is_log else value for value in (low, high, a, b))
+        return float((a - b) / (high - low or 1)) ** 2
 
 
 def _told(history: History, root: Path) -> tuple[dict[str, Exit], dict[str, Resources]]:
@@ -302,12 +294,8 @@ def _point(seconds: float, metrics: dict[str, Any], *, has_checkpoint: bool = Tr
     return Point(seconds, metrics, has_checkpoint)
 
 
-def _key(config: Mapping[str, Any]) -> Any:
-    return tuple(
-        sorted(
-            (path, repr(value)) for path, value in [*flatten(config).items(), (TRIAL_INDEX, config.get(TRIAL_INDEX))]
-        )
-    )
+def _key(config: Mapping[str, Any]) -> str:
+    return repr(sorted((flatten(config) | {TRIAL_INDEX: config.get(TRIAL_INDEX)}).items(), key=lambda item: item[0]))
 
 
 def _is_number(value: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -32,6 +32,7 @@ from sweep.record.layout import ExperimentLayout
 from sweep.record.reader import ExperimentReader
 from sweep.record.resume import kept_before, retell
 from sweep.record.saved_spec import read_saved_spec, recorded_points, space_keys
+from sweep.simulation.virtual import Unobserved
 from sweep.worker.trainable import prepare
 
 _MOST_DIFFERENCES = 20  # after the first, most others only follow from it
@@ -164,51 +165,12 @@ def rerun(experiment: str | os.PathLike[str], *, trainable: Any = None) -> Repla
     return record.found
 
 
-def _own_policies(layout: ExperimentLayout, given: Mapping[str, Any]) -> tuple[Policies, StopRules]:
-    """Build the searcher and the scheduler of an experiment anew, from its directory.
+class _Record:
+    """A record that is decided again: its facts, what its directory says of the policies, and what is found.
 
     Args:
         given: arguments of `sweep.run` that take the place of the stored ones, and `trainable`.
-
-    Returns:
-        Them, and what `stop=` meant.
-
-    Raises:
-        ExperimentError: something is not there and was not given.
     """
-    meta = ExperimentReader(layout.root).meta
-    arguments, lost = read_saved_spec(layout.root)
-    arguments = {**arguments, **given}
-    needed = ("search_alg", "scheduler", "config", "stop")
-    missing = [name for name in lost if name in needed and name not in given]
-    if missing:
-        raise ExperimentError(
-            f"{layout.root} does not hold {' and '.join(missing)}: it could not be pickled, or its code is not here. "
-            "Pass it to sweep.replay."
-        )
-    kept = ("metric", "mode", "num_samples", "max_concurrent_trials", *needed)
-    known = {name: arguments[name] for name in kept if name in arguments}
-    points = None if "search_alg" in given else recorded_points(meta)  # another searcher may not learn
-    spec = RunSpec(**{**known, "config": _space(layout, arguments, meta), "warm_start": points})
-    return build_policies(spec, int(meta["seed"])), spec.stop_rules
-
-
-def _space(layout: ExperimentLayout, arguments: Mapping[str, Any], meta: Mapping[str, Any]) -> Mapping[str, Any]:
-    space: Mapping[str, Any] = arguments.get("config") or {}
-    if "trainable" in arguments:
-        prepared = prepare(arguments["trainable"])
-        space = prepared.space(space) if prepared.space is not None else space
-    if space_keys(space) != meta.get("space_keys", space_keys(space)):
-        raise ExperimentError(
-            f"{layout.root} was run with a space of {', '.join(meta['space_keys']) or 'nothing'}, and what is known "
-            f"here has {', '.join(space_keys(space)) or 'nothing'}. Pass what was run as trainable= if it is a "
-            "trainer, or the space as config=."
-        )
-    return space
-
-
-class _Record:
-    """A record that is decided again: its facts, what its directory says of the policies, and what is found."""
 
     def __init__(self, experiment: str | os.PathLike[str], given: Mapping[str, Any]) -> None:
         self.layout = ExperimentLayout(Path(experiment))
@@ -220,8 +182,40 @@ class _Record:
         self.configs: dict[str, Mapping[str, Any]] = {}  # by trial, as `command_rows` keeps them
 
     def policies(self) -> tuple[Policies, StopRules]:
-        """Build the searcher and the scheduler anew; returns them, and what `stop=` meant."""
-        return _own_policies(self.layout, self._given)
+        """Build the searcher and the scheduler anew; returns them, and what `stop=` meant.
+
+        Raises:
+            ExperimentError: something is not there and was not given.
+        """
+        meta, given = ExperimentReader(self.layout.root).meta, self._given
+        arguments, lost = read_saved_spec(self.layout.root)
+        arguments |= given
+        needed = ("search_alg", "scheduler", "config", "stop")
+        missing = [name for name in lost if name in needed and name not in given]
+        if missing:
+            raise ExperimentError(
+                f"{self.layout.root} does not hold {' and '.join(missing)}: it could not be pickled, or its code is "
+                "not here. Pass it to sweep.replay."
+            )
+        kept = ("metric", "mode", "num_samples", "max_concurrent_trials", *needed)
+        known = {name: arguments[name] for name in kept if name in arguments}
+        points = None if "search_alg" in given else recorded_points(meta)  # another searcher may not learn
+        spec = RunSpec(**{**known, "config": self._space(arguments, meta), "warm_start": points})
+        return build_policies(spec, int(meta["seed"])), spec.stop_rules
+
+    def _space(self, arguments: Mapping[str, Any], meta: Mapping[str, Any]) -> Mapping[str, Any]:
+        space: Mapping[str, Any] = arguments.get("config") or {}
+        if "trainable" in arguments:
+            prepared = prepare(arguments["trainable"])
+            space = prepared.space(space) if prepared.space is not None else space
+        known, recorded = space_keys(space), meta.get("space_keys")
+        if recorded is not None and recorded != known:
+            raise ExperimentError(
+                f"{self.layout.root} was run with a space of {', '.join(recorded) or 'nothing'}, and what is known "
+                f"here has {', '.join(known) or 'nothing'}. Pass what was run as trainable= if it is a trainer, or the "
+                "space as config=."
+            )
+        return space
 
     def compare(self, fact: Fact, event: m.Event, commands: Sequence[m.Command]) -> None:
         """Compare what followed from a fact, which is this event now, with what followed then."""
@@ -275,15 +269,15 @@ class _Replayer:
         self.late: deque[m.Notify] = deque()  # the searcher hears them after the questions of the same batch
 
     def run(self) -> Replay:
-        for fact in self.record.facts:
+        for number, fact in enumerate(self.record.facts):
             if isinstance(fact.event, m.PlanChanged):
-                self._begin_run(fact)
+                self._begin_run(fact, self.record.facts[number:])
             elif self.found.num_runs == 0:
                 raise ExperimentError(f"{self.database} does not begin with a plan; it cannot be replayed.")
             self._handle(fact)
         return self.found
 
-    def _begin_run(self, fact: Fact) -> None:
+    def _begin_run(self, fact: Fact, ahead: Sequence[Fact]) -> None:
         """Build what the driver built then: all from the record so far."""
         assert isinstance(fact.event, m.PlanChanged)
         plan = fact.event.plan
@@ -295,45 +289,36 @@ class _Replayer:
             kept = kept_before(self.database, plan, self.existing, fact.seq)
             trials = [t if t.is_ended else without(plan.lost, t, kept) for t in self.sweep.trials.values()]
             retell(self.database, self.policies.scheduler, self.policies.searcher, before=fact.seq)
-        first = next((t.event for t in self._after(fact) if isinstance(t.event, m.NodesChanged)), m.NodesChanged(()))
+        first = next((one.event for one in ahead if isinstance(one.event, m.NodesChanged)), m.NodesChanged(()))
         packer = Packer(first.nodes, first.away)
         self.sweep = Sweep(plan, self.policies.scheduler, packer, trials, kept=kept, seq=fact.seq - 1)
         self.late.clear()
         self.record.configs.clear()  # as its driver began
         self.found.num_runs += 1
 
-    def _after(self, fact: Fact) -> Iterator[Fact]:
-        facts = self.record.facts
-        return iter(facts[fact.seq - facts[0].seq :])
-
     def _handle(self, fact: Fact) -> None:
         event = fact.event
-        if isinstance(event, m.Suggested):
-            if not isinstance(event.config, m.Failed):
-                now = ask(self.policies.searcher, event.trial_id, lambda config: Resources(), self.policies.complete)
-                self.record.compare_answer(fact, event, now)
-        else:
+        if not isinstance(event, m.Suggested):
             self._tell_late()
+        elif not isinstance(event.config, m.Failed):
+            now = ask(self.policies.searcher, event.trial_id, lambda config: Resources(), self.policies.complete)
+            self.record.compare_answer(fact, event, now)
         commands = self.sweep.handle(event, fact.at)
         self.sweep.take_changes()
         self.record.compare(fact, event, commands)
-        self._follow_checkpoints(event, commands)
+        if isinstance(event, (m.Reported, m.Saved)) and event.checkpoint is not None:
+            self.existing.add(event.checkpoint)
+        self.existing.difference_update(c.checkpoint.path for c in commands if isinstance(c, m.Discard))
         self.late.extend(command for command in commands if isinstance(command, m.Notify))
         if not isinstance(event, m.Suggested):
             self._tell_late()
 
     def _tell_late(self) -> None:
         while self.late:
-            command = self.late.popleft()
             try:
-                tell(self.policies.searcher, command)
+                tell(self.policies.searcher, self.late.popleft())
             except SweepError as error:
                 self.found.notices.append(str(error))
-
-    def _follow_checkpoints(self, event: m.Event, commands: Sequence[m.Command]) -> None:
-        if isinstance(event, (m.Reported, m.Saved)) and event.checkpoint is not None:
-            self.existing.add(event.checkpoint)
-        self.existing.difference_update(c.checkpoint.path for c in commands if isinstance(c, m.Discard))
 
 
 # --- by the loop that drove it ---------------------------------------------------------------------------------------
@@ -343,15 +328,13 @@ class _Differs(Exception):
     """Something else was decided or happened: whatever comes now only follows from it."""
 
 
-class _Loop(Engine):
+class _Loop(Unobserved, Engine):
     """What the loop is run with again: a machine on which happens what happened, and a record that only compares.
 
     As long as all commands are those of then, so is what they bring about: it is handed out in its order, at its time.
     """
 
     is_in_real_time = False
-
-    driver_is_in: tuple[str, float] | None = None
 
     def __init__(self, record: _Record) -> None:
         events = [fact.event for fact in record.facts]
@@ -424,12 +407,6 @@ class _Loop(Engine):
 
     def discard(self, checkpoint: CheckpointRef) -> None:
         pass  # there are none
-
-    def notify(self, told: Sequence[m.Notify]) -> None:
-        pass  # there are no callbacks
-
-    def step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
-        pass
 
 
 def _unjudged(event: m.Event) -> m.Event:

@@ -103,10 +103,20 @@ class Simulation:
         return pd.DataFrame(rows)
 
 
-class _Record:
-    """The record of a simulation: what is asked for afterwards, in memory."""
+class Unobserved:
+    """Stands for callbacks where there are none."""
 
     driver_is_in: tuple[str, float] | None = None
+
+    def notify(self, told: Sequence[Notify]) -> None:
+        """Hear what became of trials."""
+
+    def step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
+        """Hear that a batch was handled."""
+
+
+class _Record(Unobserved):
+    """The record of a simulation: what is asked for afterwards, in memory."""
 
     def __init__(self, simulator: Simulator) -> None:
         self.arrivals: list[Arrival] = []
@@ -121,12 +131,6 @@ class _Record:
 
     def discard(self, checkpoint: CheckpointRef) -> None:
         self._simulator.forget(checkpoint.path)
-
-    def notify(self, told: Sequence[Notify]) -> None:
-        pass  # there are no callbacks
-
-    def step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
-        pass
 
 
 @refuse_unknown()

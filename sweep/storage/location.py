@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.errors import ConfigError, ExperimentError
-from sweep.record.layout import REMOTE_NOTE, STORAGE_VARIABLE, copy_root, split_uri, storage_root
+from sweep.record.layout import DEFAULT_STORAGE, REMOTE_NOTE, STORAGE_VARIABLE, copy_root, split_uri
 from sweep.storage.filesystems import RemoteDirectory, explained, identity, locate
 
 _BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "oci"}
@@ -86,7 +86,7 @@ def parse_storage(storage_path: str | os.PathLike[str] | None = None, storage_fi
         raise ConfigError("storage_filesystem was given without storage_path; pass the path of a directory on it, too.")
     path = storage_path or os.environ.get(STORAGE_VARIABLE)
     if not path or ("://" not in os.fspath(path) and storage_filesystem is None):
-        return Storage(None, storage_root(path))
+        return Storage(None, Path(path or DEFAULT_STORAGE).expanduser().absolute())
     text = os.fspath(path)
     protocol, _, rest = text.partition("://")
     if "?" in text:

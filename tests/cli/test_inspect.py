@@ -104,7 +104,7 @@ def test_a_damaged_a_newer_and_a_foreign_directory_cost_one_line_each(storage: P
     ]
     assert "foreign" not in result.stdout
     damaged, newer = result.stderr.splitlines()
-    assert damaged.startswith(f"error: {storage}/damaged/sweep.db cannot be read: file is not a database.")
+    assert damaged.startswith(f"error: {storage}/damaged/sweep.db cannot be read: file is not a database")
     assert "has format 9" in newer
 
 

@@ -197,7 +197,7 @@ class Facts:
 @pytest.fixture
 def facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Facts:
     found = Facts(tmp_path / "made")
-    monkeypatch.setattr(follower, "open_for_following", lambda database: io.BytesIO())
+    monkeypatch.setattr(follower, "connect_for_reading", lambda database: io.BytesIO())
     monkeypatch.setattr(follower, "read_facts", found.read)
     return found
 

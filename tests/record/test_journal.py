@@ -110,8 +110,7 @@ def test_what_is_left_of_a_deleted_record_is_not_taken_for_the_log_of_a_new_one(
     for name in ("sweep.db-wal", "sweep.db-shm"):
         shutil.copy(old / name, tmp_path / "new" / name)
     journal.close()
-    with closing(Journal(tmp_path / "new" / "sweep.db")) as journal:
-        assert "name" not in journal.meta()
+    Journal(tmp_path / "new" / "sweep.db").close()
     assert dict(ExperimentReader(tmp_path / "new").meta) == {}
 
 
@@ -170,14 +169,14 @@ def test_the_record_is_looked_for_anew_unless_there_are_only_reports(tmp_path):
     assert looks == [False, True]
 
 
-def test_facts_of_the_experiment_do_not_wait_for_a_full_disk_and_no_error_of_sqlite_gets_out(journal):
+def test_facts_of_the_experiment_do_not_wait_for_a_full_disk_and_no_error_of_sqlite_gets_out(tmp_path, journal):
     journal.set_meta({"seed": 1})
     real = journal._db
     journal._db = Failing(real, times=1)
-    with pytest.raises(RecordError, match=r"cannot be written: database or disk is full"):
+    with pytest.raises(RecordError, match=r"could not be written \(database or disk is full"):
         journal.set_meta({"seed": 2})
     journal.set_meta({"name": "later"})
-    assert journal.meta() == {"seed": 1, "name": "later"}
+    assert ExperimentReader(tmp_path).meta == {"seed": 1, "name": "later"}
 
 
 def test_a_trial_and_its_results_come_back_as_they_were(tmp_path, journal):

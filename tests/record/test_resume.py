@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from searchers import BasicVariantGenerator, ConcurrencyLimiter, OptunaSearch, uniform
+from searchers import BasicVariantGenerator, ConcurrencyLimiter, uniform
 from searchers.base import Searcher
 from sweep.core.messages import StopTrial
 from sweep.core.packing import Packer
@@ -160,16 +160,6 @@ def test_cut_again_and_again_it_still_ends(tmp_path):
     assert all(t.status is Status.TERMINATED for t in sweep.trials.values())
 
 
-@pytest.mark.parametrize("cut", [12, 20, 31, 44])
-def test_scheduler_state_after_a_resume_is_that_of_the_uninterrupted_run(tmp_path, cut):
-    first, second = (ASHAScheduler(max_t=4, grace_period=1, reduction_factor=2, brackets=2) for _ in range(2))
-    with pytest.raises(PowerCut):
-        go(tmp_path, scheduler=first, cut=cut, is_after=True, num=12)
-    second.set_search_properties("loss", "min", seed=7)
-    told_again(tmp_path, scheduler=second, num=12)
-    assert second.state() == first.state()
-
-
 class Listening(Searcher):
     """Writes down everything that it is told."""
 
@@ -233,25 +223,6 @@ def test_a_searcher_that_hears_ends_alone_is_told_of_each_with_its_last_result(t
     ends = [item for item in first.heard if item[0] == "complete"]
     assert [item[2]["training_iteration"] for item in ends] == [4] * 4
     assert [item for item in second.heard if item[0] == "complete"] == ends
-
-
-def test_an_optuna_search_continues_as_if_it_had_not_been_cut(tmp_path):
-    whole = go(fresh(tmp_path, "whole"), searcher=OptunaSearch(sampler="tpe"), num=14)
-    root = fresh(tmp_path, "cut")
-    with pytest.raises(PowerCut):
-        go(root, searcher=OptunaSearch(sampler="tpe"), num=14, cut=60, is_after=True)
-    sweep = go(root, searcher=OptunaSearch(sampler="tpe"), num=14)
-    before = sum(1 for told in read_facts(root / "sweep.db") if type(told.event).__name__ == "PlanChanged")
-    assert before == 2
-    assert configs_of(sweep)[:8] == configs_of(whole)[:8]
-
-
-def test_a_finished_sweep_can_be_extended(tmp_path):
-    go(tmp_path, num=4)
-    sweep = go(tmp_path, num=6)
-    assert len(sweep.trials) == 6
-    assert [t.attempt for t in sweep.trials.values()] == [1] * 6
-    assert configs_of(sweep) == configs_of(go(fresh(tmp_path, "whole"), num=6))
 
 
 def test_a_repeat_after_a_restart_is_recorded_and_not_judged_again(tmp_path):
