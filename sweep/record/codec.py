@@ -51,7 +51,8 @@ def pack(value: Any) -> dict[str, Any]:
     """Return the fields of a value that have not their defaults, as JSON values; of a trial those that have no column
     of their own, and of results their numbers."""
     found = {}
-    for name, (default, way) in _fields(type(value)).items():
+    kind: Any = type(value)
+    for name, (default, way) in _fields(kind).items():
         item = getattr(value, name)
         if item is not default and item != default:
             found[name] = way.pack(item)
