@@ -1,4 +1,4 @@
-"""Tune a jax MLP on scikit-learn's digits: a class trainable, saved on demand, stopped early by ASHA.
+"""Tune a jax MLP on scikit-learn's digits: a class trainable that is saved on demand and stopped early by ASHA.
 
 python examples/jax_digits.py
 """

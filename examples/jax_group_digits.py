@@ -1,4 +1,4 @@
-"""Tune a JAX model trained by two processes at once on scikit-learn's digits: each trial is a group.
+"""Tune a JAX model on scikit-learn's digits. Each trial is a group of two processes.
 
 python examples/jax_group_digits.py
 """
@@ -28,12 +28,12 @@ def loss_of(params, images, labels):
 
 @jax.jit
 def step_of(params, images, labels, lr):
-    """Return the parameters after one step; images and labels are spread over the processes, the rest is the same."""
+    """Return the parameters after one step. Images and labels are sharded over the processes, the rest is replicated."""
     return jax.tree.map(lambda p, g: p - lr * g, params, jax.grad(loss_of)(params, images, labels))
 
 
 def train(config):
-    """What every process runs; together they see one device each, as one mesh."""
+    """Train in every process of the group. Each process has one device; together they form one mesh."""
     images, labels = load_digits(return_X_y=True)
     parts = train_test_split(images / 16.0, labels, test_size=0.25, random_state=0, stratify=labels)
     train_x, valid_x, train_y, valid_y = (np.asarray(p, np.float32 if p.ndim == 2 else np.int32) for p in parts)
@@ -41,7 +41,7 @@ def train(config):
     spread, same = NamedSharding(mesh, PartitionSpec("data")), NamedSharding(mesh, PartitionSpec())
     rank, size = jax.process_index(), jax.process_count()
 
-    rng = np.random.default_rng(0)  # the same in every process: so are the first parameters and the order
+    rng = np.random.default_rng(0)  # the same seed in every process, so the same first parameters and order
     width = config["width"]
     params = [
         (rng.normal(0, 0.12, (64, width)).astype(np.float32), np.zeros(width, np.float32)),

@@ -1,6 +1,6 @@
 """Run a sweep on the nodes of a Ray cluster.
 
-python examples/ray_cluster.py                   two nodes on this machine, started and ended here
+python examples/ray_cluster.py                   starts two nodes on this machine, and ends them
 python examples/ray_cluster.py HOST:6379         your cluster; `auto` on one of its nodes
 """
 
@@ -22,8 +22,8 @@ def train(config):
 
 
 def main(address):
-    # The one line that a script needs. On your cluster: limits such as cpus_per_node=8, max_nodes=4,
-    # accelerator_type="A100", and runtime_env={"working_dir": "."} where nodes do not have your code.
+    # This line makes the sweep run on the cluster. You can add limits such as cpus_per_node=8, max_nodes=4,
+    # accelerator_type="A100", and runtime_env={"working_dir": "."} if the nodes do not have your code.
     sweep.init(engine="ray", address=address)
     analysis = sweep.run(
         train,
@@ -32,7 +32,7 @@ def main(address):
         metric="loss",
         mode="min",
         scheduler=sweep.ASHAScheduler(max_t=10, grace_period=1, reduction_factor=3),
-        resources_per_trial={"cpu": 1},  # of one node; {"cpu": 4, "gpu": 1} where there are GPUs
+        resources_per_trial={"cpu": 1},  # of one node; {"cpu": 4, "gpu": 1} if there are GPUs
         # storage_path="/mnt/shared/sweeps",  # on several machines: a directory that every node sees
         seed=0,
     )
@@ -42,7 +42,7 @@ def main(address):
 
 @contextlib.contextmanager
 def local_cluster():
-    """Start two nodes with two CPUs each on this machine; Ray's own tests do it so."""
+    """Start two nodes with two CPUs each on this machine, as Ray's own tests do."""
     from ray.cluster_utils import Cluster
 
     # A cluster of several "machines" on one needs an address for each; all of these are loopback.

@@ -1,4 +1,4 @@
-"""Tune a scikit-learn classifier on digits by cross-validation: a function that returns its score.
+"""Tune a scikit-learn classifier on digits by cross-validation. The trainable is a function that returns its score.
 
 python examples/sklearn_digits.py
 """

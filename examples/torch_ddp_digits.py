@@ -1,4 +1,4 @@
-"""Tune a torch model trained by two workers at once (DDP) on scikit-learn's digits: each trial is a group.
+"""Tune a torch model on scikit-learn's digits with DDP. Each trial is a group of two workers.
 
 python examples/torch_ddp_digits.py
 """
@@ -28,7 +28,7 @@ def load():
 
 
 def train(config):
-    """What every worker runs; they have joined a process group when it begins."""
+    """Train in every worker of the group. The workers have already joined a process group."""
     train_x, train_y, valid_x, valid_y = load()
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(64, config["width"]), nn.ReLU(), nn.Linear(config["width"], 10))

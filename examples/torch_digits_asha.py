@@ -1,4 +1,4 @@
-"""Tune a torch MLP on scikit-learn's digits: TPE proposes, ASHA stops the bad ones early, checkpoints are kept.
+"""Tune a torch MLP on scikit-learn's digits: TPE proposes configs, ASHA stops bad trials early, and checkpoints are kept.
 
 python examples/torch_digits_asha.py
 """
@@ -88,7 +88,7 @@ def main():
     print(f"best validation accuracy {accuracy:.4f} in trial {best.trial_id}")
     print(f"best config {best.config}")
     print(f"{stopped} of {len(analysis.trials)} trials were stopped early")
-    runs = analysis.dataframe(full=True)  # read from sweep.db, as everything here
+    runs = analysis.dataframe(full=True)  # read from sweep.db
     at_once = max(((runs.start_time <= t) & (runs.end_time > t)).sum() for t in runs.start_time)
     print(f"up to {at_once} trials ran at the same time")
     print(f"everything is in {analysis.experiment_path}")

@@ -83,8 +83,8 @@ def test_it_is_read_and_searched_from_the_disk(site):
 
         WebDriverWait(driver, 20).until(first_result)
         assert "/algorithms/asha.html" in first_result(driver)
-        driver.get((site / "how-to" / "come-from-optuna.html").as_uri() + "#word-by-word")
-        assert "Come from Optuna" in driver.title
+        driver.get((site / "how-to" / "come-from-optuna.html").as_uri() + "#side-by-side")
+        assert "Migrate from Optuna" in driver.title
         assert driver.execute_script("return window.scrollY") > 500
         assert console_errors(driver) == []
         assert [url for url in requested_urls(driver) if not url.startswith("file:")] == []
