@@ -28,7 +28,7 @@ def loss_of(params, images, labels):
 
 @jax.jit
 def step_of(params, images, labels, lr):
-    """Return the parameters after one step. Images and labels are sharded over the processes, the rest is replicated."""
+    """Return the parameters after one step. Images and labels are sharded, the rest is replicated."""
     return jax.tree.map(lambda p, g: p - lr * g, params, jax.grad(loss_of)(params, images, labels))
 
 

@@ -1,4 +1,4 @@
-"""Tune a torch MLP on scikit-learn's digits: TPE proposes configs, ASHA stops bad trials early, and checkpoints are kept.
+"""Tune a torch MLP on scikit-learn's digits: TPE proposes configs, ASHA stops bad trials early, checkpoints are kept.
 
 python examples/torch_digits_asha.py
 """
