@@ -201,7 +201,7 @@ def recorded(directory: Path, num_trials: int = 1_000) -> list[Row]:
     number = 50 * num_trials
     size = sum(path.stat().st_size for path in (directory / "recorded").glob("sweep.db*"))
     metrics = {f"metric_{index}": index / 7 for index in range(10)}
-    frame = wire.frame(wire.Report(1, 1, metrics, None))
+    frame = wire.frame(wire.Report(("abcde_00001", 1), 1, metrics, None))
     begin = time.perf_counter()
     for _ in range(10_000):
         wire.decode(frame[4:])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,8 +12,7 @@ from pathlib import Path
 from sweep.core.messages import Exit, ExitKind, Kill
 from sweep.core.resources import Resources, format_bytes
 from sweep.core.trial import Outcome
-
-NOT_STARTED = "stopped before it started"
+from sweep.worker.limits import control_groups
 
 _ADVICE: Mapping[int, str] = {
     signal.SIGSEGV: "it crashed in compiled code; the trial's output shows where",
@@ -72,6 +73,13 @@ def classify(
     )
 
 
+def unstarted(kill: Kill | None) -> Exit:
+    """Return how an attempt ended that was to end, by a Kill or a Stop, before it had started."""
+    if kill is None:
+        return Exit(ExitKind.STOPPED, error="stopped before it started")
+    return classify(None, None, kill=kill)
+
+
 def describe_signal(number: int) -> str:
     """Return a line for people: `killed by SIGSEGV: it crashed in compiled code; ...`."""
     try:
@@ -83,35 +91,16 @@ def describe_signal(number: int) -> str:
 
 
 def num_oom_kills(root: Path = Path("/")) -> int:
-    """Return how many processes the kernel has killed for memory so far, in this cgroup and on the machine.
+    """Return how many processes the kernel has killed for memory so far; what rises counts, since levels count again.
 
     Args:
         root: where `proc` and `sys` lie; another one in tests.
     """
+    files = [root / "proc/vmstat"]
+    for group in control_groups("memory", root):
+        files += [group / "memory.events", group / "memory.oom_control"]
     total = 0
-    for path in (*_cgroup_files(root), root / "proc/vmstat"):
-        try:
-            text = path.read_text()
-        except OSError:
-            continue
-        for line in text.splitlines():
-            name, _, value = line.partition(" ")
-            if name == "oom_kill" and value.strip().isdigit():
-                total += int(value)
+    for file in files:
+        with contextlib.suppress(OSError):  # there is none
+            total += sum(map(int, re.findall(r"^oom_kill (\d+)", file.read_text(), re.MULTILINE)))
     return total
-
-
-def _cgroup_files(root: Path) -> list[Path]:
-    try:
-        text = (root / "proc/self/cgroup").read_text()
-    except OSError:
-        return []
-    files = []
-    for line in text.splitlines():
-        _, controllers, path = line.split(":", 2)
-        base = root / "sys/fs/cgroup"
-        if controllers == "":
-            files.append(base / path.lstrip("/") / "memory.events")
-        elif "memory" in controllers.split(","):
-            files.append(base / "memory" / path.lstrip("/") / "memory.oom_control")
-    return files

@@ -19,11 +19,11 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from sweep.core import messages
-from sweep.core.messages import Event, Exit, ExitKind
+from sweep.core.messages import Event, Exit
 from sweep.core.resources import Node
 from sweep.core.trial import Outcome, Trial
 from sweep.engines.base import Engine, EngineCommand, EngineContext
-from sweep.engines.exits import NOT_STARTED, classify
+from sweep.engines.exits import classify, unstarted
 from sweep.engines.jobs import JobMaker
 from sweep.engines.link import event_of
 from sweep.errors import SweepError
@@ -39,14 +39,13 @@ from sweep.worker.trainable import PreparedTrainable
 T = TypeVar("T")
 
 
-Answer = wire.Continue | wire.Save | wire.Stop
+Answer = messages.Continue | messages.Save | messages.Stop
 
 
 class _Attempt:
     """An attempt that waits for its turn or runs: what its session talks to in place of a socket."""
 
-    def __init__(self, engine: InlineEngine, token: int, trial: Trial) -> None:
-        self.token = token
+    def __init__(self, engine: InlineEngine, trial: Trial) -> None:
         self.trial = trial
         self.key = (trial.id, trial.attempt)
         self.is_running = False
@@ -58,7 +57,7 @@ class _Attempt:
         """Hand over what a worker would write."""
         with self._engine.turn:
             for message in wire.Frames().feed(data):
-                if (event := event_of(self.key, message)) is not None:
+                if (event := event_of(message)) is not None:
                     self._engine.events.append(event)
             self._engine.turn.notify_all()
 
@@ -115,7 +114,6 @@ class InlineEngine(Engine):
         self._posted: deque[Event] = deque()
         self._queue: deque[_Attempt] = deque()
         self._attempts: dict[tuple[str, int], _Attempt] = {}
-        self._num_tokens = 0
         self._is_loop_done = False
         self._interrupt: BaseException | None = None
 
@@ -133,28 +131,19 @@ class InlineEngine(Engine):
             if self.is_closed:
                 return
             if isinstance(command, messages.Start):
-                self._num_tokens += 1
-                attempt = _Attempt(self, self._num_tokens, command.trial)
+                attempt = _Attempt(self, command.trial)
                 self._attempts[attempt.key] = attempt
                 self._queue.append(attempt)
                 return
             known = self._attempts.get((command.trial_id, command.attempt))
             if known is None:
                 return
-            match command:
-                case messages.Continue(seq=seq):
-                    known.answers.append(wire.Continue(known.token, seq))
-                case messages.Save(seq=seq):
-                    known.answers.append(wire.Save(known.token, seq))
-                case messages.Stop(seq=seq, save=save):
-                    if not known.is_running:
-                        self._finish(known, Exit(ExitKind.STOPPED, error=NOT_STARTED))
-                    known.answers.append(wire.Stop(known.token, seq, save))
-                case messages.Kill():
-                    known.kill = command
-                    if not known.is_running:
-                        self._finish(known, classify(None, 0, kill=command))
-                    known.answers.append(wire.Stop(known.token, 0))
+            if isinstance(command, messages.Kill):
+                known.kill = command
+                command = messages.Stop(*known.key)
+            known.answers.append(command)
+            if not known.is_running:  # it has not reported: this is its end
+                self._finish(known, unstarted(known.kill))
 
     def next_events(self, deadline: float | None) -> Sequence[Event]:
         """Let the user's code run until something happened; `[Tick()]` at the deadline."""
@@ -189,7 +178,7 @@ class InlineEngine(Engine):
             self._queue.clear()
             for attempt in self._attempts.values():
                 attempt.kill = messages.Kill(*attempt.key)
-                attempt.answers.append(wire.Stop(attempt.token, 0))
+                attempt.answers.append(messages.Stop(*attempt.key))
             self.turn.notify_all()
 
     def _finish(self, attempt: _Attempt, exit: Exit) -> None:
@@ -249,7 +238,7 @@ class InlineEngine(Engine):
 
     def _run_attempt(self, attempt: _Attempt) -> None:
         trial = attempt.trial
-        job = self._jobs.one(attempt.token, trial)
+        job = self._jobs.one(trial)
         variables = {k: v for k, v in job.variables.items() if k not in environment.THREAD_VARIABLES}
         trial_dir = self._layout.trial(trial.id)
         trial_dir.mkdir(parents=True, exist_ok=True)

@@ -154,7 +154,6 @@ class JobMaker:
 
     def make(
         self,
-        token: int,
         trial: Trial,
         ports: Sequence[int] | Mapping[str, Sequence[int]] = (),
         payload: Payload | None = None,
@@ -162,7 +161,6 @@ class JobMaker:
         """Return the job of an attempt.
 
         Args:
-            token: of a group, that of the engine of rank 0.
             payload: of the trial, where it was asked for before.
             ports: numbers of those that `open_ports` returned; by node where ranks are on several machines.
 
@@ -170,10 +168,10 @@ class JobMaker:
             ConfigError: NCCL was chosen and two ranks share a GPU.
         """
         payload = payload or self.payload(trial)
-        return self._group(token, trial, ports, payload) if self.is_group else self.one(token, trial, payload)
+        return self._group(trial, ports, payload) if self.is_group else self.one(trial, payload)
 
     def _group(
-        self, token: int, trial: Trial, ports: Sequence[int] | Mapping[str, Sequence[int]], payload: Payload
+        self, trial: Trial, ports: Sequence[int] | Mapping[str, Sequence[int]], payload: Payload
     ) -> wire.GroupJob:
         spec = self._spec(payload)
         assert trial.placement is not None
@@ -190,7 +188,7 @@ class JobMaker:
             interface=interface_of(address or LOOPBACK_ADDRESS),
         )
         return group_job(
-            self.one(token, trial, payload, start_from=spec.checkpoint),
+            self.one(trial, payload, start_from=spec.checkpoint),
             plans,
             spec,
             is_spawned=self._context.start_method == "spawn",
@@ -198,7 +196,7 @@ class JobMaker:
             node=self._context.node if payload.nodes else "",
         )
 
-    def one(self, token: int, trial: Trial, payload: Payload | None = None, *, start_from: str = "") -> wire.Job:
+    def one(self, trial: Trial, payload: Payload | None = None, *, start_from: str = "") -> wire.Job:
         """Return the job of a single process; `start_from` is the checkpoint of a trial that has none of its own."""
         payload = payload or self.payload(trial)
         variables = environment.attempt_variables(
@@ -214,7 +212,6 @@ class JobMaker:
         )
         start = trial.checkpoint
         return wire.Job(
-            token=token,
             trial_id=trial.id,
             attempt=trial.attempt,
             experiment=self._context.experiment_name or self._context.directory.name,

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from sweep.core.messages import Event, Reported, Saved, Started, Waiting
-from sweep.core.trial import Cause, Outcome
+from sweep.core.messages import Reported, Saved, Started, Waiting
+from sweep.core.trial import Outcome
 from sweep.worker import wire
 from sweep.worker.channel import receive_from
 
@@ -127,17 +127,13 @@ class Link:
         return data
 
 
-def event_of(key: tuple[str, int], message: wire.FromWorker) -> Event | None:
-    """Return what a worker's message is for the core, of an attempt with this key; None: nothing."""
-    match message:
-        case wire.Started(_, pid):
-            return Started(*key, pid)
-        case wire.Report(_, seq, metrics, checkpoint):
-            # Each comes with copies of its keys, which take more room than its values.
-            shared = {sys.intern(name) if type(name) is str else name: metrics[name] for name in metrics}
-            return Reported(*key, seq, shared, checkpoint)
-        case wire.Saved(_, seq, checkpoint):
-            return Saved(*key, seq, checkpoint)
-        case wire.Waits(_, reason, for_space):
-            return Waiting(key[0], reason, Cause.SPACE if for_space else Cause.NONE)
-    return None
+WorkerEvent = Started | Reported | Saved | Waiting
+
+
+def event_of(message: wire.FromWorker) -> WorkerEvent | None:
+    """Return what a worker's message is for the core; None: nothing."""
+    if isinstance(message, wire.Report):
+        # Each comes with copies of its keys, which take more room than its values.
+        shared = {sys.intern(name) if type(name) is str else name: value for name, value in message.metrics.items()}
+        return Reported(*message.key, message.seq, shared, message.checkpoint)
+    return message if isinstance(message, WorkerEvent) else None

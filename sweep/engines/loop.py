@@ -135,7 +135,8 @@ class LoopEngine(Engine):
             self._turn(timeout)
             if self._events:
                 self._gather()
-                events, self._events = self._events, []
+                events = self._events.copy()
+                self._events.clear()
                 return events
             if deadline is not None and self.now() >= deadline:
                 return [Tick()]

@@ -165,9 +165,9 @@ def rank_outputs(trial_dir: str) -> list[str]:
     return [rank_output(trial_dir, number) for number in sorted(numbers)]
 
 
-def shards_name(count: int, attempt: int, token: int) -> str:
+def shards_name(count: int, attempt: int) -> str:
     """Return the directory in which the shards of the checkpoint at report number `count` wait to be merged."""
-    return f"{_SHARDS}{count:06d}-{attempt}-{token}"
+    return f"{_SHARDS}{count:06d}-{attempt}"
 
 
 def find_shards(trial_dir: str) -> list[str]:

@@ -14,6 +14,7 @@ from sweep import train
 from sweep.checkpoints.store import Checkpoint, discard
 from sweep.core.config import CheckpointConfig, FailureConfig
 from sweep.core.group import START_ERROR
+from sweep.core.messages import Continue, Saved, Stop, Waiting
 from sweep.core.nesting import place_inside
 from sweep.core.ranking import best_of
 from sweep.core.resources import Device, Node, Placement, Resources
@@ -228,7 +229,6 @@ class _Nested:
             prepared = trainer.__sweep_trainable__()
             code = os.path.join(own.directory, "code")
             job = own._replace(
-                token=next(_numbers),
                 attempt=attempt,
                 code=store_code(prepared.payload, code),
                 kind="function",
@@ -263,7 +263,7 @@ class _Nested:
     def _serve(self, channel: SocketChannel, job: wire.Job) -> Outcome:
         """Answer the group's reports until it is over, and hear whether the trial is told to stop meanwhile."""
 
-        def tell(answer: wire.Continue | wire.Stop) -> None:
+        def tell(answer: Continue | Stop) -> None:
             # One that was stopped may have closed its end by now, and what it had sent is still to be read.
             with contextlib.suppress(ChannelClosed):
                 channel.send(wire.frame(answer))
@@ -273,7 +273,7 @@ class _Nested:
         while True:
             if not is_stopping and self._is_told_to_stop(channel):
                 is_stopping = True
-                tell(wire.Stop(job.token, 0))
+                tell(Stop(*job.key))
             try:
                 message = channel.receive()
             except ChannelClosed:
@@ -287,13 +287,13 @@ class _Nested:
                             self._session.report(metrics, self._kept[-1][0] if path else None)
                         except StopRequested:
                             is_stopping = True
-                    tell(wire.Stop(job.token, seq) if is_stopping else wire.Continue(job.token, seq))
-                case wire.Saved(checkpoint=path):
+                    tell(Stop(*job.key, seq) if is_stopping else Continue(*job.key, seq))
+                case Saved(checkpoint=path):
                     self._note(None, path, count)
-                case wire.Waits(_, reason, for_space):
+                case Waiting(_, reason, cause):
                     if reason:
                         print(f"sweep: {reason}", flush=True)
-                    self._session.say_waiting(reason, for_space)
+                    self._session.say_waiting(reason, cause)
                 case wire.Done(outcome=outcome):
                     if is_stopping:
                         raise StopRequested

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -9,11 +10,12 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from sweep.errors import SweepError
-from sweep.worker.wire import Frames, Message, StartGroup, decode, encode
+from sweep.worker.wire import Frames, Message, StartGroup, StrayBytesError, decode, encode
 
 _READ_BYTES = 1 << 16  # above 128 KB each buffer is mapped anew by malloc
 _PACKET_BYTES = 1 << 18  # a packet is read whole or cut
 _MAX_DESCRIPTORS = 250  # the kernel passes 253 at a time
+_COUNT_BYTES = 2  # of their number, before a message
 
 
 class ChannelClosed(SweepError):
@@ -99,20 +101,24 @@ class Packets:
         Raises:
             OSError: the other side is gone, takes no more at the moment, or no descriptor can be handed over.
         """
-        socket.send_fds(self.socket, [encode(message)], descriptors)
+        socket.send_fds(self.socket, [len(descriptors).to_bytes(_COUNT_BYTES, "little") + encode(message)], descriptors)
 
-    def receive(self) -> tuple[Any, list[int]]:
-        """Wait for a message and its descriptors; None, and `is_open` becomes False, where the other side is gone.
+    def receive(self) -> tuple[Any, list[int] | None]:
+        """Wait for a message and its descriptors.
 
-        Raises:
-            StrayBytesError: what came is no message.
+        The message is None, and `is_open` becomes False, where the other side is gone or has written no message. The
+        descriptors are None where the kernel has dropped some, because this process may open no more.
         """
-        try:
+        message, data, descriptors = None, b"", list[int]()
+        with contextlib.suppress(ConnectionResetError, StrayBytesError):
             data, descriptors, _, _ = socket.recv_fds(self.socket, _PACKET_BYTES, _MAX_DESCRIPTORS)
-        except ConnectionResetError:
-            data, descriptors = b"", []
-        self.is_open = bool(data)
-        return decode(data) if data else None, descriptors
+            message = decode(data[_COUNT_BYTES:]) if data else None
+        self.is_open = message is not None
+        if len(descriptors) == int.from_bytes(data[:_COUNT_BYTES], "little") or not self.is_open:
+            return message, descriptors
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return message, None
 
     def receive_all(self) -> list[Any]:
         """Return the messages that are there, of a socket that does not block; those of a dead peer, too."""
@@ -124,7 +130,7 @@ class Packets:
                 break
             self.is_open = bool(data)
             if data:
-                messages.append(decode(data))
+                messages.append(decode(data[_COUNT_BYTES:]))
         return messages
 
 
@@ -144,8 +150,7 @@ def start_group(control: Packets, ports: Sequence[socket.socket]) -> socket.sock
     """
     ours, theirs = socket.socketpair()
     try:
-        descriptors = [theirs.fileno(), *(port.fileno() for port in ports)]
-        control.send(StartGroup(0, len(descriptors)), descriptors)
+        control.send(StartGroup(), [theirs.fileno(), *(port.fileno() for port in ports)])
     except BaseException:
         ours.close()
         raise

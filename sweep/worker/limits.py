@@ -167,15 +167,18 @@ def _process_limits() -> Iterator[tuple[int, str]]:
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != resource.RLIM_INFINITY and os.geteuid() != 0:
         yield soft, f" (ulimit -u {soft})"
-    lines: list[str] = []
+    for group in control_groups("pids"):
+        with contextlib.suppress(OSError, ValueError):
+            most = int((group / "pids.max").read_text())
+            yield most, f" (pids.max {most} of the control group)"
+
+
+def control_groups(controller: str, root: Path = Path("/")) -> Iterator[Path]:
+    """Give the directories of this process's control groups for a controller, of both versions, from the innermost
+    outwards."""
     with contextlib.suppress(OSError):
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers and "pids" not in controllers.split(","):
-            continue
-        base = "/sys/fs/cgroup" + ("/pids" if controllers else "")
-        for group in (path, *map(str, Path(path).parents)):
-            with contextlib.suppress(OSError, ValueError):
-                most = int(Path(f"{base}{group}/pids.max").read_text())
-                yield most, f" (pids.max {most} of the control group)"
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers or controller in controllers.split(","):
+                base = root / "sys/fs/cgroup" / (controller if controllers else "")
+                yield from (base / str(one).lstrip("/") for one in (Path(path), *Path(path).parents))

@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from sweep.core.messages import Started
 from sweep.core.resources import Resources
 from sweep.core.trial import Outcome
 from sweep.core.values import printed
@@ -123,7 +124,7 @@ def serve(channel: SocketChannel, *, is_reused: bool = False, control: int = -1)
         if not is_idle and threading.active_count() > 1:  # such as those of a pool, which replace what is ended
             is_last = is_last or bool(children_of(os.getpid()))
         try:
-            channel.send(wire.frame(wire.Done(job.token, outcome, time.monotonic(), is_idle)))
+            channel.send(wire.frame(wire.Done(outcome, time.monotonic(), is_idle)))
         except ChannelClosed:
             os._exit(1)
         if is_last or to_host is None:
@@ -131,7 +132,7 @@ def serve(channel: SocketChannel, *, is_reused: bool = False, control: int = -1)
             _flush()
             os._exit(0)
         if not is_idle:
-            to_host.send(wire.Idle(job.token))
+            to_host.send(wire.Idle())
         os.chdir(cwd)
 
 
@@ -158,7 +159,7 @@ def _run_rank(job: wire.Job, channel: SocketChannel, state: _State) -> NoReturn:
         if outcome.kind == FINISHED:
             threading._shutdown()  # type: ignore[attr-defined]  # wait for the user's threads, as an interpreter does
         _flush()
-        channel.send(wire.frame(wire.Done(job.token, outcome, at)))
+        channel.send(wire.frame(wire.Done(outcome, at)))
         if outcome.kind == FINISHED:
             with contextlib.suppress(ChannelClosed):
                 while True:  # until every rank has returned: the others may still need what this process serves
@@ -228,8 +229,7 @@ def run_job(session: Session, code: Code, *, is_interruptible: bool = False) -> 
     """
     job = session.job
     try:
-        if not job.is_known:
-            session.send(wire.Started(job.token, os.getpid()))
+        session.send(Started(*job.key, os.getpid()))
         code.load(job)
         config = unpickle(job.config)
         if job.is_chdir:

@@ -25,11 +25,11 @@ class RankSession(Session):
 
     def join(self) -> None:
         """Say that this rank has found the others."""
-        self.send(wire.Joined(self.job.token))
+        self.send(wire.Joined())
 
     def _keep(self, checkpoint: Checkpoint, seq: int) -> str:
         """Copy this rank's files to where they will be merged, and return that directory."""
-        name = shards_name(self.job.base_count + seq, self.job.attempt, self.job.token)
+        name = shards_name(self.job.base_count + seq, self.job.attempt)
         target = os.path.join(self.trial_dir, name, f"rank{self._rank.rank}")
         if not os.path.isdir(checkpoint.path):
             found = "a file" if os.path.exists(checkpoint.path) else "nothing"
@@ -71,7 +71,7 @@ class RankSession(Session):
         except (OSError, CheckpointError) as error:
             problem = CheckpointError(f"the shards of a checkpoint could not be merged: {error}.")
             problem.__cause__ = error
-        self.send(wire.Merged(self.job.token, asked.seq, stored))
+        self.send(wire.Merged(asked.seq, stored))
         return problem
 
     def _framed(self, values: dict[str, Any], stored: str | None) -> bytes:

@@ -15,8 +15,10 @@ from typing import Any, NoReturn, SupportsFloat
 
 from sweep.checkpoints.manifest import MANIFEST, DamagedError, set_aside, verify
 from sweep.checkpoints.store import Checkpoint, free_target, known_whole, persist
+from sweep.core.messages import Save, Saved, Stop, Waiting
 from sweep.core.resources import Resources
 from sweep.core.results import ANONYMOUS_METRIC
+from sweep.core.trial import Cause
 from sweep.errors import CheckpointError, UserCodeError
 from sweep.record.files import sync_directory
 from sweep.record.layout import checkpoint_name
@@ -183,7 +185,7 @@ class Session:
             )
 
     def _framed(self, values: dict[str, Any], stored: str | None) -> bytes:
-        return wire.frame(wire.Report(self.job.token, self.num_reports + 1, values, stored))
+        return wire.frame(wire.Report(self.job.key, self.num_reports + 1, values, stored))
 
     def _continue_from(self, stored: str) -> None:
         self._checkpoint = known_whole(os.path.join(self.job.directory, stored))
@@ -199,19 +201,18 @@ class Session:
         problem: CheckpointError | None = None
         while True:
             answer = self.channel.receive()
-            if answer.token != self.job.token:
-                continue
             if isinstance(answer, wire.Merge):
                 problem = self._merge(answer)
                 continue
-            self.is_stopping |= isinstance(answer, wire.Stop)
+            if isinstance(answer, wire.Stored):
+                self._checkpoint = known_whole(os.path.join(self.job.directory, answer.checkpoint))
+                continue
+            if (answer.trial_id, answer.attempt) != self.job.key:
+                continue
+            self.is_stopping |= isinstance(answer, Stop)
             if not self.is_stopping and answer.seq != self.num_reports:
                 continue
-            if isinstance(answer, wire.Save):
-                self._save_on_demand()
-            elif answer.checkpoint:
-                self._checkpoint = known_whole(os.path.join(self.job.directory, answer.checkpoint))
-            if isinstance(answer, wire.Stop) and answer.is_saving:
+            if isinstance(answer, Save) or (isinstance(answer, Stop) and answer.save):
                 self._save_on_demand()
             if problem is not None:
                 raise problem
@@ -225,7 +226,7 @@ class Session:
     def hear_stop(self) -> bool:
         """Take one message that has come outside of a report; return whether the trial is asked to stop."""
         message = self.channel.receive()
-        if isinstance(message, wire.Stop) and message.token == self.job.token:
+        if isinstance(message, Stop) and (message.trial_id, message.attempt) == self.job.key:
             self.is_stopping = True
         return self.is_stopping
 
@@ -237,7 +238,7 @@ class Session:
             self._say_saved(stored)
 
     def _say_saved(self, stored: str) -> None:
-        self.send(wire.Saved(self.job.token, self.num_reports, stored))
+        self.send(Saved(*self.job.key, self.num_reports, stored))
 
     def _save(self, seq: int) -> str:
         """Have the class trainable write its state, and store it with report `seq`."""
@@ -348,14 +349,14 @@ class Session:
 
         return wait
 
-    def _say_waiting(self, text: str, for_space: bool = True) -> None:
-        self.send(wire.Waits(self.job.token, text, for_space))
+    def _say_waiting(self, text: str, cause: Cause = Cause.SPACE) -> None:
+        self.send(Waiting(self.job.trial_id, text, cause))
 
-    def say_waiting(self, text: str, for_space: bool = True) -> None:
+    def say_waiting(self, text: str, cause: Cause = Cause.SPACE) -> None:
         """Say what a group in this trial waits for, unless a report is under way; empty: nothing any more."""
         with self._undisturbed() as is_free:
             if is_free:
-                self._say_waiting(text, for_space)
+                self._say_waiting(text, cause)
 
     def wait_to_print(self) -> DiskWait:
         """Return how this trial waits for room for what it prints, on whatever thread."""

@@ -4,7 +4,8 @@ Jobs, reports and their answers go over stream sockets (`channel.SocketChannel`,
 the processes themselves over packet sockets (`channel.Packets`). For a training group the supervisor stands between:
 upwards it speaks like a worker, and to each rank like a driver.
 
-A token counts the attempts of an engine, so that a reused worker cannot take an answer meant for an earlier trial.
+Where the core has a class for what a worker is told or says, that is sent: it names trial and attempt, so that a reused
+worker cannot take an answer meant for an earlier trial.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 from zlib import crc32
 
-from sweep.core.trial import Outcome
+from sweep.core.messages import Continue, Save, Saved, Started, Stop, Waiting
+from sweep.core.trial import Cause, Outcome
 from sweep.errors import SweepError
 
 MAX_BYTES = 1 << 26
@@ -64,7 +66,6 @@ class Job(NamedTuple):
     """Driver to worker, supervisor to rank, once per attempt: everything that is needed to run it.
 
     Attributes:
-        token: of the attempt in its engine.
         directory: of the experiment, absolute; home: the trial's, in that; empty: it bears the trial's id.
         code, objects: paths of the pickled trainable, and of the objects given by `with_parameters`, or empty.
         config: the config, as cloudpickle bytes.
@@ -80,10 +81,8 @@ class Job(NamedTuple):
         node, node_ip: id and address of the node that its process is on, where there are several machines.
         is_staged: checkpoints of other attempts of the trial may lie where this one does not see them.
         has_company: other trials may run at the same time.
-        is_known: the driver knows this process, a reused one, and is not told that it has started.
     """
 
-    token: int
     trial_id: str
     attempt: int
     experiment: str
@@ -113,7 +112,11 @@ class Job(NamedTuple):
     is_staged: bool = False
     node_ip: str = ""
     has_company: bool = False
-    is_known: bool = False
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The trial's id and the number of the attempt."""
+        return self.trial_id, self.attempt
 
     @property
     def trial_dir(self) -> str:
@@ -156,71 +159,29 @@ class GroupJob(NamedTuple):
     elsewhere: tuple[tuple[int, str], ...] = ()
 
 
-class Continue(NamedTuple):
-    """Answer to report `seq`: go on. To a rank with the checkpoint that was stored with that report; empty: none."""
-
-    token: int
-    seq: int
-    checkpoint: str = ""
-
-
-class Save(NamedTuple):
-    """Driver to worker, answer to report `seq`: a class trainable stores a checkpoint, then goes on."""
-
-    token: int
-    seq: int
-
-
-class Stop(NamedTuple):
-    """Answer to report `seq`, or at any time: end, and store a checkpoint before if asked. To a rank as `Continue`."""
-
-    token: int
-    seq: int
-    is_saving: bool = False
-    checkpoint: str = ""
-
-
 class Merge(NamedTuple):
     """Supervisor to rank: make one checkpoint of these directories, which came with report `seq`."""
 
-    token: int
     seq: int
     shards: tuple[str, ...]
+
+
+class Stored(NamedTuple):
+    """Supervisor to rank, before the answer to a report: the checkpoint that was stored with it."""
+
+    checkpoint: str
 
 
 # --- from a worker ---------------------------------------------------------------------------------------------------
 
 
-class Started(NamedTuple):
-    """Worker or supervisor to driver: the user's code is about to run. A reused worker says so once."""
-
-    token: int
-    pid: int
-
-
 class Report(NamedTuple):
     """Worker to driver, rank to supervisor: a report; `checkpoint` is a path in the experiment, of a rank its shard."""
 
-    token: int
+    key: tuple[str, int]
     seq: int
     metrics: dict[str, Any]
     checkpoint: str | None
-
-
-class Saved(NamedTuple):
-    """Worker or supervisor to driver: a checkpoint that came after the report that it belongs to."""
-
-    token: int
-    seq: int
-    checkpoint: str
-
-
-class Waits(NamedTuple):
-    """Worker, rank or supervisor, upwards: what the trial waits for; empty: nothing. for_space: on a full disk."""
-
-    token: int
-    reason: str
-    for_space: bool = False
 
 
 class Done(NamedTuple):
@@ -230,7 +191,6 @@ class Done(NamedTuple):
         is_idle: this is a reused worker that has left nothing behind, and is ready for its next job.
     """
 
-    token: int
     outcome: Outcome
     at: float
     is_idle: bool = False
@@ -239,20 +199,16 @@ class Done(NamedTuple):
 class Pids(NamedTuple):
     """Supervisor to driver, before anything else of a group: the processes of its ranks."""
 
-    token: int
     pids: tuple[int, ...]
 
 
 class Joined(NamedTuple):
     """Rank to supervisor: it has found the others."""
 
-    token: int
-
 
 class Merged(NamedTuple):
     """Rank to supervisor: the checkpoint that was made; empty: it could not be."""
 
-    token: int
     seq: int
     checkpoint: str
 
@@ -261,9 +217,8 @@ class Merged(NamedTuple):
 
 
 class StartWorker(NamedTuple):
-    """Driver to host, with a data socket: fork a worker for it, whose output goes to `logs`."""
+    """Driver to supervisor, with a data socket: fork a worker for it, whose output goes to `logs`."""
 
-    token: int
     logs: tuple[str, ...]
     log_limit_bytes: int
     is_spawned: bool
@@ -273,19 +228,14 @@ class StartGroup(NamedTuple):
     """Driver or worker to supervisor, with a data socket and ports: run the group that is described over the socket,
     or the ranks of a group that are on another node than rank 0."""
 
-    token: int
-    num_descriptors: int
     is_remote: bool = False
 
 
-class Kill(NamedTuple):
-    """Driver to supervisor: end the worker's tree, if that attempt still runs."""
+class EndTree(NamedTuple):
+    """Driver to supervisor: end the worker or the group, if there is one, with all that it has started.
 
-    token: int
-
-
-class Retire(NamedTuple):
-    """Driver to supervisor: end an idle reused worker, if it has one; `Exited` follows."""
+    `Exited` follows; until then the driver has that worker run nothing more.
+    """
 
 
 class Hello(NamedTuple):
@@ -295,9 +245,8 @@ class Hello(NamedTuple):
 
 
 class Exited(NamedTuple):
-    """Supervisor to driver: the worker that was made for `token` is gone, with its tree; `status` as of wait()."""
+    """Supervisor to driver: the worker, or the group, is gone, with its tree; `status` as of wait()."""
 
-    token: int
     status: int
     peak_rss_bytes: int
 
@@ -305,22 +254,20 @@ class Exited(NamedTuple):
 class Idle(NamedTuple):
     """Reused worker to supervisor: it is done with its job. Supervisor to driver: and what it has left is gone."""
 
-    token: int
-
 
 class Refused(NamedTuple):
-    """Supervisor or fork server to driver: the kernel allows no more, for this token or supervisor."""
+    """Supervisor to driver: the kernel allows no worker. Fork server to driver: or not the supervisor `number`."""
 
-    number: int
     errno: int
+    number: int = 0
 
 
 # --- between driver and fork server ---------------------------------------------------------------------------------
 
 
 class Begin(NamedTuple):
-    """Driver to fork server, once per run, with so many descriptors: of the log, and of files that stay locked until
-    the run is over and every supervisor is gone.
+    """Driver to fork server, once per run, with descriptors: of the log, and of files that stay locked until the run is
+    over and every supervisor is gone.
 
     Attributes:
         directory: of the experiment, absolute.
@@ -331,7 +278,6 @@ class Begin(NamedTuple):
     directory: str
     modules: tuple[str, ...]
     is_reusing: bool
-    num_descriptors: int = 0
 
 
 class Rest(NamedTuple):
@@ -444,7 +390,6 @@ class Relayed(NamedTuple):
     """Between the supervisor of rank 0 and one of other ranks, through both agents and the driver.
 
     Attributes:
-        token: of the attempt in the engine that it comes from or goes to.
         node: that of the other ranks, whoever sends; empty: to all other nodes.
         rank: that `word` is for, or is from; -1: the part itself.
         word: an answer or a `Merge`; an action of `core.group`; what a rank says; None: only the time is asked for.
@@ -452,7 +397,6 @@ class Relayed(NamedTuple):
         lag: least difference between its clock and the times that it was sent so far; None: none came yet.
     """
 
-    token: int
     node: str
     rank: int
     word: Any
@@ -461,16 +405,14 @@ class Relayed(NamedTuple):
 
 
 class NodeReady(NamedTuple):
-    """Agent to driver: the supervisor of this node's ranks is there, and these ports; its token for the attempt."""
+    """Agent to driver: the supervisor of this node's ranks is there, and these ports."""
 
-    token: int
     ports: tuple[int, ...]
 
 
 class Meet(NamedTuple):
-    """Driver to agents, once all are ready: start the ranks. `token` is that of rank 0's engine; ports by node."""
+    """Driver to agents, once all are ready: start the ranks; ports by node."""
 
-    token: int
     ports: dict[str, tuple[int, ...]]
 
 
@@ -484,9 +426,9 @@ class Passed(NamedTuple):
 
 # --- how they are written --------------------------------------------------------------------------------------------
 
-ToWorker = Job | GroupJob | Continue | Save | Stop | Merge
-FromWorker = Started | Report | Saved | Waits | Done | Pids | Joined | Merged | Relayed
-ToSupervisor = StartWorker | StartGroup | Kill | Retire
+ToWorker = Job | GroupJob | Continue | Save | Stop | Merge | Stored
+FromWorker = Started | Report | Saved | Waiting | Done | Pids | Joined | Merged | Relayed
+ToSupervisor = StartWorker | StartGroup | EndTree
 FromSupervisor = Hello | Exited | Idle | Refused
 ToForkServer = Begin | ForkSupervisor | Rest
 FromForkServer = Importing | Notice | Ready | Gone | Refused | Resting
@@ -494,14 +436,11 @@ ToAgent = Prepare | Order | Passed | Want
 FromAgent = Prepared | Happened | Passed | Written
 Message = ToWorker | FromWorker | ToSupervisor | FromSupervisor | ToForkServer | FromForkServer | ToAgent | FromAgent
 
-_KINDS: tuple[Any, ...] = get_args(Message)
-_NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
-_FROM_WORKER = frozenset(get_args(FromWorker))
-
+_FROM_WORKER = get_args(FromWorker)
 
 # What the messages of a worker, and those that a supervisor passes on, may consist of beside plain values. By name,
 # because the rules of groups are imported only where there are groups.
-_PARTS = {(kind.__module__, kind.__name__) for kind in (*_KINDS, RankGone, Seen, Outcome)}
+_PARTS = {(kind.__module__, kind.__name__) for kind in (*get_args(Message), RankGone, Seen, Outcome, Cause)}
 _PARTS |= {("sweep.core.group", name) for name in ("Dismiss", "Dump", "KillAll")}
 
 
@@ -510,8 +449,8 @@ class StrayBytesError(SweepError):
 
 
 def encode(message: Message) -> bytes:
-    """Return a message's bytes: by a number for its class, because a class by name takes four times as long."""
-    return pickle.dumps((_NUMBERS[type(message)], *message), 5)
+    """Return a message's bytes."""
+    return pickle.dumps(message, 5)
 
 
 def decode(data: bytes | memoryview, *, is_workers: bool = False) -> Any:
@@ -525,11 +464,9 @@ def decode(data: bytes | memoryview, *, is_workers: bool = False) -> Any:
     """
     try:
         if not is_workers:
-            number, *values = pickle.loads(data)
-            return _KINDS[number]._make(values)
-        number, *values = _Plain(io.BytesIO(data)).load()
-        message = _KINDS[number]._make(values)
-        if _KINDS[number] not in _FROM_WORKER or not _is_sound(message):
+            return pickle.loads(data)
+        message = _Plain(io.BytesIO(data)).load()
+        if type(message) not in _FROM_WORKER or not _is_sound(message):
             raise TypeError(f"{type(message).__name__} with other fields")
         return message
     except (Exception, SystemExit) as error:  # whatever bytes make pickle do
@@ -544,14 +481,14 @@ class _Plain(pickle.Unpickler):
 
 
 @cache
-def _types_of(kind: type) -> tuple[Any, ...]:
-    hints = get_type_hints(kind).values()
-    return tuple(object if h is Any else h if isinstance(h, UnionType) else get_origin(h) or h for h in hints)
+def _types_of(kind: Any) -> list[tuple[str, Any]]:
+    hints = get_type_hints(kind).items()
+    return [(name, object if h is Any else h if isinstance(h, UnionType) else get_origin(h) or h) for name, h in hints]
 
 
 def _is_sound(message: Any) -> bool:
     kind: Any = type(message)
-    fields = zip(message, _types_of(kind), strict=True)
+    fields = [(getattr(message, name), wanted) for name, wanted in _types_of(kind)]
     return all(isinstance(value, wanted) and (wanted is not Outcome or _is_sound(value)) for value, wanted in fields)
 
 

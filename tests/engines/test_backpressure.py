@@ -27,7 +27,7 @@ class World:
             place=self._place,
             make_room=self._make_room,
             num_placed=lambda: len(self.placed),
-            explain=lambda attempt, text: self.told.setdefault(attempt.token, []).append(text),
+            explain=lambda attempt, text: self.told.setdefault(attempt.number, []).append(text),
             notice=self.notices.append,
         )
 
@@ -43,17 +43,17 @@ class World:
 
     def start(self, *tokens: int) -> None:
         for token in tokens:
-            self.backpressure.admit(SimpleNamespace(token=token, refusal=""))
+            self.backpressure.admit(SimpleNamespace(number=token, refusal=""))
 
     def end(self, token: int) -> None:
         self.placed.remove(token)
         self.backpressure.on_room()
 
     def _place(self, attempt) -> None:
-        self.tried.append(attempt.token)
+        self.tried.append(attempt.number)
         if len(self.placed) >= self.most:
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        self.placed.append(attempt.token)
+        self.placed.append(attempt.number)
 
     def _make_room(self) -> None:
         self.num_rooms += 1
@@ -104,7 +104,7 @@ def test_those_that_are_refused_later_take_their_old_place_and_the_pause_goes_on
     """A worker is refused in its supervisor, after the driver has given the attempt a slot."""
     world = World(most=3)
     world.start(0, 1, 2)
-    late = SimpleNamespace(token=1, refusal="")
+    late = SimpleNamespace(number=1, refusal="")
     world.placed.remove(1)
     world.backpressure.refuse(late, OSError(errno.EAGAIN, ""))
     world.start(3)
@@ -142,7 +142,7 @@ def test_that_nothing_can_be_started_is_said_when_it_lasts():
 def test_an_attempt_that_is_over_is_forgotten():
     world = World(most=1)
     world.start(0)
-    gone = SimpleNamespace(token=1, refusal="")
+    gone = SimpleNamespace(number=1, refusal="")
     world.backpressure.admit(gone)
     world.backpressure.forget(gone)
     world.backpressure.forget(gone)
@@ -163,5 +163,5 @@ def test_an_attempt_that_is_over_is_forgotten():
 )
 def test_what_is_short_is_named_with_its_limit(number, says):
     world = World(most=0)
-    world.backpressure.refuse(SimpleNamespace(token=0, refusal=""), OSError(number, os.strerror(number)))
+    world.backpressure.refuse(SimpleNamespace(number=0, refusal=""), OSError(number, os.strerror(number)))
     assert world.told[0][0].startswith(f"waits for {says}")

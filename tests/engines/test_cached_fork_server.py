@@ -245,7 +245,7 @@ def test_the_hunt_for_what_dead_drivers_left_spares_it(run, tmp_path, monkeypatc
     (tmp_path / "own").mkdir()
     monkeypatch.setattr(orphans, "is_dead", lambda mark: True)  # even then: it bears the mark of no experiment
     assert end_orphans(tmp_path / "own", "", lambda lock: process_mark(os.getpid()), print) == []
-    ((_, cached),) = fork_server_client._cached
+    (cached,) = fork_server_client._cached
     assert cached.pid == fork_server
     assert cached.is_alive
 

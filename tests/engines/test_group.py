@@ -25,7 +25,7 @@ from recorded import exits, only, reports
 
 import sweep
 from sweep.core.config import FailureConfig, RunConfig
-from sweep.core.messages import Exited, ExitKind, Kill, Reported, Start
+from sweep.core.messages import Exited, ExitKind, Kill, Reported, Start, Started, Waiting
 from sweep.core.resources import Bundle, BundlePlacement, Placement, Resources
 from sweep.core.trial import evolve
 from sweep.engines.base import EngineContext
@@ -508,6 +508,9 @@ def test_a_group_may_be_killed_before_it_is_there(tmp_path):
 # --- a group without its supervisor -----------------------------------------------------------------------------------
 
 
+KEY = ("abcde_00000", 1)
+
+
 class Bench:
     """A group whose processes are `sleep`, whose clock stands still, and whose driver and ranks are the test."""
 
@@ -535,9 +538,8 @@ class Bench:
 
     def start(self, size: int, *, also_ready: Sequence[int] = ()) -> None:
         job = wire.Job(
-            token=7,
-            trial_id="abcde_00000",
-            attempt=1,
+            trial_id=KEY[0],
+            attempt=KEY[1],
             experiment="groups",
             directory=str(self.directory),
             code="",
@@ -598,7 +600,7 @@ def test_when_one_process_cannot_be_made_none_is_and_all_are_tried_again(bench):
     bench.refusals = [None, OSError(errno.EAGAIN, "Resource temporarily unavailable")]
     bench.start(2)
     (waits,) = bench.heard()
-    assert isinstance(waits, wire.Waits)
+    assert isinstance(waits, Waiting)
     assert waits.reason.partition(" (")[0] == "cannot start: processes"
     assert not is_there(bench.pids[0])
     assert 100.1 < bench.group.deadline <= 100.5
@@ -607,7 +609,7 @@ def test_when_one_process_cannot_be_made_none_is_and_all_are_tried_again(bench):
     assert bench.heard() == []
     bench.now = 100.6
     bench.handle()
-    assert bench.heard() == [wire.Pids(7, tuple(bench.pids[1:])), wire.Waits(7, "")]
+    assert bench.heard() == [wire.Pids(tuple(bench.pids[1:])), Waiting(KEY[0], "")]
     assert len(bench.pids) == 3
     assert all(map(is_there, bench.pids[1:]))
 
@@ -616,7 +618,7 @@ def test_when_one_process_cannot_be_made_none_is_and_all_are_tried_again(bench):
 def test_a_new_rank_is_not_taken_for_what_was_ready_under_its_descriptors_number_before(bench):
     bench.start(2, also_ready=range(1000))
     assert all(map(is_there, bench.pids))
-    assert bench.heard() == [wire.Pids(7, tuple(bench.pids))]
+    assert bench.heard() == [wire.Pids(tuple(bench.pids))]
 
 
 def test_a_group_that_nobody_wants_any_more_is_not_tried_again(bench):
@@ -640,38 +642,25 @@ def test_a_group_whose_driver_is_gone_is_ended(bench):
 
 def test_what_a_rank_wrote_before_it_died_is_told_before_its_end(bench):
     bench.start(1)
-    bench.say(0, wire.Started(7, 1))
-    bench.say(0, wire.Joined(7))
-    bench.say(0, wire.Report(7, 1, {"loss": 0.5}, None))
+    bench.say(0, Started(*KEY, 1))
+    bench.say(0, wire.Joined())
+    bench.say(0, wire.Report(KEY, 1, {"loss": 0.5}, None))
     os.kill(bench.pids[0], signal.SIGKILL)
     os.waitid(os.P_PID, bench.pids[0], os.WEXITED | os.WNOWAIT)
     (pidfd,) = [number for number, _ in bench.group.descriptors()][2:]
     bench.handle(pidfd)
     pids, started, reported, done = bench.heard()
-    assert pids == wire.Pids(7, tuple(bench.pids))
-    assert started == wire.Started(7, bench.pids[0])
-    assert reported == wire.Report(7, 1, {"loss": 0.5}, None)
+    assert pids == wire.Pids(tuple(bench.pids))
+    assert started == Started(*KEY, bench.pids[0])
+    assert reported == wire.Report(KEY, 1, {"loss": 0.5}, None)
     assert done.outcome.kind == "KILLED"
     assert bench.group.is_over
-
-
-def test_what_is_said_with_the_token_of_another_attempt_is_not_heard(bench):
-    bench.start(1)
-    bench.say(0, wire.Joined(7))
-    os.write(bench.ranks[0], wire.frame(wire.Report(6, 1, {"loss": 0.5}, None)))
-    bench.handle(bench.group.descriptors()[1][0])
-    assert bench.heard() == [wire.Pids(7, tuple(bench.pids)), wire.Started(7, bench.pids[0])]
-    bench.driver.send(wire.frame(wire.Stop(6, 0)))
-    bench.handle(bench.upstream)
-    bench.say(0, wire.Report(7, 1, {"loss": 0.5}, None))
-    bench.handle(bench.group.descriptors()[1][0])
-    assert bench.heard() == [wire.Report(7, 1, {"loss": 0.5}, None)]
 
 
 def test_a_rank_whose_code_writes_into_its_socket_has_failed_and_the_group_with_it(bench):
     bench.start(2)
     for rank in range(2):
-        bench.say(rank, wire.Joined(7))
+        bench.say(rank, wire.Joined())
     os.write(bench.ranks[1], b"Epoch 1: loss 0.5")
     bench.handle(*[number for number, _ in bench.group.descriptors()[1:3]])
     bench.now += 1.0
@@ -684,7 +673,7 @@ def test_a_rank_whose_code_writes_into_its_socket_has_failed_and_the_group_with_
 
 def test_shards_of_a_checkpoint_that_was_never_completed_are_removed(bench):
     bench.start(1)
-    left = bench.directory / "abcde_00000" / shards_name(1, 1, 7) / "rank0"
+    left = bench.directory / "abcde_00000" / shards_name(1, 1) / "rank0"
     left.mkdir(parents=True)
     bench.group.kill()
     assert list((bench.directory / "abcde_00000").iterdir()) == []

@@ -81,8 +81,8 @@ def test_an_end_is_told_for_what_it_was(tmp_path, body, kind, says):
         ("b'abc'", {"reuse_actors": True}),
         ("bytes(64)", {}),
         ("b'\\xff' * 8", {}),
-        ("wire.frame(wire.Kill(1))", {}),
-        ("wire.frame(wire.Started(1, 2))[:-3]", {}),
+        ("wire.frame(wire.EndTree())", {}),
+        ("wire.frame(wire.Pids((1, 2)))[:-3]", {}),
         ("(lambda data: len(data).to_bytes(4, 'little') + crc32(data).to_bytes(4, 'little') + data)(b'rubbish')", {}),
     ],
 )
@@ -653,7 +653,7 @@ def test_a_reused_worker_that_says_it_is_idle_while_it_is_killed_gets_no_other_t
         (told,) = [e for e in collect(engine, has_reported(1), answer=None) if isinstance(e, Reported)]
         (attempt,) = engine._attempts.values()
         engine.execute(Kill(told.trial_id, told.attempt, "asked to", ExitKind.KILLED))
-        engine._on_worker(attempt.slot, [wire.Done(attempt.token, Outcome("FINISHED"), 0.0, is_idle=True)])
+        engine._on_worker(attempt.slot, [wire.Done(Outcome("FINISHED"), 0.0, is_idle=True)])
         assert not any(isinstance(event, Exited) for event in engine._events)
         (ended,) = [e.exit for e in collect(engine, has_released(1)) if isinstance(e, Exited)]
         assert ended.kind is ExitKind.FINISHED, "that was faster"
@@ -670,9 +670,9 @@ def test_a_reused_worker_that_dies_when_it_has_just_said_that_it_is_idle_ends_it
     with begun(context(tmp_path, train_once, reuse_actors=True)) as engine:
         collect(engine, has_reported(1), answer=None)
         (attempt,) = engine._attempts.values()
-        slot, last = attempt.slot, wire.Done(attempt.token, Outcome("FINISHED"), 0.0, is_idle=True)
+        slot, last = attempt.slot, wire.Done(Outcome("FINISHED"), 0.0, is_idle=True)
         monkeypatch.setattr(Link, "drain", lambda link: [last])  # to be read; the supervisor is heard first
-        engine._on_supervisor(slot, wire.Exited(slot.born, 9, 0) if word == "exited" else wire.Gone(slot.number))
+        engine._on_supervisor(slot, wire.Exited(9, 0) if word == "exited" else wire.Gone(slot.number))
         assert [event.exit.kind for event in engine._events if isinstance(event, Exited)] == [ExitKind.FINISHED]
         assert sum(isinstance(event, Released) for event in engine._events) == 1
         assert slot.link is None

@@ -240,8 +240,9 @@ def test_a_trial_ends_though_the_fork_server_and_its_supervisor_were_stopped(tmp
         assert ended.kind is (ExitKind.STOPPED if command == "stop" else ExitKind.TIMEOUT)
 
 
-def test_nothing_is_left_when_the_driver_is_killed_while_modules_are_imported(tmp_path):
-    (tmp_path / "slow_to_import.py").write_text("open('importing', 'w').close()\nimport time\ntime.sleep(1000)\n")
+@pytest.mark.parametrize("wait", ["import time; time.sleep(1000)", "import ctypes; ctypes.PyDLL(None).sleep(1000)"])
+def test_nothing_is_left_when_the_driver_is_killed_while_modules_are_imported(tmp_path, wait):
+    (tmp_path / "slow_to_import.py").write_text(f"open('importing', 'w').close()\n{wait}\n")
     fifo = tmp_path / "importing"
     os.mkfifo(fifo)
     script = tmp_path / "driver.py"

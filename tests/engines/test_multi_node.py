@@ -40,7 +40,7 @@ class World:
 
     def ready(self, *nodes):
         for number, node in enumerate(nodes):
-            self.groups.hear(node, KEY, wire.NodeReady(10 + number, (4000 + number,)))
+            self.groups.hear(node, KEY, wire.NodeReady((4000 + number,)))
 
     def exit(self, node, how=FINISHED):
         assert self.groups.take(node, Exited(*KEY, how))
@@ -67,8 +67,8 @@ def test_ranks_are_made_when_every_node_is_ready_and_all_learn_the_ports_of_all(
     assert [(node, type(command)) for node, command in world.take_sent()] == [(node, Start) for node in NODES]
     world.ready("a", "b")
     assert world.take_sent() == []
-    world.groups.hear("c", KEY, wire.NodeReady(7, ()))
-    meet = wire.Meet(10, {"a": (4000,), "b": (4001,), "c": ()})
+    world.groups.hear("c", KEY, wire.NodeReady(()))
+    meet = wire.Meet({"a": (4000,), "b": (4001,), "c": ()})
     assert world.take_sent() == [(node, meet) for node in NODES]
 
 
@@ -99,14 +99,14 @@ def test_answers_go_to_rank_0s_node_and_a_kill_to_all(running):
 
 
 def test_words_go_from_rank_0s_node_to_one_or_all_others_and_back_with_their_node(running):
-    running.groups.hear("a", KEY, wire.Relayed(10, "c", 4, "x", 1.0))
-    running.groups.hear("a", KEY, wire.Relayed(10, "", -1, "y", 2.0))
-    running.groups.hear("b", KEY, wire.Relayed(11, "", 2, "z", 3.0, 0.5))
+    running.groups.hear("a", KEY, wire.Relayed("c", 4, "x", 1.0))
+    running.groups.hear("a", KEY, wire.Relayed("", -1, "y", 2.0))
+    running.groups.hear("b", KEY, wire.Relayed("", 2, "z", 3.0, 0.5))
     assert running.take_sent() == [
-        ("c", wire.Relayed(10, "c", 4, "x", 1.0)),
-        ("b", wire.Relayed(10, "b", -1, "y", 2.0)),
-        ("c", wire.Relayed(10, "c", -1, "y", 2.0)),
-        ("a", wire.Relayed(11, "b", 2, "z", 3.0, 0.5)),
+        ("c", wire.Relayed("c", 4, "x", 1.0)),
+        ("b", wire.Relayed("b", -1, "y", 2.0)),
+        ("c", wire.Relayed("c", -1, "y", 2.0)),
+        ("a", wire.Relayed("b", 2, "z", 3.0, 0.5)),
     ]
 
 
@@ -153,7 +153,7 @@ def test_a_host_that_is_gone_ends_the_group_as_lost(running):
     ("command", "expected"),
     [
         (Stop(*KEY), Exit(ExitKind.STOPPED, error="stopped before it started")),
-        (Kill(*KEY, "because"), Exit(ExitKind.KILLED, error="because")),
+        (Kill(*KEY, "because"), Exit(ExitKind.KILLED, error="because", signal=9)),
     ],
 )
 def test_what_is_ended_before_it_began_has_not_started(world, command, expected):
@@ -169,7 +169,7 @@ def test_what_is_ended_before_it_began_has_not_started(world, command, expected)
 
 def refuse(world):
     """Let the kernel of node b refuse a process, and all nodes give back what they hold."""
-    world.groups.hear("b", KEY, wire.Refused(1, errno.EAGAIN))
+    world.groups.hear("b", KEY, wire.Refused(errno.EAGAIN))
     world.exit("b", LOST)
     sent = world.take_sent()
     world.release("b")
@@ -217,7 +217,7 @@ def test_a_refused_group_can_be_ended_before_it_is_tried_again(running, end, kin
         end(running.groups)
         running.alarms.pop()[1]()
     else:
-        running.groups.hear("b", KEY, wire.Refused(1, errno.EAGAIN))
+        running.groups.hear("b", KEY, wire.Refused(errno.EAGAIN))
         end(running.groups)
         for node in NODES:
             if node != "c" or kind is not ExitKind.NODE_LOST:
@@ -251,4 +251,4 @@ def test_what_is_killed_while_it_is_being_declined_ends_as_killed(world):
     for node in ("a", "c"):
         world.exit(node, KILLED)
     world.release("a", "c")
-    assert world.events == [Exited(*KEY, Exit(ExitKind.KILLED, error="enough")), Released(*KEY)]
+    assert world.events == [Exited(*KEY, Exit(ExitKind.KILLED, error="enough", signal=9)), Released(*KEY)]

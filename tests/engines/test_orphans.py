@@ -106,16 +106,16 @@ def test_the_own_experiment_is_known_by_whatever_path(world):
 
 def test_what_is_started_meanwhile_by_what_is_ended_is_ended_too(world, monkeypatch):
     first = world.leave()
-    marked = orphans._marked
+    pids = orphans._pids
     later: list[subprocess.Popen[bytes]] = []
 
     def looks():
-        found = list(marked())
+        found = pids()
         if not later:
             later.append(world.leave())
         return found
 
-    monkeypatch.setattr(orphans, "_marked", looks)
+    monkeypatch.setattr(orphans, "_pids", looks)
     assert sorted(world.end()) == sorted([first.pid, later[0].pid])
 
 

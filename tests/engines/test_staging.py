@@ -321,7 +321,7 @@ def test_shards_travel_ahead_of_what_names_them(post, home):
     shard.mkdir(parents=True)
     (shard / "part").write_text("of rank 1")
     said, heard = [], []
-    word = wire.Relayed(1, "", 1, wire.Report(1, 1, {}, str(shard)), 0.0)
+    word = wire.Relayed("", 1, wire.Report(("a", 1), 1, {}, str(shard)), 0.0)
     far.staging.say_of(KEY, word, lambda key, word: said.append(word))
     far.staging.say_of(KEY, word._replace(word=wire.Done(1, Outcome("FINISHED"), 0.0)), lambda _, w: said.append(w))
     until(lambda: (far.staging.settle(), len(said) == 2)[1])
@@ -334,7 +334,7 @@ def test_shards_travel_ahead_of_what_names_them(post, home):
     assert place == post.copy.root / "a" / "tmp-shards-1" / "rank1"
     assert (place / "part").read_text() == "of rank 1"
     assert home.remote.find() == {}
-    merge = wire.Relayed(1, "two", 1, wire.Merge(1, 1, (str(place),)), 0.0)
+    merge = wire.Relayed("two", 1, wire.Merge(1, (str(place),)), 0.0)
     post.staging.say_of(KEY, merge, lambda key, word: said.append(word))
     until(lambda: (post.staging.settle(), len(said) == 3)[1])
     assert said[2].word.shards == ("a/tmp-shards-1/rank1",)
@@ -344,7 +344,7 @@ def test_shards_travel_ahead_of_what_names_them(post, home):
 def test_a_merged_checkpoint_is_sent_before_others_hear_of_it(post, home):
     said = []
     store(post.copy.root, "a/checkpoint_000001")
-    word = wire.Relayed(1, "", 1, wire.Merged(1, 1, "a/checkpoint_000001"), 0.0)
+    word = wire.Relayed("", 1, wire.Merged(1, "a/checkpoint_000001"), 0.0)
     post.staging.say_of(
         KEY, word, lambda key, word: said.append(f"a/checkpoint_000001/{MANIFEST}" in home.remote.find())
     )

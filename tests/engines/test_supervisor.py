@@ -1,4 +1,4 @@
-"""The supervisor's own decisions, without a driver: what it does when the kernel refuses, and whom a late kill hits."""
+"""The supervisor's own decisions, without a driver: what it does when the kernel refuses."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from sweep.engines.local.supervisor import Supervisor
 from sweep.worker import wire
+from sweep.worker.channel import Packets
 
 
 @pytest.fixture
@@ -38,15 +39,15 @@ def test_a_fork_that_the_kernel_refuses_is_told_the_driver_and_leaves_no_descrip
     read, write = os.pipe()
     os.close(write)
     before = len(os.listdir("/proc/self/fd"))
-    supervisor._start(wire.StartWorker(1, (), 0, False), read)
-    assert wire.decode(driver.recv(1000)) == wire.Refused(1, errno.EAGAIN)
+    supervisor._start(wire.StartWorker((), 0, False), read)
+    assert Packets(driver).receive()[0] == wire.Refused(errno.EAGAIN)
     assert len(os.listdir("/proc/self/fd")) == before - 1  # the trial's socket, and nothing is open besides
     assert supervisor._timeout_s() is None  # it does not try again by itself
 
 
 @pytest.mark.parametrize(
     ("message", "num_sent"),
-    [(wire.StartWorker(3, (), 0, False), 0), (wire.StartGroup(3, 3), 0), (wire.StartGroup(3, 3), 2)],
+    [(wire.StartWorker((), 0, False), 0), (wire.StartGroup(), 0), (wire.StartGroup(), 2)],
     ids=["its_socket", "all_of_a_group", "a_port_of_a_group"],
 )
 def test_a_start_whose_descriptors_found_no_room_here_is_refused(wired, message, num_sent):
@@ -54,9 +55,9 @@ def test_a_start_whose_descriptors_found_no_room_here_is_refused(wired, message,
     supervisor, driver = wired
     pairs = [os.pipe() for _ in range(num_sent)]
     before = set(os.listdir("/proc/self/fd"))
-    socket.send_fds(driver, [wire.encode(message)], [read for read, _ in pairs])
+    socket.send_fds(driver, [b"\3\0" + wire.encode(message)], [read for read, _ in pairs])
     supervisor._on_message()
-    assert wire.decode(driver.recv(1000)) == wire.Refused(3, errno.EMFILE)
+    assert Packets(driver).receive()[0] == wire.Refused(errno.EMFILE)
     assert set(os.listdir("/proc/self/fd")) == before  # those that came are closed
     for pair in pairs:
         for descriptor in pair:
@@ -69,16 +70,16 @@ def test_a_group_whose_ranks_the_kernel_refuses_is_told_the_driver(wired, monkey
     monkeypatch.setattr("sweep.engines.local.supervisor.end_descendants", lambda: 0)
     ours, theirs = socket.socketpair()
     values = dict.fromkeys(wire.Job._fields, "") | {"directory": str(tmp_path), "trial_id": "x", "variables": {}}
-    group = wire.GroupJob(wire.Job(**values | {"token": 5}), (wire.RankJob(wire.Rank(0, 1), {}, 1),))
+    group = wire.GroupJob(wire.Job(**values), (wire.RankJob(wire.Rank(0, 1), {}, 1),))
     ours.sendall(wire.frame(group))
-    socket.send_fds(driver, [wire.encode(wire.StartGroup(5, 1))], [theirs.fileno()])
+    Packets(driver).send(wire.StartGroup(), [theirs.fileno()])
     theirs.close()
     supervisor._on_message()
     (only,) = supervisor._groups
     only.handle({descriptor: 1 for descriptor, _ in only.descriptors()})
     assert only.is_over
     supervisor._on_group_over(only)
-    assert wire.decode(driver.recv(1000)) == wire.Refused(5, errno.EAGAIN)
+    assert Packets(driver).receive()[0] == wire.Refused(errno.EAGAIN)
     assert supervisor._groups == []
     ours.close()
 
@@ -100,16 +101,3 @@ def test_each_file_of_the_output_is_trimmed_also_where_a_reused_worker_writes_by
     supervisor._trim_log()
     small = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*") if path.stat().st_size <= 1000}
     assert small == trimmed
-
-
-def test_a_late_kill_for_an_attempt_that_ended_does_not_hit_its_successor(wired, monkeypatch):
-    supervisor, driver = wired
-    killed = []
-    monkeypatch.setattr(supervisor, "_kill_worker", lambda **_: killed.append(True))
-    supervisor._worker, supervisor._done = os.getpid(), 7
-    driver.send(wire.encode(wire.Kill(7)))
-    supervisor._on_message()
-    assert killed == []
-    driver.send(wire.encode(wire.Kill(8)))
-    supervisor._on_message()
-    assert killed == [True]

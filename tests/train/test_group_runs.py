@@ -23,10 +23,10 @@ from orphans import MARK, wait_until_gone
 from recorded import exits, most_at_once, only, overlapping_runs, reports
 
 import sweep
-from sweep.core.messages import ExitKind, Released
+from sweep.core.messages import ExitKind, Released, Waiting
 from sweep.core.resources import Device
 from sweep.core.results import reported
-from sweep.core.trial import Outcome
+from sweep.core.trial import Cause, Outcome
 from sweep.errors import CheckpointError, UserCodeError
 from sweep.record.facts import read_facts
 from sweep.train import (
@@ -365,8 +365,8 @@ def test_a_group_that_has_ended_before_its_report_is_answered_is_heard_to_its_en
     ours, theirs = socket.socketpair()
     driver, trial = socket.socketpair()  # which says nothing
     stopped, said = Outcome("STOPPED", *"abc"), []
-    space = wire.Waits(1, "waits for disk space", for_space=True)
-    for message in (space, wire.Waits(1, ""), wire.Report(1, 1, {"a": 1}, None), wire.Done(1, stopped, 0.0)):
+    space = Waiting("a", "waits for disk space", Cause.SPACE)
+    for message in (space, Waiting("a", ""), wire.Report(("a", 1), 1, {"a": 1}, None), wire.Done(stopped, 0.0)):
         theirs.sendall(wire.frame(message))
     theirs.close()
     nested = object.__new__(_Nested)
@@ -377,10 +377,10 @@ def test_a_group_that_has_ended_before_its_report_is_answered_is_heard_to_its_en
     )
     nested._is_forwarding, nested._history, nested._kept = False, [], []
     with ours, driver, trial:
-        outcome = nested._serve(SocketChannel(ours.fileno()), SimpleNamespace(base_count=0, token=1))
+        outcome = nested._serve(SocketChannel(ours.fileno()), SimpleNamespace(base_count=0, key=("a", 1)))
     assert outcome == stopped
     assert [reported(row) for row in nested._history] == [{"a": 1}]
-    assert said == [("waits for disk space", True), ("", False)]  # as the trial's own
+    assert said == [("waits for disk space", Cause.SPACE), ("", Cause.NONE)]  # as the trial's own
 
 
 def test_a_trial_that_is_stopped_while_its_group_runs_ends_it_at_once(run, tmp_path):

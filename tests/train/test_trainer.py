@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import sweep
+from sweep.core.messages import Continue
 from sweep.core.resources import Bundle, Resources
 from sweep.errors import MetricError, ResourceError, UserCodeError
 from sweep.train import (
@@ -333,7 +334,7 @@ class Peer:
         self.sent += self._frames.feed(data)
 
     def receive(self):
-        return wire.Continue(7, self.sent[-1].seq)
+        return Continue("abcde_00003", 1, self.sent[-1].seq)
 
     @property
     def kinds(self):
@@ -359,7 +360,7 @@ def run_rank(tmp_path):
     def run(trainer, config, rank=FIRST, *, is_shipped=True, **changes):
         fields = dict.fromkeys(wire.Job._fields, "")
         fields.update(
-            token=7, trial_id="abcde_00003", attempt=1, directory=str(tmp_path / "experiment"), base_count=0, rank=rank
+            trial_id="abcde_00003", attempt=1, directory=str(tmp_path / "experiment"), base_count=0, rank=rank
         )
         peer = Peer()
         session = (Session if rank is None else RankSession)(wire.Job(**{**fields, **changes}), peer)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from sweep.checkpoints.store import Checkpoint, persist
+from sweep.core.messages import Continue, Saved, Stop
 from sweep.errors import TrainableError, UserCodeError
 from sweep.worker import session as session_module
 from sweep.worker import wire
@@ -19,6 +20,8 @@ from sweep.worker.main import run_job
 from sweep.worker.saved import PROGRESS_FILE
 from sweep.worker.session import Session, StopRequested, checkpoint_dir, install, report
 from sweep.worker.trainable import Trainable, prepare
+
+KEY = ("abcde_00003", 1)
 
 
 class Driver:
@@ -32,11 +35,11 @@ class Driver:
     def send(self, data):
         messages = list(self.frames.feed(data))
         self.reports += [message for message in messages if isinstance(message, wire.Report)]
-        self.saved += [message for message in messages if isinstance(message, wire.Saved)]
+        self.saved += [message for message in messages if isinstance(message, Saved)]
 
     def receive(self):
         seq = self.reports[-1].seq
-        return wire.Stop(7, seq) if seq == self.stop_at else wire.Continue(7, seq)
+        return Stop(*KEY, seq) if seq == self.stop_at else Continue(*KEY, seq)
 
     def values(self, *names):
         return [tuple(message.metrics.get(name) for name in names) for message in self.reports]
@@ -48,7 +51,7 @@ def opened(tmp_path):
 
     def make(driver, checkpoint="", base_count=0):
         fields = dict.fromkeys(wire.Job._fields, "")
-        fields |= {"token": 7, "trial_id": "abcde_00003", "attempt": 1, "directory": str(tmp_path), "rank": None}
+        fields |= {"trial_id": KEY[0], "attempt": KEY[1], "directory": str(tmp_path), "rank": None}
         fields |= {"name": "train", "checkpoint": checkpoint, "base_count": base_count, "trial_name": "mine"}
         fields |= {"resources": {"bundles": [{"cpu": 1.0}]}}
         session = Session(wire.Job(**fields), driver)
@@ -242,8 +245,9 @@ def test_a_checkpoint_written_after_the_last_report_belongs_to_that(opened, tmp_
 
     driver = Driver()
     run_function(opened(driver), train, {}, {})
-    ((token, seq, stored),) = driver.saved
-    assert (token, seq, Path(tmp_path, stored, "model").read_text()) == (7, 2, "final")
+    (saved,) = driver.saved
+    stored = saved.checkpoint
+    assert (saved.seq, Path(tmp_path, stored, "model").read_text()) == (2, "final")
     assert stored.startswith("abcde_00003/checkpoint_000002")
     assert stored not in [one.checkpoint for one in driver.reports]
     assert not [name for name in os.listdir(tmp_path / "abcde_00003") if name.startswith("tmp-")]

@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 
 from sweep.checkpoints.store import Checkpoint
+from sweep.core.messages import Continue, Saved, Stop, Waiting
 from sweep.errors import CheckpointError, UserCodeError
 from sweep.worker import disk_wait, wire
 from sweep.worker import session as module
 from sweep.worker.adapters import run_function
 from sweep.worker.session import Session, StopRequested, get_checkpoint, get_context, install, report
+
+KEY = ("abcde_00003", 2)
 
 
 class Peer:
@@ -35,15 +38,12 @@ class Peer:
         return self.answers.pop(0)
 
     def wait(self, seconds):
-        return bool(self.answers and isinstance(self.answers[0], wire.Stop))
+        return bool(self.answers and isinstance(self.answers[0], Stop))
 
 
 def job(directory, **changes):
-    """Return a job of token 7."""
     fields = dict.fromkeys(wire.Job._fields, "")
-    fields.update(
-        token=7, trial_id="abcde_00003", attempt=2, experiment="e", directory=str(directory), name="train", seed=5
-    )
+    fields.update(trial_id=KEY[0], attempt=KEY[1], experiment="e", directory=str(directory), name="train", seed=5)
     fields.update(base_count=0, num_threads=1, resources={"bundles": [{"cpu": 1.0}]}, **changes)
     return wire.Job(**fields)
 
@@ -72,7 +72,7 @@ def test_outside_a_sweep_report_warns_once_and_does_nothing(monkeypatch):
 
 
 def test_report_takes_a_dict_keywords_or_both(open_session):
-    _, peer = open_session(*[wire.Continue(7, n) for n in (1, 2, 3)])
+    _, peer = open_session(*[Continue(*KEY, n) for n in (1, 2, 3)])
     report({"a": 1})
     report(a=2)
     report({"a": 3}, b=4)
@@ -81,7 +81,7 @@ def test_report_takes_a_dict_keywords_or_both(open_session):
 
 
 def test_what_is_filled_in_does_not_replace_what_was_given(open_session):
-    _, peer = open_session(wire.Continue(7, 1))
+    _, peer = open_session(Continue(*KEY, 1))
     report({"timestamp": 3, "time_this_iter_s": 9.5})
     values = peer.sent[0].metrics
     assert (values["timestamp"], values["time_this_iter_s"]) == (3, 9.5)
@@ -91,17 +91,17 @@ def test_what_is_filled_in_does_not_replace_what_was_given(open_session):
 
 def test_answers_of_another_attempt_or_to_another_report_are_not_taken(open_session):
     _, peer = open_session(
-        wire.Continue(6, 1),
-        wire.Stop(6, 1),
-        wire.Continue(7, 0),
-        wire.Continue(7, 1),
+        Continue("abcde_00002", 2, 1),
+        Stop("abcde_00003", 1, 1),
+        Continue(*KEY, 0),
+        Continue(*KEY, 1),
     )
     report(a=1)
     assert peer.answers == []
 
 
 def test_a_stop_unwinds_now_and_at_every_later_report(open_session):
-    session, peer = open_session(wire.Stop(7, 0))
+    session, peer = open_session(Stop(*KEY, 0))
     with pytest.raises(StopRequested):
         report(a=1)
     with pytest.raises(StopRequested):
@@ -124,7 +124,7 @@ def test_a_checkpoint_must_be_a_checkpoint(open_session):
 
 
 def test_of_a_report_above_a_mebibyte_the_largest_value_is_left_out(open_session):
-    _, peer = open_session(wire.Continue(7, 1))
+    _, peer = open_session(Continue(*KEY, 1))
     report(big=[0.5] * (1 << 18), a=1)
     sent = peer.sent[0].metrics
     assert sent["big"] == "list of 262,144 elements: not stored, a report takes at most 1,048,576 bytes"
@@ -132,7 +132,7 @@ def test_of_a_report_above_a_mebibyte_the_largest_value_is_left_out(open_session
 
 
 def test_a_report_that_is_refused_leaves_the_next_one_its_number(open_session):
-    _, peer = open_session(wire.Continue(7, 1))
+    _, peer = open_session(Continue(*KEY, 1))
     with pytest.raises(UserCodeError, match="a report has 1,001 keys"):
         report({str(n): n for n in range(1001)})
     report(a=1)
@@ -143,14 +143,14 @@ def test_a_value_that_is_changed_is_said_once_per_key_and_sweep(open_session, ca
     what = "numpy.ndarray of shape (2,) and dtype float64, stored as a list"
     told = f"sweep: {{!r}} was reported as {what}; this is said once.\n"
     for _ in range(2):  # two attempts in one process
-        open_session(*(wire.Continue(7, number) for number in (1, 2)))
+        open_session(*(Continue(*KEY, number) for number in (1, 2)))
         for _ in range(2):
             report(a=np.zeros(2), b=np.zeros(2), c=1.0)
     assert capfd.readouterr().err == told.format("a") + told.format("b")
 
 
 def test_a_value_that_cannot_be_said_is_reported_all_the_same(open_session, monkeypatch):
-    _, peer = open_session(wire.Continue(7, 1))
+    _, peer = open_session(Continue(*KEY, 1))
     closed = io.StringIO()
     closed.close()
     monkeypatch.setattr(sys, "stderr", closed)
@@ -159,7 +159,7 @@ def test_a_value_that_cannot_be_said_is_reported_all_the_same(open_session, monk
 
 
 def test_what_a_generator_yields_are_reports_and_it_is_closed_when_stopped(open_session):
-    session, peer = open_session(wire.Continue(7, 1), wire.Stop(7, 2))
+    session, peer = open_session(Continue(*KEY, 1), Stop(*KEY, 2))
     closed = []
 
     def train(config):
@@ -219,11 +219,11 @@ def refusals(monkeypatch, soon):
 
 
 def waits(peer):
-    return [message.reason.partition(":")[0] for message in peer.sent if isinstance(message, wire.Waits)]
+    return [message.reason.partition(":")[0] for message in peer.sent if isinstance(message, Waiting)]
 
 
 def test_a_checkpoint_waits_for_room_and_no_half_of_it_stays_meanwhile(open_session, tmp_path, refusals, monkeypatch):
-    session, peer = open_session(wire.Continue(7, 1))
+    session, peer = open_session(Continue(*KEY, 1))
     source = tmp_path / "source"
     source.mkdir()
     (source / "model").write_text("all of it")
@@ -234,7 +234,7 @@ def test_a_checkpoint_waits_for_room_and_no_half_of_it_stays_meanwhile(open_sess
     )
     report(loss=1.0, checkpoint=Checkpoint(source))
     assert waits(peer) == ["waits for disk space", ""]
-    assert [type(message) for message in peer.sent] == [wire.Waits, wire.Waits, wire.Report]
+    assert [type(message) for message in peer.sent] == [Waiting, Waiting, wire.Report]
     assert left_meanwhile == [[], []]
     stored = get_checkpoint()
     assert (os.path.basename(stored.path), Path(stored.path, "model").read_text()) == ("checkpoint_000001", "all of it")
@@ -242,7 +242,7 @@ def test_a_checkpoint_waits_for_room_and_no_half_of_it_stays_meanwhile(open_sess
 
 
 def test_a_stop_ends_the_wait_for_room_and_nothing_is_reported(open_session, tmp_path, refusals):
-    session, peer = open_session(wire.Stop(7, 0))
+    session, peer = open_session(Stop(*KEY, 0))
     refusals += [1] * 1000
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "model").touch()
@@ -253,7 +253,7 @@ def test_a_stop_ends_the_wait_for_room_and_nothing_is_reported(open_session, tmp
 
 
 def test_a_class_is_asked_for_its_state_again_when_there_is_room(open_session, soon):
-    session, peer = open_session(wire.Continue(7, 1))
+    session, peer = open_session(Continue(*KEY, 1))
     asked = []
 
     def save(directory):
@@ -271,7 +271,7 @@ def test_a_class_is_asked_for_its_state_again_when_there_is_room(open_session, s
 
 
 def test_what_a_library_makes_of_a_full_disk_is_tried_again_and_a_mistake_is_raised(open_session, soon, monkeypatch):
-    session, peer = open_session(wire.Continue(7, 1))
+    session, peer = open_session(Continue(*KEY, 1))
     errors = [RuntimeError("unexpected pos 576 vs 534")]
 
     def save(directory):
@@ -300,7 +300,7 @@ def test_a_full_disk_elsewhere_is_a_failure_of_the_code_that_writes_there(open_s
 
 
 def test_a_trial_that_is_told_to_save_and_end_does_not_wait_for_ever(open_session, soon, monkeypatch):
-    session, peer = open_session(wire.Stop(7, 1, True))
+    session, peer = open_session(Stop(*KEY, 1, True))
     monkeypatch.setattr(module, "_STOP_PATIENCE_S", 0.0)
 
     def save(directory):
@@ -311,7 +311,7 @@ def test_a_trial_that_is_told_to_save_and_end_does_not_wait_for_ever(open_sessio
         report(loss=1.0)
     assert waits(peer) == ["waits for disk space", ""]
     assert isinstance(peer.sent[0], wire.Report)
-    assert wire.Saved not in map(type, peer.sent)
+    assert Saved not in map(type, peer.sent)
 
 
 def test_the_directory_of_an_experiment_that_was_deleted_is_not_made_anew(open_session, tmp_path):
@@ -324,7 +324,7 @@ def test_the_directory_of_an_experiment_that_was_deleted_is_not_made_anew(open_s
 
 
 def test_a_print_that_waits_leaves_the_channel_to_a_report(open_session):
-    session, peer = open_session(wire.Stop(7, 0))
+    session, peer = open_session(Stop(*KEY, 0))
     waiting = session.wait_to_print()
     with session._lock:  # a report waits for its answer
         waiting._say("not now")

@@ -20,7 +20,7 @@ from typing import Any
 from sweep.core import messages
 from sweep.core.messages import Event, Exit, ExitKind
 from sweep.core.trial import Trial
-from sweep.engines.exits import NOT_STARTED
+from sweep.engines.exits import unstarted
 from sweep.engines.jobs import Payload
 from sweep.worker import wire
 from sweep.worker.limits import describe_shortage
@@ -38,12 +38,12 @@ class _NodeState:
     """The attempt on one node, from a start to its release.
 
     Attributes:
-        ready: its supervisor is there.
+        ports: those for its ranks there, once its supervisor is there.
         exit: how it ended there.
         is_released: what it held there is clean.
     """
 
-    ready: wire.NodeReady | None = None
+    ports: tuple[int, ...] | None = None
     exit: Exit | None = None
     is_released: bool = False
 
@@ -129,12 +129,12 @@ class MultiNodeGroups:
         """Carry out a command to an attempt that is known."""
         group = self._groups[key]
         match command:
-            case messages.Kill(kind=kind, reason=reason):
+            case messages.Kill():
                 if not group.is_started:
-                    group.verdict = group.verdict or Exit(kind, error=reason or "killed")
+                    group.verdict = group.verdict or unstarted(command)
                 self._end(group, command)
             case messages.Stop() if not group.is_started:
-                group.verdict = group.verdict or Exit(ExitKind.STOPPED, error=NOT_STARTED)
+                group.verdict = group.verdict or unstarted(None)
                 self._end(group)
             case _:
                 self._send(group, group.first, wire.Order(command))
@@ -147,10 +147,10 @@ class MultiNodeGroups:
         if group is None or state is None:
             return
         match word:
-            case wire.NodeReady():
-                state.ready = word
+            case wire.NodeReady(ports):
+                state.ports = ports
                 self._meet(group)
-            case wire.Refused(_, errno):
+            case wire.Refused(errno):
                 self._refuse(group, node, errno)
             case wire.Relayed(node=to) if node == group.first:
                 for other in group.nodes[1:] if not to else (to,):
@@ -229,13 +229,12 @@ class MultiNodeGroups:
 
     def _meet(self, group: _MultiNodeGroup) -> None:
         """Have the ranks made once every node is ready."""
-        ready = {node: state.ready for node, state in group.on_nodes.items() if state.ready is not None}
+        ready = {node: state.ports for node, state in group.on_nodes.items() if state.ports is not None}
         if len(ready) < len(group.nodes) or group.is_ending or group.has_met:
             return
         group.has_met = True
-        meet = wire.Meet(ready[group.first].token, {node: one.ports for node, one in ready.items()})
         for node in group.nodes:
-            self._send(group, node, wire.Passed(*group.key, meet))
+            self._send(group, node, wire.Passed(*group.key, wire.Meet(ready)))
 
     def _refuse(self, group: _MultiNodeGroup, node: str, errno: int) -> None:
         if group.is_ending:

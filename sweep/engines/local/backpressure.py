@@ -50,7 +50,7 @@ class Backpressure:
     def admit(self, attempt: Attempt) -> None:
         """Place an attempt, or have it wait behind those that wait already."""
         if self._line:
-            insort(self._line, attempt, key=attrgetter("token"))
+            insort(self._line, attempt, key=attrgetter("number"))
             self._tell(attempt, f"waits for {self._shortage}")
         else:
             self._try(attempt)
@@ -59,7 +59,7 @@ class Backpressure:
         """An attempt that was placed, or was to be, waits: the kernel refuses what it needs."""
         self._was_refused = True
         self._shortage = describe_shortage(error)
-        insort(self._line, attempt, key=attrgetter("token"))
+        insort(self._line, attempt, key=attrgetter("number"))
         self.make_room()
         if not attempt.refusal:
             self._tell(attempt, f"waits for {self._shortage}")

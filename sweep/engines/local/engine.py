@@ -16,8 +16,8 @@ from sweep.core.messages import Exit, ExitKind
 from sweep.core.resources import Node, Resources
 from sweep.core.trial import Outcome, Trial
 from sweep.engines.base import EngineCommand, EngineContext, T
-from sweep.engines.exits import NOT_STARTED, classify, num_oom_kills
-from sweep.engines.jobs import JobMaker, Payload, store_trainable
+from sweep.engines.exits import classify, num_oom_kills, unstarted
+from sweep.engines.jobs import JobMaker, store_trainable
 from sweep.engines.link import Link, event_of
 from sweep.engines.local.backpressure import Backpressure
 from sweep.engines.local.claims import Sharing, open_claims
@@ -69,9 +69,8 @@ class LocalEngine(SlotEngine):
         self._outputs = tuple(dict.fromkeys(context.log_to_file or (OUTPUT_NAME,)))
         self._layout.code.mkdir(parents=True, exist_ok=True)
         self._jobs = jobs or JobMaker(context, store_trainable(context.trainable, self._layout))
-        self._attempts: dict[tuple[str, int], Attempt] = {}
         self._waiting: list[Attempt] = []  # for idle workers to be ended
-        self._tokens = itertools.count(1)
+        self._num_started = itertools.count(1)
         self._oom_kills = num_oom_kills()
         self._say_of = say_of or (lambda key, word: None)
         self._is_closed = False
@@ -97,19 +96,10 @@ class LocalEngine(SlotEngine):
             notice=self._say,
         )
         self._limits = limits.Raised()
-        self._gpu_cleanup = gpu_cleanup(
-            tuple(node for node in context.nodes if context.node in ("", node.id)),
-            self._loop,
-            emit=lambda event: self._events.append(event),
-            notice=self._say,
-        )
+        here = tuple(node for node in context.nodes if context.node in ("", node.id))
+        self._gpu_cleanup = gpu_cleanup(here, self._loop, emit=self._events.append, notice=self._say)
         self._claims = open_claims(context, self._say)
-        self._sharing = Sharing(
-            self._claims,
-            self._loop,
-            emit=lambda event: self._events.append(event),
-            end_idle=self._retire_idle,
-        )
+        self._sharing = Sharing(self._claims, self._loop, emit=self._events.append, end_idle=self._retire_idle)
         self._environ = self._jobs.environ
         locks = (self._claims.fd, -1 if context.lock_fd is None else context.lock_fd)
         self._locks = tuple(descriptor for descriptor in locks if descriptor >= 0)
@@ -140,7 +130,7 @@ class LocalEngine(SlotEngine):
             if not self._sharing.take(command.trial):
                 return
             is_multi_node = self._jobs.is_multi_node(command.trial)
-            attempt = Attempt(next(self._tokens), command.trial, is_multi_node=is_multi_node)
+            attempt = Attempt(next(self._num_started), command.trial, is_multi_node=is_multi_node)
             self._attempts[attempt.key] = attempt
             if not is_multi_node:
                 self._backpressure.admit(attempt)
@@ -153,33 +143,24 @@ class LocalEngine(SlotEngine):
         known = self._attempts.get((command.trial_id, command.attempt))
         if known is None:
             return
-        match command:
-            case messages.Continue(seq=seq):
-                self._watchdogs.watch(known)
-                self._tell(known, wire.Continue(known.token, seq))
-            case messages.Save(seq=seq):
-                self._watchdogs.watch(known)
-                self._tell(known, wire.Save(known.token, seq))
-            case messages.Stop(seq=seq, save=save):
-                known.is_stopping = True
-                if known.link is None:
-                    self._finish(known, Exit(ExitKind.STOPPED, error=NOT_STARTED))
-                else:
-                    self._watchdogs.rest(known)  # how long the end may take is the sweep's to say
-                    self._tell(known, wire.Stop(known.token, seq, save))
-            case messages.Kill():
-                self._kill(known, command)
+        if isinstance(command, messages.Kill):
+            self._kill(known, command)
+            return
+        known.is_stopping |= isinstance(command, messages.Stop)
+        if known.link is not None:
+            # How long the end may take is the sweep's to say.
+            (self._watchdogs.rest if known.is_stopping else self._watchdogs.watch)(known)
+            known.link.send(command)
+        elif known.is_stopping:
+            self._finish(known, unstarted(None))
 
     def hear(self, key: tuple[str, int], word: wire.Meet | wire.Relayed) -> None:
         """Take in what the engines of other machines say of an attempt that has ranks there, too."""
         attempt = self._attempts.get(key)
         if attempt is None or attempt.link is None or attempt.kill is not None:
             return
-        if isinstance(word, wire.Relayed):
-            attempt.link.send(word._replace(token=attempt.token))
-            return
         try:
-            attempt.link.send(self._jobs.make(word.token, attempt.trial, word.ports))
+            attempt.link.send(self._jobs.make(attempt.trial, word.ports) if isinstance(word, wire.Meet) else word)
         except ConfigError as error:
             self._fail(attempt, error)
 
@@ -228,7 +209,7 @@ class LocalEngine(SlotEngine):
                 slot.attempt = attempt.slot = None
                 raise
         elif slot.fork_server.importing:
-            self._events.append(messages.Waiting(attempt.trial.id, f"importing {slot.fork_server.importing}"))
+            self._say_importing(attempt, slot.fork_server.importing)
 
     def _place_warm(self, attempt: Attempt) -> bool:
         """Hand an attempt to an idle worker that fits, or have those ended that hold its devices; False: neither."""
@@ -236,24 +217,22 @@ class LocalEngine(SlotEngine):
         is_blocked = False
         for slot in self._slots.values():
             held = key_of(slot.held) if slot.held is not None else None
-            if slot.link is not None and slot.is_idle and held == key and not slot.is_retiring:
+            if slot.link is not None and slot.is_idle and held == key:
                 slot.attempt, attempt.slot, slot.held = attempt, slot, None
                 self._claims.give_back(slot.number)
-                self._send_job(attempt)
-                if slot.worker:
-                    self._on_started(attempt, slot.worker)
+                slot.link.send(self._jobs.make(attempt.trial))
                 return True
             if held is not None and set(key[1]) & set(held[1]):
                 is_blocked = True
                 if slot.is_idle:
-                    slot.retire()
+                    slot.end_tree()
         if is_blocked:
             self._waiting.append(attempt)
         return is_blocked
 
     def _on_retired(self, slot: Slot) -> None:
         """The idle worker of a slot is gone: those that wait for it may have its devices once they are clean."""
-        slot.is_retiring, held = False, slot.held
+        held = slot.held
 
         def unblock() -> None:
             if slot.held is held:
@@ -284,11 +263,11 @@ class LocalEngine(SlotEngine):
             descriptors = (theirs.fileno(), *(port.holder.fileno() for port in ports))
             start: wire.ToSupervisor
             if self._jobs.is_group:
-                start = wire.StartGroup(attempt.token, len(descriptors), self._jobs.is_remote(attempt.trial))
+                start = wire.StartGroup(self._jobs.is_remote(attempt.trial))
             else:
                 logs = tuple(str(self._layout.trial(attempt.trial.id) / name) for name in self._outputs)
                 is_spawned = self._context.start_method == "spawn"
-                start = wire.StartWorker(attempt.token, logs, self._context.log_limit_bytes, is_spawned)
+                start = wire.StartWorker(logs, self._context.log_limit_bytes, is_spawned)
             try:
                 slot.tell(start, descriptors)
             except OSError:
@@ -296,41 +275,27 @@ class LocalEngine(SlotEngine):
                 raise
         link = Link(ours, self._on_full, is_workers=True)
         self._loop.listen(ours.fileno(), lambda: self._on_link(slot, link))
-        slot.link, slot.born = link, attempt.token
+        slot.link = link
         numbers = tuple(port.number for port in ports)
         if attempt.is_multi_node:
-            self._say_of(attempt.key, wire.NodeReady(attempt.token, numbers))
+            self._say_of(attempt.key, wire.NodeReady(numbers))
         else:
-            self._send_job(attempt, numbers, payload)
-
-    def _send_job(self, attempt: Attempt, ports: Sequence[int] = (), payload: Payload | None = None) -> None:
-        assert attempt.slot is not None
-        assert attempt.slot.link is not None
-        job = self._jobs.make(attempt.token, attempt.trial, ports, payload)
-        if attempt.slot.worker and isinstance(job, wire.Job):
-            job = job._replace(is_known=True)
-        attempt.slot.link.send(job)
+            link.send(self._jobs.make(attempt.trial, numbers, payload))
 
     def _refuse(self, attempt: Attempt, errno: int) -> None:
         """What an attempt needs cannot be made: it gives its slot back and waits, unless it is to end anyway."""
         if attempt.slot is not None:
             attempt.slot.attempt = None
         attempt.slot = None
-        if attempt.kill is not None:
-            self._finish(attempt, classify(None, 0, kill=attempt.kill))
-        elif attempt.is_stopping:
-            self._finish(attempt, Exit(ExitKind.STOPPED, error=NOT_STARTED))
+        if attempt.kill is not None or attempt.is_stopping:
+            self._finish(attempt, unstarted(attempt.kill))
         elif attempt.is_multi_node:  # the driver takes the group back from all machines, and tries again
-            self._say_of(attempt.key, wire.Refused(attempt.token, errno))
+            self._say_of(attempt.key, wire.Refused(errno))
             self._finish(attempt, Exit(ExitKind.LOST, error=os.strerror(errno)))
         else:
             self._backpressure.refuse(attempt, OSError(errno, os.strerror(errno)))
 
     # --- answers and ends --------------------------------------------------------------------------------------------
-
-    def _tell(self, attempt: Attempt, answer: wire.Continue | wire.Save | wire.Stop) -> None:
-        if attempt.link is not None:
-            attempt.link.send(answer)
 
     def _kill(self, attempt: Attempt, kill: messages.Kill) -> None:
         if attempt.kill is not None:
@@ -338,14 +303,14 @@ class LocalEngine(SlotEngine):
         attempt.kill = kill
         slot = attempt.slot
         if slot is None or attempt.link is None:
-            self._finish(attempt, classify(None, 0, kill=kill))
+            self._finish(attempt, unstarted(kill))
             return
 
         def insist() -> None:
             if attempt.key in self._attempts and attempt.slot is not None and not attempt.slot.is_dead:
                 self._end_supervisor(attempt.slot)
 
-        slot.tell(wire.Kill(attempt.token))
+        slot.end_tree()
         self._loop.alarm(_KILL_GRACE_S, insist)
 
     def _fail(self, attempt: Attempt, error: ConfigError) -> None:
@@ -354,7 +319,7 @@ class LocalEngine(SlotEngine):
         if attempt.slot is None:
             self._finish(attempt, classify(attempt.outcome, None))
         else:
-            attempt.slot.tell(wire.Kill(attempt.token))
+            attempt.slot.end_tree()
 
     def _finish(self, attempt: Attempt, exit: Exit) -> None:
         """The attempt is over and its processes are gone: say so."""
@@ -403,44 +368,36 @@ class LocalEngine(SlotEngine):
     def _on_worker(self, slot: Slot, received: Sequence[wire.FromWorker]) -> None:
         attempt, link = slot.attempt, slot.link
         for message in received:
-            if attempt is None or message.token != attempt.token:
-                continue
+            event = event_of(message)
+            if attempt is None or (event is not None and not attempt.is_told_by(event)):
+                continue  # it is of a thread that an earlier trial of the worker has left
             match message:
                 case wire.Report():
                     attempt.has_reported = True
                     self._watchdogs.rest(attempt)
-                case wire.Started(_, pid):
-                    slot.worker = pid
-                    self._on_started(attempt, pid)
-                    continue
-                case wire.Done(_, outcome, _, is_idle):
+                case messages.Started(pid=pid):
+                    attempt.pids = attempt.pids or (pid,)
+                    self._watchdogs.watch(attempt)
+                case wire.Done(outcome, _, is_idle):
                     attempt.outcome = outcome
-                    if is_idle and attempt.kill is None:  # otherwise its supervisor is about to end it
-                        self._on_idle(attempt)
-                case wire.Pids(_, pids):
+                    if is_idle:
+                        self._on_idle(slot, attempt)
+                case wire.Pids(pids):
                     attempt.pids = pids
                 case wire.Relayed():
                     self._say_of(attempt.key, message)
-                case wire.Waits(_, reason):
+                case messages.Waiting(reason=reason):
                     (self._watchdogs.rest if reason else self._watchdogs.watch)(attempt)
-            if (event := event_of(attempt.key, message)) is not None:
+            if event is not None:
                 self._events.append(event)
         if link is not None and link.problem is not None:  # what it says cannot be understood any more
-            if attempt is None:
-                slot.retire()
-            else:
+            if attempt is not None:
                 attempt.outcome = attempt.outcome or link.problem
-                slot.tell(wire.Kill(attempt.token))
+            slot.end_tree()
 
-    def _on_started(self, attempt: Attempt, pid: int) -> None:
-        attempt.pids = attempt.pids or (pid,)
-        self._watchdogs.watch(attempt)
-        self._events.append(messages.Started(*attempt.key, pid))
-
-    def _on_idle(self, attempt: Attempt) -> None:
+    def _on_idle(self, slot: Slot, attempt: Attempt) -> None:
         """The worker of an attempt is ready for another, and nothing else of the attempt is left."""
-        slot = attempt.slot
-        if slot is not None and slot.link is not None:
+        if not slot.is_ending:  # otherwise the attempt has ended with its worker
             slot.held = attempt.trial
             self._finish_with_status(attempt, None)
 
@@ -459,20 +416,20 @@ class LocalEngine(SlotEngine):
                         self._send_start(slot, attempt)
                     except OSError as error:
                         self._refuse(attempt, error.errno or 0)
-            case wire.Exited(born, status, peak) if born == slot.born and slot.link is not None:
+            case wire.Exited(status, peak):
                 self._drain(slot)
                 slot.drop_link(self._loop)
                 if (attempt := slot.attempt) is not None:  # its last word may have been that it is idle
                     self._finish_with_status(attempt, status, peak)
                 else:
                     self._on_retired(slot)
-            case wire.Idle(token):
+            case wire.Idle():
                 self._drain(slot)
-                if attempt is not None and attempt.token == token:
-                    self._on_idle(attempt)
-            case wire.Refused(token, errno) if token == slot.born:
+                if attempt is not None:
+                    self._on_idle(slot, attempt)
+            case wire.Refused(errno):
                 slot.drop_link(self._loop)
-                if attempt is not None and attempt.token == token:
+                if attempt is not None:
                     self._refuse(attempt, errno)
             case wire.Gone():
                 if attempt is not None and not slot.fork_server.is_alive:  # nothing else ends what it has left behind
@@ -486,11 +443,6 @@ class LocalEngine(SlotEngine):
 
     def _on_imported(self, num_threads: int, modules: Sequence[str]) -> None:
         self._watchdogs.begin(num_threads, modules)
-
-    def _on_importing(self, module: str) -> None:
-        for attempt in self._attempts.values():
-            if attempt.link is None:
-                self._events.append(messages.Waiting(attempt.trial.id, f"importing {module}"))
 
 
 def _refuse_what_cannot_run(context: EngineContext) -> None:

@@ -12,14 +12,12 @@ import errno
 import gc
 import importlib
 import os
-import select
 import signal
 import socket
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from types import ModuleType
 from typing import NoReturn
@@ -31,33 +29,31 @@ from sweep.record.proc import children_of
 from sweep.worker import devices, limits, wire
 from sweep.worker.channel import Packets
 from sweep.worker.environment import EXPERIMENT_VARIABLE, IMPORTER_VARIABLE
+from sweep.worker.main import die_with
 
 _SUPERVISOR_GRACE_S = 1.0
 _GRAIN_NS = 20_000_000  # of the times that the kernel notes for files, at most
 
 
 class ForkServer:
-    """The fork server's loop; while it rests it waits for a run for `patience_s`."""
+    """The fork server's loop."""
 
-    def __init__(self, control: Packets, driver: int, patience_s: float) -> None:
+    def __init__(self, control: Packets, driver: int) -> None:
         self._control = control
         self._driver = driver
-        self._patience_s = patience_s
         self._began_ns = time.time_ns()  # no module of the user's was loaded before
-        self._importer = os.environ.get(IMPORTER_VARIABLE, "")
+        self._importer = os.environ.pop(IMPORTER_VARIABLE)
         self._run: wire.Begin | None = None  # the one that it serves
         self._locks: list[int] = []
         self._supervisors: dict[int, tuple[int, int]] = {}  # pidfd -> (number, pid)
         self._can_rest = True
 
-    def run(self) -> NoReturn:
-        """Serve the driver until it is gone."""
+    def run(self, patience_s: float) -> NoReturn:
+        """Serve the driver until it is gone, or has no run for it for so long."""
         control = self._control.socket.fileno()
         while True:
-            poll = select.poll()
-            for descriptor in (control, self._driver, *self._supervisors):
-                poll.register(descriptor, select.POLLIN)
-            ready = {descriptor for descriptor, _ in poll.poll(None if self._run else 1000 * self._patience_s)}
+            descriptors = (control, self._driver, *self._supervisors)
+            ready = processes.await_ready(descriptors, None if self._run else patience_s)
             if ended := ready & self._supervisors.keys():
                 numbers = [self._reap(pidfd) for pidfd in ended]
                 # Orphans cannot be told apart, so all of them go before any supervisor counts as gone.
@@ -75,46 +71,52 @@ class ForkServer:
 
     def _on_message(self) -> None:
         match self._control.receive():
-            case (None, _):
-                self._end()
-            case (wire.Begin() as run, descriptors):
-                self._begin(run, descriptors)
+            case (wire.Begin() as run, [log, *locks]):
+                self._begin(run, log, locks)
             case (wire.ForkSupervisor(number), [life]):
                 self._fork(number, life)
-            case (wire.ForkSupervisor(number), _):  # the kernel drops what finds no room here
-                self._send(wire.Refused(number, errno.EMFILE))
+            case (wire.ForkSupervisor(number), _):
+                self._send(wire.Refused(errno.EMFILE, number))
             case (wire.Rest(), _):
                 self._rest()
+            case _:
+                self._end()
 
-    def _begin(self, run: wire.Begin, descriptors: Sequence[int]) -> None:
+    def _begin(self, run: wire.Begin, log: int, locks: list[int]) -> None:
         """Print into the run's log, hold its locks and bear its mark, and import what it needs; or end where a module
-        would be another if it were imported now, or where the kernel has dropped descriptors that found no room."""
-        if len(descriptors) != run.num_descriptors or not are_files_older(self._began_ns):
+        would be another if it were imported now."""
+        if not are_files_older(self._began_ns):
             self._end()
-        log, *self._locks = descriptors
         processes.map_file(f"/proc/self/fd/{log}")
         _print_into(log)
-        self._run = run
+        self._run, self._locks = run, locks
         os.environ[EXPERIMENT_VARIABLE] = run.directory
         self._import([name for name in run.modules if name not in sys.modules])
-        if children_of(os.getpid()):
-            self._can_rest = False  # a module's: a new fork server would have them, too
+        self._can_rest &= not children_of(os.getpid())  # a module's: a new fork server would have them, too
         self._send(wire.Ready(len(os.listdir("/proc/self/task"))))
 
     def _import(self, modules: Sequence[str]) -> None:
-        if modules:
-            os.environ[IMPORTER_VARIABLE] = self._importer
-            limits.give_back()  # they find what the user has set
-            with watched(self._driver, self._control.socket.fileno()), importing():
-                for name in modules:
-                    self._import_one(name)
-                if "numpy" in sys.modules:
-                    self._import_one("numpy.random")  # to be seeded in every trial
-            devices.find_thread_pools()
-            limits.raise_files()
-            gc.collect()
-            gc.freeze()  # collections in the children then leave these pages shared
+        if not modules:
+            return
+        os.environ[IMPORTER_VARIABLE] = self._importer
+        limits.give_back()  # they find what the user has set
+        watcher = 0
+        with contextlib.suppress(OSError):  # then the driver's end is noticed when all is imported
+            watcher = processes.fork(partial(_watch, self._driver, os.getpid()))
+        with importing():
+            for name in modules:
+                self._import_one(name)
+            if "numpy" in sys.modules:
+                self._import_one("numpy.random")  # to be seeded in every trial
+        if watcher:
+            processes.send(signal.SIGKILL, watcher)
+            with contextlib.suppress(ChildProcessError):  # a module waits for whatever ends
+                os.waitpid(watcher, 0)
+        limits.raise_files()
         os.environ.pop(IMPORTER_VARIABLE, None)
+        devices.find_thread_pools()
+        gc.collect()
+        gc.freeze()  # collections in the children then leave these pages shared
 
     def _import_one(self, name: str) -> None:
         if name.partition(".")[0] not in {"sweep", "cloudpickle", *sys.stdlib_module_names}:
@@ -139,7 +141,7 @@ class ForkServer:
             pid = processes.fork(be_supervisor)
             self._supervisors[processes.pidfd_of(pid)] = (number, pid)
         except OSError as error:
-            self._send(wire.Refused(number, error.errno or 0))
+            self._send(wire.Refused(error.errno or 0, number))
         finally:
             os.close(life)
 
@@ -150,13 +152,13 @@ class ForkServer:
         return number
 
     def _await_supervisors(self) -> None:
-        for pidfd in processes.ended_of(list(self._supervisors), _SUPERVISOR_GRACE_S):
+        for pidfd in processes.ended_of(self._supervisors, _SUPERVISOR_GRACE_S):
             self._reap(pidfd)
 
     def _rest(self) -> None:
         """See that nothing of the run is left, and wait for the next; where that is not sure, end."""
         self._await_supervisors()
-        if not self._can_rest or self._supervisors or children_of(os.getpid()):
+        if not self._can_rest or children_of(os.getpid()):
             self._end()
         os.environ.pop(EXPERIMENT_VARIABLE, None)
         processes.map_file("")
@@ -186,7 +188,7 @@ def main(descriptor: int, driver_pid: int, num_files: int, patience_s: float) ->
         os._exit(0)
     limits.set_original(num_files)
     limits.raise_files()
-    ForkServer(Packets(socket.socket(fileno=descriptor)), driver, patience_s).run()
+    ForkServer(Packets(socket.socket(fileno=descriptor)), driver).run(patience_s)
 
 
 def _print_into(descriptor: int) -> None:
@@ -195,33 +197,11 @@ def _print_into(descriptor: int) -> None:
     os.close(descriptor)
 
 
-@contextlib.contextmanager
-def watched(driver: int, control: int) -> Iterator[None]:
-    """Have this process, and what it starts, end with the driver while this is open, though nobody listens meanwhile: a
-    thread watches, which is gone before the first fork. Where there can be none, the driver is missed afterwards."""
-    over = os.eventfd(0, os.EFD_CLOEXEC)
-
-    def watch() -> None:
-        poll = select.poll()
-        for descriptor, mask in (
-            (driver, select.POLLIN),
-            (over, select.POLLIN),
-            (control, 0),
-        ):  # a hang-up always shows
-            poll.register(descriptor, mask)
-        if over not in dict(poll.poll()):
-            processes.fork(partial(processes.end_tree, os.getpid()))  # which stops this process first
-
-    thread = threading.Thread(target=watch, daemon=True)
-    with contextlib.suppress(RuntimeError):
-        thread.start()
-    try:
-        yield
-    finally:
-        os.eventfd_write(over, 1)
-        while os.path.exists(f"/proc/self/task/{thread.native_id}"):  # that it was joined is too early for a fork
-            time.sleep(0.0002)
-        os.close(over)
+def _watch(driver: int, importer: int) -> None:
+    """End the process that imports, and what it has started, if the driver goes: it does not listen meanwhile."""
+    die_with(importer)
+    processes.await_ready([driver], None)
+    processes.end_tree(importer)
 
 
 def are_files_older(then_ns: int) -> bool:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sweep.engines.local.processes import end_marked, end_tree, ended_of
+from sweep.engines.local.processes import await_ready, end_marked, end_tree
 from sweep.record.proc import read
 from sweep.worker import environment, limits, wire
 from sweep.worker.channel import Packets
@@ -36,6 +36,7 @@ class ForkServerClient:
         packets: the socket to it, which it closes when it ends; pidfd: what modules have forked may hold that, too.
         importing: the module that it imports at the moment, or empty; None: all are imported.
         modules: that it was asked to import. key: what else makes one differ from another.
+        owner: pid of the process that has started it, and may use it.
     """
 
     def __init__(self, environ: Mapping[str, str], log: Path | None = None) -> None:
@@ -43,23 +44,27 @@ class ForkServerClient:
         self.importing: str | None = ""
         self.modules: frozenset[str] = frozenset()
         self.key = key_of(environ)
+        self.owner = os.getpid()
         self._has_served = False
-        driver = process_mark(os.getpid())
+        driver = process_mark(self.owner)
         self._mark = f"{driver}/{os.urandom(4).hex()}"
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.packets = Packets(ours)
         # Libraries start their pools when they are imported: one thread leaves nothing to tear down in each worker.
         variables = {**environ, **dict.fromkeys(environment.THREAD_VARIABLES, "1")}
         variables |= {environment.DRIVER_VARIABLE: driver, environment.IMPORTER_VARIABLE: self._mark}
-        for name in (environment.EXPERIMENT_VARIABLE, environment.TRIAL_VARIABLE):
-            variables.pop(name, None)
-        end = theirs.fileno()
-        code = _BOOT.format(path=own_path(), arguments=(end, os.getpid(), limits.users_limit(), _REST_S))
-        command, nothing = [sys.executable, *_FLAGS, "-c", code], subprocess.DEVNULL
+        variables.pop(environment.EXPERIMENT_VARIABLE, None)
+        variables.pop(environment.TRIAL_VARIABLE, None)
+        code = _BOOT.format(path=own_path(), arguments=(theirs.fileno(), self.owner, limits.users_limit(), _REST_S))
         try:
             with theirs, open(log or os.devnull, "ab") as out:
                 self._process = subprocess.Popen(
-                    command, stdin=nothing, stdout=out, stderr=out, pass_fds=(end,), env=variables
+                    [sys.executable, *_FLAGS, "-c", code],
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    pass_fds=(theirs.fileno(),),
+                    env=variables,
                 )
             self.pid = self._process.pid
             self.pidfd = os.pidfd_open(self.pid)
@@ -79,25 +84,22 @@ class ForkServerClient:
         was_new, self._has_served, self.importing = not self._has_served, True, ""
         self.modules |= set(run.modules)
         with open(log, "ab") as output:
-            descriptors = [output.fileno(), *locks]
-            self.packets.send(run._replace(num_descriptors=len(descriptors)), descriptors)
-        if was_new:
-            return True
+            self.packets.send(run, [output.fileno(), *locks])
         # What it says is for the loop.
-        return self._await(_ANSWER_S) and bool(self.packets.socket.recv(1, socket.MSG_PEEK))
+        return was_new or (self._has_word(_ANSWER_S) and bool(self.packets.socket.recv(1, socket.MSG_PEEK)))
 
     def rest(self) -> bool:
         """Have it wait for another run, once the supervisors have lost their sockets; False: it is not fit for one."""
         self.wake()
         with contextlib.suppress(OSError):
             self.packets.send(wire.Rest())
-            while self.packets.is_open and self._await(_CLOSE_S):
+            while self.packets.is_open and self._has_word(_CLOSE_S):
                 if isinstance(self.packets.receive()[0], wire.Resting):
                     return True
         return False
 
-    def _await(self, patience_s: float) -> bool:
-        return bool(list(ended_of([self.packets.socket.fileno()], patience_s)))
+    def _has_word(self, patience_s: float) -> bool:
+        return bool(await_ready([self.packets.socket.fileno()], patience_s))
 
     def wake(self) -> None:
         """Have it go on if somebody has stopped it (SIGSTOP)."""
@@ -109,11 +111,11 @@ class ForkServerClient:
             self.packets.socket.shutdown(socket.SHUT_RDWR)
         self.packets.close()
         self.wake()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(patience_s)
-        if self._process.returncode is None:
+        try:
+            code = self._process.wait(0.0 if self.importing else patience_s)  # it does not listen while it imports
+        except subprocess.TimeoutExpired:
             end_tree(self.pid)
-        code = self._process.wait()
+            code = self._process.wait()
         if self.importing is not None:  # what a module has started may have outlived it; there is no supervisor yet
             end_marked([], [f"{environment.IMPORTER_VARIABLE}={self._mark}".encode()])
         os.close(self.pidfd)
@@ -135,15 +137,14 @@ def own_path() -> list[str]:
     return path if here in path else [*path, here]
 
 
-# The fork server that is cached between the runs of this process, at most one, with that process's pid: one that the
-# driver forks has none. It is used again only where a new one would be the same.
-_cached: list[tuple[int, ForkServerClient]] = []
+# The fork server that is cached between the runs of this process, at most one.
+_cached: list[ForkServerClient] = []
 
 
 def cache(fork_server: ForkServerClient) -> None:
     """Cache a fork server that rests; the one before is ended."""
     end_cached()
-    _cached.append((os.getpid(), fork_server))
+    _cached.append(fork_server)
 
 
 def end_cached() -> None:
@@ -154,8 +155,8 @@ def end_cached() -> None:
 
 def _take() -> ForkServerClient | None:
     with contextlib.suppress(IndexError):
-        owner, fork_server = _cached.pop()
-        return fork_server if owner == os.getpid() else None
+        found = _cached.pop()
+        return found if found.owner == os.getpid() else None  # this is a fork of the driver
     return None
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sweep.core import group as core
+from sweep.core.messages import Continue, Saved, Started, Stop, Waiting
 from sweep.core.trial import Outcome
 from sweep.engines.local.ranks import LocalRanks, MakeRank
 from sweep.worker import wire
@@ -70,6 +71,11 @@ class Group(LocalRanks):
         times = [self._retry_at, self._rules.deadline if self._rules is not None else None]
         return min((at for at in times if at is not None), default=None)
 
+    @property
+    def _key(self) -> tuple[str, int]:
+        assert self._job is not None
+        return self._job.job.key
+
     def kill(self) -> None:
         for rank, outcome in self._end_ranks():
             if self._rules is not None:
@@ -89,14 +95,14 @@ class Group(LocalRanks):
         now = time.monotonic()
         for message in self._up.receive():
             if isinstance(message, wire.GroupJob):
-                self._job, self._token = message, message.job.token
+                self._job = message
                 self._start()
-            elif self._rules is None or message.token != self._token:
+            elif self._rules is None:
                 continue
             elif isinstance(message, wire.Relayed):
                 self._hear_from_afar(message, now)
             else:  # an answer
-                self._act(self._rules.answered(message.seq, isinstance(message, wire.Stop), now), now)
+                self._act(self._rules.answered(message.seq, isinstance(message, Stop), now), now)
         if not self._up.is_open:  # the driver is gone
             self._up.socket.close()
             if self._rules is None or self._elsewhere:  # nobody will tell of the ranks elsewhere
@@ -129,11 +135,11 @@ class Group(LocalRanks):
     def _say_problem(self, problem: str) -> None:
         if problem != self._problem:
             self._problem = problem
-            self._up.send(wire.Waits(self._token, problem))
+            self._up.send(Waiting(self._key[0], problem))
 
     def _hear(self, rank: int, messages: list[wire.FromWorker]) -> None:
         for message in messages:
-            if self._rules is not None and message.token == self._token:
+            if self._rules is not None:
                 self._hear_one(rank, message, time.monotonic())
 
     def _hear_one(self, rank: int, message: wire.FromWorker, now: float, far: ClockGap | None = None) -> None:
@@ -147,12 +153,12 @@ class Group(LocalRanks):
                 actions = self._rules.reported(rank, seq, shard or "", now)
             case wire.Joined():
                 actions = self._rules.joined(rank, now)
-            case wire.Merged(_, seq, path):
+            case wire.Merged(seq, path):
                 actions = self._rules.merged(seq, path, now)
-            case wire.Waits(_, reason, for_space):
-                self._up.send(wire.Waits(self._token, f"{reason} (rank {rank})" if reason else "", for_space))
+            case Waiting(_, reason, cause):
+                self._up.send(Waiting(self._key[0], f"{reason} (rank {rank})" if reason else "", cause))
                 actions = self._rules.waits_for_space(rank, bool(reason), now)
-            case wire.Done(_, outcome, at):
+            case wire.Done(outcome, at):
                 actions = self._rules.said(rank, outcome, at if far is None else far.here(at, now), now)
         self._act(actions, now)
 
@@ -177,9 +183,9 @@ class Group(LocalRanks):
                 self._hear_one(message.rank, word, now, gap)
 
     def _pass_on(self, node: str, rank: int, word: Any) -> None:
-        self._up.send(wire.Relayed(self._token, node, rank, word, time.monotonic()))
+        self._up.send(wire.Relayed(node, rank, word, time.monotonic()))
 
-    def _send(self, rank: int, message: wire.Continue | wire.Stop | wire.Merge) -> None:
+    def _send(self, rank: int, message: Continue | Stop | wire.Merge | wire.Stored) -> None:
         if rank in self._elsewhere:
             self._pass_on(self._elsewhere[rank], rank, message)
         else:
@@ -187,25 +193,26 @@ class Group(LocalRanks):
 
     def _act(self, actions: list[core.Action], now: float) -> None:
         assert self._rules is not None
-        token, waiting = self._token, list(actions)
+        waiting = list(actions)
         while waiting:
             action = waiting.pop(0)
             if self._elsewhere and isinstance(action, (core.Dismiss, core.Dump, core.KillAll)):
                 self._pass_on("", -1, action)
             match action:
                 case core.Tell(rank, is_stop, seq, path):
-                    answer = wire.Stop(token, seq, checkpoint=path) if is_stop else wire.Continue(token, seq, path)
-                    self._send(rank, answer)
+                    if path:
+                        self._send(rank, wire.Stored(path))
+                    self._send(rank, (Stop if is_stop else Continue)(*self._key, seq))
                 case core.Merge(rank, seq, shards):
-                    self._send(rank, wire.Merge(token, seq, tuple(shards)))
+                    self._send(rank, wire.Merge(seq, tuple(shards)))
                 case core.Forward(seq, path):
-                    self._up.send(wire.Report(token, seq, self._reports.pop(seq), path))
+                    self._up.send(wire.Report(self._key, seq, self._reports.pop(seq), path))
                 case core.Late(seq, path):
-                    self._up.send(wire.Saved(token, seq, path))
+                    self._up.send(Saved(*self._key, seq, path))
                 case core.Joined():
                     self._say_started()
                 case core.Explain(text):
-                    self._up.send(wire.Waits(token, text))
+                    self._up.send(Waiting(self._key[0], text))
                 case core.Note(text):
                     with contextlib.suppress(OSError), open(self.logs[0], "a", encoding="utf-8") as file:
                         file.write(f"--- {text}\n")
@@ -222,7 +229,7 @@ class Group(LocalRanks):
 
     def _say_started(self) -> None:
         self._has_started = True
-        self._up.send(wire.Started(self._token, next(iter(self._members.values())).pid))
+        self._up.send(Started(*self._key, next(iter(self._members.values())).pid))
 
     def _close(self) -> None:
         super()._close()
@@ -239,10 +246,8 @@ class RemoteRanks(LocalRanks):
     What they say goes up with the number of the rank, what they are told comes down with it; see `wire.Relayed`.
     """
 
-    def __init__(self, upstream: socket.socket, ports: Sequence[int], make: MakeRank, token: int) -> None:
-        """Take over what `LocalRanks` does, and the attempt's token in this node's engine; ranks have rank 0's."""
+    def __init__(self, upstream: socket.socket, ports: Sequence[int], make: MakeRank) -> None:
         super().__init__(upstream, ports, make)
-        self._token = token
         self._lag = math.inf  # least difference of this clock and the times at which we were sent something
         self._looks = 0
 
@@ -265,7 +270,7 @@ class RemoteRanks(LocalRanks):
                     except OSError as error:
                         self.refusal = error.errno or errno.EAGAIN
                         self._close()
-                case wire.Relayed(_, _, rank, word, at):
+                case wire.Relayed(_, rank, word, at):
                     self._lag = min(self._lag, time.monotonic() - at)
                     self._obey(rank, word)
             if self.is_over:
@@ -303,4 +308,4 @@ class RemoteRanks(LocalRanks):
 
     def _say(self, rank: int, word: Any) -> None:
         lag = None if math.isinf(self._lag) else self._lag
-        self._up.send(wire.Relayed(self._token, "", rank, word, time.monotonic(), lag))
+        self._up.send(wire.Relayed("", rank, word, time.monotonic(), lag))

@@ -11,7 +11,7 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from sweep.engines.local.processes import ended_of
@@ -22,7 +22,6 @@ from sweep.worker.nested import is_dead, namespace_of
 
 _ROUNDS = 10  # as many times as what is ended may have started something meanwhile
 _GONE_S = 1.0
-_MARK = f"{DRIVER_VARIABLE}=".encode()
 _NUM_NAMED, _LENGTH = 3, 40  # of commands in the notice
 _LOG = re.compile(rf"(/.*)/{ExperimentLayout(Path()).code.name}/fork-server[^/]*\.log")
 
@@ -42,17 +41,16 @@ def end_orphans(
     for _ in range(_ROUNDS):
         with contextlib.ExitStack() as stack:
             killed = []
-            for pid in _marked():
+            for pid in _pids():
                 with contextlib.suppress(OSError):  # it ended meanwhile, or the kernel does not let us
+                    if not any(_marks_of(pid)):
+                        continue
                     pidfd = os.pidfd_open(pid)
                     stack.callback(os.close, pidfd)
-                    mark, experiment = _marks_of(pid)  # of what the signal would reach
-                    root = os.path.realpath(experiment)
-                    if not experiment or mark == os.environ.get(DRIVER_VARIABLE) or not is_dead(mark):
-                        continue
-                    if root not in dead:
-                        dead[root] = mark_of_dead_driver(ExperimentLayout(Path(experiment)).lock)
-                    if dead[root] == mark:
+                    mark, root = _marks_of(pid)  # of what the signal would reach
+                    if root and root not in dead:
+                        dead[root] = mark_of_dead_driver(ExperimentLayout(Path(root)).lock)
+                    if root and dead[root] == mark:
                         command = os.fsdecode(read(f"/proc/{pid}/cmdline")).replace("\0", " ")[:_LENGTH].strip()
                         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
                         killed.append(pidfd)
@@ -67,20 +65,22 @@ def end_orphans(
     return list(ended)
 
 
-def _marked() -> Iterator[int]:
-    """Give the processes of this user and PID namespace that bear a driver's mark; a system without /proc has none."""
-    here = namespace_of("self")
-    for pid in {int(name) for name in os.listdir("/proc") if name.isdigit()} - {os.getpid()} if here else ():
-        with contextlib.suppress(OSError):  # it ended meanwhile, or the kernel does not let us look
-            is_ours = os.stat(f"/proc/{pid}").st_uid == os.geteuid() and namespace_of(pid) == here
-            if is_ours and _MARK in read(f"/proc/{pid}/environ"):
-                yield pid
+def _pids() -> list[int]:
+    """Return the other processes; a system without /proc shows none."""
+    names = os.listdir("/proc") if namespace_of("self") else []
+    return [int(name) for name in names if name.isdigit() and int(name) != os.getpid()]
 
 
 def _marks_of(pid: int) -> tuple[str, str]:
-    """Return the mark of a process's driver, and its experiment."""
-    values = dict(entry.partition("=")[::2] for entry in os.fsdecode(read(f"/proc/{pid}/environ")).split("\0"))
-    return values.get(DRIVER_VARIABLE, ""), values.get(EXPERIMENT_VARIABLE) or experiment_mapped(pid)
+    """Return the mark of a process's driver, and its experiment; empty, unless that is dead for sure, and not the one
+    that has left this process, and the process is of this user and PID namespace."""
+    if os.stat(f"/proc/{pid}").st_uid == os.geteuid() and namespace_of(pid) == namespace_of("self"):
+        values = dict(entry.partition("=")[::2] for entry in os.fsdecode(read(f"/proc/{pid}/environ")).split("\0"))
+        mark = values.get(DRIVER_VARIABLE, "")
+        if mark != os.environ.get(DRIVER_VARIABLE) and is_dead(mark):
+            experiment = values.get(EXPERIMENT_VARIABLE) or experiment_mapped(pid)
+            return mark, os.path.realpath(experiment) if experiment else ""
+    return "", ""
 
 
 def experiment_mapped(pid: int | str) -> str:

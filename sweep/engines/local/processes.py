@@ -10,7 +10,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from sweep.record.proc import children_of, read, scan, stat_of
 
@@ -189,27 +189,27 @@ def ask_for_stacks(pid: int) -> None:
     send(signal.SIGCONT, pid)
 
 
-def ended_of(pidfds: Sequence[int], patience_s: float) -> Iterator[int]:
-    """Give the pidfds of processes that have ended, as they end, for so long."""
+def await_ready(descriptors: Iterable[int], patience_s: float | None) -> set[int]:
+    """Return those descriptors that can be read, or whose process has ended, once there is one, or after so long."""
     poll = select.poll()
-    for pidfd in pidfds:
-        poll.register(pidfd, select.POLLIN)
-    left, give_up = len(pidfds), time.monotonic() + patience_s
-    while left:
-        ready = poll.poll(1000 * max(0.0, give_up - time.monotonic()))
-        if not ready:
-            return
-        for pidfd, _ in ready:
-            poll.unregister(pidfd)
-            left -= 1
-            yield pidfd
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(None if patience_s is None else 1000 * patience_s)}
+
+
+def ended_of(pidfds: Iterable[int], patience_s: float) -> Iterator[int]:
+    """Give the pidfds of processes that have ended, as they end, for so long."""
+    left, give_up = set(pidfds), time.monotonic() + patience_s
+    while left and (ready := await_ready(left, max(0.0, give_up - time.monotonic()))):
+        left -= ready
+        yield from ready
 
 
 def await_end(pid: int) -> None:
     """Wait for a process, which is no child of this one, to end by itself, then kill it."""
     with contextlib.suppress(ProcessLookupError):
         descriptor = os.pidfd_open(pid)
-        if not list(ended_of([descriptor], _CLOSE_S)):
+        if not await_ready([descriptor], _CLOSE_S):
             send(signal.SIGKILL, pid)
-            list(ended_of([descriptor], _CLOSE_S))
+            await_ready([descriptor], _CLOSE_S)
         os.close(descriptor)

@@ -49,7 +49,6 @@ class LocalRanks(ABC):
         self.is_over = False
         self.refusal = 0
         self.peak_rss_bytes = 0
-        self._token = 0  # of the attempt, above
         self._up = Link(upstream)
         self._ports = list(ports)
         self._make = make
@@ -99,7 +98,7 @@ class LocalRanks(ABC):
         ending = self._ending()
         if ending is not None and not self._is_done_said:
             self._is_done_said = True
-            self._up.send(wire.Done(self._token, ending, now))
+            self._up.send(wire.Done(ending, now))
         for link in (self._up, *self._links):
             if not link.is_empty:
                 link.flush()
@@ -130,8 +129,8 @@ class LocalRanks(ABC):
         """Do what is due."""
 
     def _take_in(self, rank: int, link: Link, messages: list[Any]) -> None:
-        if link.problem is not None and self._job is not None:
-            messages.append(wire.Done(self._job.job.token, link.problem, time.monotonic()))
+        if link.problem is not None:
+            messages.append(wire.Done(link.problem, time.monotonic()))
         self._hear(rank, messages)
 
     @property
@@ -167,7 +166,7 @@ class LocalRanks(ABC):
             self._end_ranks()
             self._members.clear()
             raise
-        self._up.send(wire.Pids(self._token, tuple(member.pid for member in self._members.values())))
+        self._up.send(wire.Pids(tuple(member.pid for member in self._members.values())))
 
     def _dismiss(self) -> None:
         """Let the ranks end their processes: all have returned."""

@@ -60,8 +60,6 @@ class Supervisor:
         self._control: Packets | None = None  # to the worker, which may ask for groups, or is idle
         self._groups: list[LocalRanks] = []
         self._whole: LocalRanks | None = None  # the one that is the attempt itself, or its part on this node
-        self._born = 0  # token that the worker, or the whole group, was made for: names it
-        self._done = 0  # the last token that ended: a late Kill for it must not hit its successor
         self._logs: tuple[str, ...] = ()
         self._log_limit = 0
 
@@ -118,21 +116,15 @@ class Supervisor:
                 self._end()
             case (wire.StartWorker() as start, [data]):
                 self._start(start, data)
-            case (wire.StartGroup(token, number, is_remote), descriptors) if len(descriptors) == number:
-                self._born = token
-                self._whole = self._add_group(descriptors, is_patient=False, remote_token=token if is_remote else 0)
-            case (wire.StartWorker(token=token) | wire.StartGroup(token=token), descriptors):
-                for descriptor in descriptors:  # the kernel drops those that find no room here
-                    os.close(descriptor)
-                self._send(wire.Refused(token, errno.EMFILE))
-            case (wire.Kill(token), _) if token > self._done:
+            case (wire.StartGroup(is_remote), [data, *ports]):
+                self._whole = self._add_group(data, ports, is_patient=False, is_remote=is_remote)
+            case (wire.StartWorker() | wire.StartGroup(), _):
+                self._send(wire.Refused(errno.EMFILE))
+            case (wire.EndTree(), _):
                 if self._whole is not None:
                     self._whole.kill()
                     self._on_group_over(self._whole)
                 elif self._worker:
-                    self._kill_worker()
-            case (wire.Retire(), _):
-                if self._worker:
                     self._kill_worker()
 
     def _start(self, start: wire.StartWorker, data: int) -> None:
@@ -145,9 +137,9 @@ class Supervisor:
                 self._pidfd, self._worker = pidfd_of(worker), worker
         except OSError as error:
             self._forget_worker()
-            self._send(wire.Refused(start.token, error.errno or 0))
+            self._send(wire.Refused(error.errno or 0))
         else:
-            self._born, self._logs, self._log_limit = start.token, start.logs, start.log_limit_bytes
+            self._logs, self._log_limit = start.logs, start.log_limit_bytes
         finally:
             os.close(data)
 
@@ -182,32 +174,27 @@ class Supervisor:
     def _on_control(self) -> None:
         """The worker asks for a group, is done with a job and waits for another, or is gone."""
         assert self._control is not None
-        try:
-            message, descriptors = self._control.receive()
-        except wire.StrayBytesError:
-            message, descriptors = None, []
-        match message:
-            case wire.StartGroup(num_descriptors=number) if len(descriptors) == number:
-                self._add_group(descriptors, is_patient=True)
-            case wire.StartGroup():
-                for descriptor in descriptors:  # the worker sees its socket close
-                    os.close(descriptor)
-            case wire.Idle(token):
-                self._on_idle(token)
+        match self._control.receive():
+            case (wire.StartGroup(), [data, *ports]):
+                self._add_group(data, ports, is_patient=True)
+            case (wire.StartGroup(), _):
+                pass  # the worker sees its socket close
+            case (wire.Idle(), _):
+                self._on_idle()
             case _:
                 self._drop_control()
 
-    def _add_group(self, descriptors: Sequence[int], *, is_patient: bool, remote_token: int = 0) -> LocalRanks:
+    def _add_group(self, data: int, ports: Sequence[int], *, is_patient: bool, is_remote: bool = False) -> LocalRanks:
         # Not at the top: it would slow every cold start; the fork server imports it where there will be groups.
         from sweep.engines.local.group import Group, RemoteRanks
 
         def make(data: int, kept: Sequence[int], is_spawned: bool) -> int:
             return (self._spawn if is_spawned else self._fork)(data, kept)
 
-        upstream, ports = socket.socket(fileno=descriptors[0]), descriptors[1:]
+        upstream = socket.socket(fileno=data)
         group: LocalRanks
-        if remote_token:
-            group = RemoteRanks(upstream, ports, make, remote_token)
+        if is_remote:
+            group = RemoteRanks(upstream, ports, make)
         else:
             group = Group(upstream, ports, make, is_patient=is_patient)
         self._groups.append(group)
@@ -220,11 +207,7 @@ class Supervisor:
         if group is self._whole:
             self._whole = None
             end_descendants()
-            self._done = max(self._done, self._born)
-            if group.refusal:
-                self._send(wire.Refused(self._born, group.refusal))
-            else:
-                self._send(wire.Exited(self._born, 0, group.peak_rss_bytes))
+            self._send(wire.Refused(group.refusal) if group.refusal else wire.Exited(0, group.peak_rss_bytes))
 
     def _end_groups(self) -> None:
         """The worker that asked for them is gone, or idle."""
@@ -256,17 +239,15 @@ class Supervisor:
         end_descendants()
         self._trim_log()
         self._forget_worker()
-        self._done = max(self._done, self._born)
-        self._send(wire.Exited(self._born, status, usage.ru_maxrss * 1024))
+        self._send(wire.Exited(status, usage.ru_maxrss * 1024))
 
-    def _on_idle(self, token: int) -> None:
+    def _on_idle(self) -> None:
         """A reused worker is done with a job: end whatever it left running."""
         self._end_groups()
         if children_of(self._worker) or len(children_of(os.getpid())) > 1:
             self._end_orphans()
         self._trim_log()
-        self._done = token
-        self._send(wire.Idle(token))
+        self._send(wire.Idle())
 
     def _end_orphans(self) -> None:
         """Kill the children that a reused worker left, its own and those handed to this process."""

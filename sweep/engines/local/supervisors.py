@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from sweep.core.messages import Kill
+from sweep.core.messages import Kill, Waiting
 from sweep.core.resources import Resources
 from sweep.core.trial import Outcome, Trial
 from sweep.engines.base import EngineContext
-from sweep.engines.link import Link
+from sweep.engines.link import Link, WorkerEvent
 from sweep.engines.local.fork_server_client import PRELOADED, ForkServerClient, cache, fork_server_for
 from sweep.engines.local.processes import await_end, send
 from sweep.engines.loop import Loop, LoopEngine
@@ -33,6 +33,7 @@ class Attempt:
     """One start of a trial, from `Start` to `Released`.
 
     Attributes:
+        number: counts the attempts of an engine.
         outcome: the worker's last word.
         pids: of the worker, or of the ranks, once they have started.
         kill: the command that is to end it.
@@ -41,7 +42,7 @@ class Attempt:
         is_multi_node: it is a group with ranks on other machines, too: the driver says when all may start.
     """
 
-    token: int
+    number: int
     trial: Trial
     slot: Slot | None = None
     outcome: Outcome | None = None
@@ -56,6 +57,10 @@ class Attempt:
     def key(self) -> tuple[str, int]:
         """Return the trial's id and the number of the attempt."""
         return self.trial.id, self.trial.attempt
+
+    def is_told_by(self, event: WorkerEvent) -> bool:
+        """Whether an event is of this attempt."""
+        return event.trial_id == self.trial.id and getattr(event, "attempt", self.trial.attempt) == self.trial.attempt
 
     @property
     def link(self) -> Link | None:
@@ -72,9 +77,8 @@ class Slot:
         pid: of the supervisor, 0 until it has said hello.
         attempt: that it runs, or that waits for it to say hello.
         link: to its worker, which a reused one keeps between attempts.
-        born: token of the attempt that the worker was made for. worker: its pid, once known.
         held: the trial whose devices an idle reused worker uses, or one that was ended, until they are clean.
-        is_retiring: its idle worker is being ended.
+        is_ending: its worker is to end, and runs nothing more.
     """
 
     number: int
@@ -83,10 +87,8 @@ class Slot:
     pid: int = 0
     attempt: Attempt | None = None
     link: Link | None = None
-    born: int = 0
-    worker: int = 0
     held: Trial | None = None
-    is_retiring: bool = False
+    is_ending: bool = False
 
     @property
     def is_dead(self) -> bool:
@@ -96,26 +98,25 @@ class Slot:
     @property
     def is_idle(self) -> bool:
         """Whether a reused worker waits here."""
-        return self.link is not None and self.attempt is None and not self.is_dead
+        return self.link is not None and self.attempt is None and not self.is_ending and not self.is_dead
 
     def tell(self, message: wire.ToSupervisor, descriptors: Sequence[int] = ()) -> None:
         """Send a message to the supervisor; one that is gone or stopped is found out elsewhere."""
         with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
             self.life.send(message, descriptors)
 
-    def retire(self) -> None:
-        """Have an idle worker ended."""
-        if not self.is_retiring:
-            self.is_retiring = True
-            self.tell(wire.Retire())
+    def end_tree(self) -> None:
+        """Have the worker, or the group, ended; the supervisor says when it is gone with all that it has started."""
+        if not self.is_ending:
+            self.is_ending = True
+            self.tell(wire.EndTree())
 
     def drop_link(self, loop: Loop) -> None:
         """Close the socket to the worker, which is gone."""
         if self.link is not None:
             loop.ignore(self.link.socket.fileno())
             self.link.close()
-        self.link = None
-        self.worker = 0
+        self.link, self.is_ending = None, False
 
 
 def key_of(trial: Trial) -> Key:
@@ -137,6 +138,7 @@ class SlotEngine(LoopEngine):
         self._layout = ExperimentLayout(context.directory.absolute())
         self._environ: Mapping[str, str] = {}  # the variables that trials start from
         self._locks: tuple[int, ...] = ()  # descriptors that every supervisor holds
+        self._attempts: dict[tuple[str, int], Attempt] = {}
         self._slots: dict[int, Slot] = {}  # by number
         self._fork_server: ForkServerClient | None = None
         self._has_import_crashed = False  # then trials import for themselves
@@ -151,10 +153,6 @@ class SlotEngine(LoopEngine):
     @abstractmethod
     def _refuse(self, attempt: Attempt, errno: int) -> None:
         """An attempt gets no supervisor."""
-
-    @abstractmethod
-    def _on_importing(self, module: str) -> None:
-        """The fork server imports this module now."""
 
     @abstractmethod
     def _on_imported(self, num_threads: int, modules: Sequence[str]) -> None:
@@ -191,9 +189,9 @@ class SlotEngine(LoopEngine):
         living = [slot for slot in self._slots.values() if not slot.is_dead]
         num_busy = 1 + sum(slot.attempt is not None for slot in living)
         self._most_busy = max(self._most_busy, num_busy)
-        idle = [slot for slot in living if slot.is_idle and not slot.is_retiring]
+        idle = [slot for slot in living if slot.is_idle]
         if idle and num_busy + len(idle) > self._most_busy:
-            idle[0].retire()
+            idle[0].end_tree()
         return next((slot for slot in living if slot.attempt is None and slot.link is None), None)
 
     def _new_slot(self) -> Slot:
@@ -225,10 +223,10 @@ class SlotEngine(LoopEngine):
     def _give_up_idle(self) -> None:
         """End the supervisors that nothing needs now; when there is no attempt in any, one stays for the next."""
         living = [slot for slot in self._slots.values() if not slot.is_dead]
-        idle = [slot for slot in living if slot.attempt is None and not slot.is_retiring]
+        idle = [slot for slot in living if slot.attempt is None and not slot.is_ending]
         for slot in idle[1:] if len(idle) == len(living) else idle:
             if slot.link is not None:
-                slot.retire()  # its devices must be clean before they are granted again
+                slot.end_tree()  # its devices must be clean before they are granted again
                 continue
             self._loop.ignore(slot.life.socket.fileno())
             slot.life.close()
@@ -239,7 +237,7 @@ class SlotEngine(LoopEngine):
         """End the idle reused workers, for what they hold."""
         for slot in self._slots.values():
             if slot.is_idle:
-                slot.retire()
+                slot.end_tree()
 
     def _wake_all(self) -> None:
         """Have fork servers and supervisors go on that somebody has stopped (SIGSTOP): they are to end."""
@@ -292,28 +290,30 @@ class SlotEngine(LoopEngine):
 
     def _on_fork_server(self, fork_server: ForkServerClient) -> None:
         for message in fork_server.packets.receive_all():
-            self._on_fork_servers_word(fork_server, message)
+            match message:
+                case wire.Importing(module):
+                    fork_server.importing = module
+                    for attempt in self._attempts.values():
+                        if attempt.link is None:
+                            self._say_importing(attempt, module)
+                case wire.Notice(text):
+                    self._say(text)
+                case wire.Ready(num_threads):
+                    fork_server.importing = None
+                    self._on_imported(num_threads - 1, self._modules)
+                case wire.Gone(number) if number in self._slots:
+                    self._bury(self._slots[number])
+                case wire.Refused(errno, number) if number in self._slots:
+                    slot = self._slots[number]
+                    refused, slot.attempt = slot.attempt, None
+                    self._bury(slot)
+                    if refused is not None:
+                        self._refuse(refused, errno)
         if not fork_server.is_alive:
             self._on_fork_server_gone(fork_server)
 
-    def _on_fork_servers_word(self, fork_server: ForkServerClient, message: wire.FromForkServer) -> None:
-        match message:
-            case wire.Importing(module):
-                fork_server.importing = module
-                self._on_importing(module)
-            case wire.Notice(text):
-                self._say(text)
-            case wire.Ready(num_threads):
-                fork_server.importing = None
-                self._on_imported(num_threads - 1, self._modules)
-            case wire.Gone(number) if number in self._slots:
-                self._bury(self._slots[number])
-            case wire.Refused(number, errno) if number in self._slots:
-                slot = self._slots[number]
-                attempt, slot.attempt = slot.attempt, None
-                self._bury(slot)
-                if attempt is not None:
-                    self._refuse(attempt, errno)
+    def _say_importing(self, attempt: Attempt, module: str) -> None:
+        self._events.append(Waiting(attempt.trial.id, f"importing {module}"))
 
     def _on_fork_server_gone(self, fork_server: ForkServerClient) -> None:
         """Trials go on without their fork server; another is started when the next supervisor is needed."""

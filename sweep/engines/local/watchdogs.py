@@ -22,8 +22,8 @@ from sweep.record.proc import read, stat_of
 
 HANG_S = 60.0
 _IDLE_SHARE = 0.01  # of one processor: a thread that looks for something now and then is no progress
-_TURNS_S = 2.0  # for all processes to write their stacks, one after the other: two at once could not be read
-_WRITING_S = 1.0  # for the last
+_WRITING_S = 0.1  # for a process to write its stacks: two at once could not be read
+_LAST_WORDS_S = 1.0
 _LOOK_S = 0.5  # at the memory: that of what was killed is back by then
 _LEAST_SHARE = 0.05  # of the machine's memory: ending what holds less would not help
 
@@ -49,7 +49,7 @@ class Watchdogs:
 
     def __post_init__(self) -> None:
         self._due: dict[Attempt, float] = {}  # the next report; the first comes first
-        self._used_s: dict[int, float] = {}  # processor time at the last look, by token
+        self._used_s: dict[Attempt, float] = {}  # processor time at the last look
         self._threads = ""  # that imports have started
         if self.report_s is not None:
             self.loop.alarm(self.report_s, partial(self._look_at_reports, self.report_s))
@@ -76,24 +76,23 @@ class Watchdogs:
 
     def _give_up(self, attempt: Attempt, why: str) -> None:
         """Have the processes of this package write their stacks; of others the log gets what the kernel tells."""
-        log, lines, able = self.log_of(attempt), ["--- no report for too long: the stacks of its processes"], []
-        for pid in descendants(attempt.slot.pid) if attempt.slot is not None and attempt.slot.pid else ():
+        log, after_s = self.log_of(attempt), 0.0
+        lines = ["--- no report for too long: the stacks of its processes"]
+        for pid in descendants(attempt.slot.pid) if attempt.slot is not None else ():
             with contextlib.suppress(OSError):  # it is gone
                 status = read(f"/proc/{pid}/status").decode(errors="replace").splitlines()
-                fields = dict(line.split(":\t", 1) for line in status if ":\t" in line)
+                fields = dict(line.partition(":\t")[::2] for line in status)
                 where = read(f"/proc/{pid}/wchan").decode()
                 lines.append(f"--- process {pid} ({fields['Name']}): {fields['State']}, in {where}")
                 if fields["State"].startswith("T"):
                     why += f"; process {pid} is stopped (SIGSTOP)"
                 if int(fields["SigCgt"], 16) >> (signal.SIGUSR1 - 1) & 1:
-                    able.append(pid)
+                    self.loop.alarm(after_s, partial(ask_for_stacks, pid))
+                    after_s += _WRITING_S
         with contextlib.suppress(OSError), open(log, "a", encoding="utf-8", errors="replace") as file:
             file.write("\n".join([*lines, ""]))
-        turn_s = min(0.1, _TURNS_S / max(1, len(able)))
-        for number, pid in enumerate(able):
-            self.loop.alarm(number * turn_s, partial(ask_for_stacks, pid))
         kill = Kill(*attempt.key, f"{why}; what its processes do is in {log.name}", ExitKind.HUNG)
-        self.loop.alarm(len(able) * turn_s + _WRITING_S, lambda: self.kill(attempt, kill))
+        self.loop.alarm(after_s + _LAST_WORDS_S, lambda: self.kill(attempt, kill))
 
     def begin(self, num_threads: int, modules: Iterable[str]) -> None:
         """Look from now on, once the imports of `modules` have started threads where workers are forked."""
@@ -104,10 +103,10 @@ class Watchdogs:
     def _look_at_starts(self) -> None:
         before, self._used_s = self._used_s, {}
         for one in self.attempts.values():
-            if one.link is None or one.slot is None or not one.slot.pid or one.has_reported:
+            if one.link is None or one.slot is None or one.has_reported:
                 continue
-            used_s = self._used_s[one.token] = processor_s(one.slot.pid)
-            if abs(used_s - before.get(one.token, -self.hang_s)) < _IDLE_SHARE * self.hang_s:
+            used_s = self._used_s[one] = processor_s(one.slot.pid)
+            if abs(used_s - before.get(one, -self.hang_s)) < _IDLE_SHARE * self.hang_s:
                 self.say(
                     f"trial {one.trial.number:05d} has neither reported nor computed for {self.hang_s:g} s, and "
                     f"{self._threads}, whose locks it may wait for; if it hangs, use start_method='spawn'"
@@ -118,23 +117,22 @@ class Watchdogs:
     def _look_at_memory(self, limit: float) -> None:
         """End the attempt that holds most where the memory is nearly full, if that helps."""
         used, total = memory_in_use()
-        if used > limit * total:
-            sizes = [(resident_bytes(one.pids), one) for one in self.attempts.values() if one.kill is None]
-            size, attempt = max(sizes, key=itemgetter(0), default=(0, None))
-            if attempt is not None and size >= _LEAST_SHARE * total:
-                reason = (
-                    f"the machine had {format_bytes(used)} of {format_bytes(total)} in use, and this trial held more "
-                    f"than the others, {format_bytes(size)}. Run fewer trials at a time (max_concurrent_trials), or "
-                    "ask for memory in resources_per_trial"
-                )
-                self.kill(attempt, Kill(*attempt.key, reason, ExitKind.OUT_OF_MEMORY))
+        candidates = [one for one in self.attempts.values() if one.kill is None] if used > limit * total else []
+        sizes = [(resident_bytes(one.pids), one) for one in candidates]
+        size, attempt = max(sizes, key=itemgetter(0), default=(0, None))
+        if attempt is not None and size >= _LEAST_SHARE * total:
+            reason = (
+                f"the machine had {format_bytes(used)} of {format_bytes(total)} in use, and this trial held more "
+                f"than the others, {format_bytes(size)}. Run fewer trials at a time (max_concurrent_trials), or "
+                "ask for memory in resources_per_trial"
+            )
+            self.kill(attempt, Kill(*attempt.key, reason, ExitKind.OUT_OF_MEMORY))
         self.loop.alarm(_LOOK_S, partial(self._look_at_memory, limit))
 
 
 def processor_s(pid: int) -> float:
     """Return the seconds that a process and its descendants have computed; those that ended are not counted."""
-    ticks = _sum_over_trees([pid], lambda one: sum(map(int, stat_of(one)[11:13])))
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return _sum_over_trees([pid], lambda one: sum(map(int, stat_of(one)[11:13]))) / os.sysconf("SC_CLK_TCK")
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
@@ -145,10 +143,9 @@ def resident_bytes(pids: Iterable[int]) -> int:
 
 def _sum_over_trees(pids: Iterable[int], measure: Callable[[int], int]) -> int:
     found = 0
-    for root in pids:
-        for pid in (root, *descendants(root)):
-            with contextlib.suppress(OSError):  # it is gone
-                found += measure(pid)
+    for pid in [one for root in pids for one in (root, *descendants(root))]:
+        with contextlib.suppress(OSError):  # it is gone
+            found += measure(pid)
     return found
 
 
