@@ -104,6 +104,19 @@ def test_what_one_driver_holds_the_other_sees_and_cannot_take(driver):
     assert other.take("c", GPU, at("0"))
 
 
+def test_what_a_driver_gives_back_while_it_is_alone_counts_until_it_looks(driver):
+    one = driver("digits")
+    assert one.take("a", GPU, at("0"))
+    one.give_back("a")
+    other = driver("letters")
+    assert not other.take("b", GPU, at("0"))
+    assert one.take("b", GPU, at("0"))
+    assert not other.take("b", GPU, at("0"))
+    one.give_back("b")
+    one.look()
+    assert other.take("b", GPU, at("0"))
+
+
 def test_shares_of_two_drivers_fill_one_device_and_no_more(driver):
     one, other = driver("digits"), driver("letters")
     assert one.take("a", HALF, at("0", share=0.5))

@@ -151,15 +151,21 @@ class Claims:
             self.awaited = None if resources == self.awaited else self.awaited
             return True
 
-        return self._turn(take)
+        written, held = self._row.held, self._all_held()
+        is_spare = not self._rows and all(_amount(written, place) >= held[place] + need[place] for place in need)
+        return take() if is_spare else self._turn(take)
 
     def give_back(self, key: Hashable, idle: Hashable = None) -> None:
         """Give back what was claimed under a key, but for the devices where an idle process still uses them: those are
-        claimed under the key `idle` from then on. Unknown keys are fine."""
+        claimed under the key `idle` from then on. Unknown keys are fine.
+
+        Where there are no other drivers, the file says so from the next look on: the next trial may take it as it is.
+        """
         if need := self._held.pop(key, None):
             if idle is not None:
                 self._held[idle] = Counter({place: share for place, share in need.items() if place[2]})
-            self.look()
+            if self._rows:
+                self.look()
 
     def look(self) -> tuple[Claim, ...]:
         """Return what the other drivers keep from this one now. Who clears old files away leaves what has looked."""
@@ -223,8 +229,7 @@ class Claims:
 
     def _write(self) -> None:
         """Write the own row, in one step of less than a page: a kill leaves it, or the one before."""
-        held = sum(self._held.values(), Counter[_Place]())
-        self._row.held = [(*place, min(n, UNIT) if place[2] else n) for place, n in held.items()]
+        self._row.held = [(*place, min(n, UNIT) if place[2] else n) for place, n in self._all_held().items()]
         self._row.wants = list(self._wants(self.awaited)) if self.awaited is not None else []
         self._row.looked_at = time.monotonic()
         self._row.since = self._row.since or self._row.looked_at if self._row.wants else 0.0
@@ -237,6 +242,9 @@ class Claims:
                 os.close(descriptor)
             fcntl.flock(self.fd, fcntl.LOCK_EX)
         os.pwrite(self.fd, json.dumps(vars(self._row)).encode() + b"\n", 0)
+
+    def _all_held(self) -> Counter[_Place]:
+        return sum(self._held.values(), Counter[_Place]())
 
     def _wants(self, request: Resources) -> Iterator[Part]:
         wants: Counter[tuple[str, str]] = Counter()

@@ -336,7 +336,8 @@ class LocalEngine(SlotEngine):
             self._release(attempt.trial, idle=slot.number)
         else:
             others = [other.trial for other in self._attempts.values()]
-            spare = [(node, device) for claim in self._claims.look() for node, _, device, _ in claim.held]
+            claims = self._claims.look() if key_of(attempt.trial)[1] else ()
+            spare = [(node, device) for claim in claims for node, _, device, _ in claim.held]
             self._gpu_cleanup.after(attempt.trial, lambda: self._release(attempt.trial), running=others, spare=spare)
         if slot is not None:
             self._backpressure.on_room()
