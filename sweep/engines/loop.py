@@ -126,7 +126,7 @@ class LoopEngine(Engine):
         """Wait once, at most so long, and take in what is there."""
 
     def now(self) -> float:
-        return self._start_at + time.monotonic() - self._began
+        return round(self._start_at + time.monotonic() - self._began, 6)
 
     def next_events(self, deadline: float | None) -> Sequence[Event]:
         """Wait until something happened, and return all that did; `[Tick()]` at the deadline."""

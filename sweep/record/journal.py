@@ -173,7 +173,7 @@ class Journal:
                 failed; or the record is gone.
         """
         seq, chain, checksum = self._totals
-        wall, rows = time.time(), []
+        wall, rows = round(time.time(), 6), []
         for event, caused in zip(events, commands, strict=True):
             seq += 1
             trial_id = getattr(event, "trial_id", None)
