@@ -98,7 +98,7 @@ def trial_frame(
         return _frame(head | user | config | end, len(rows))
     more = _ours(rows, (*_BOOKED, *_TUNE))
     if style == "optuna":
-        return _optuna_frame(reader, head | more, user, config, metric)
+        return _optuna_frame(reader, head | more, reported, config, metric)
     if style == "ray":
         everything = head | end | more | config
         order = dict.fromkeys([*_RAY_BEFORE_CONFIG, *config, "logdir", *everything])
@@ -133,10 +133,10 @@ def _booked(reader: ExperimentReader, trial: TrialRow, life: Life, report: _Row)
 
 
 def _optuna_frame(
-    reader: ExperimentReader, own: _Row, user: _Columns, config: _Columns, metric: str | None
+    reader: ExperimentReader, own: _Row, reported: Sequence[_Row], config: _Columns, metric: str | None
 ) -> pd.DataFrame:
     trials = [reader.snapshot().by_id[trial_id] for trial_id in own["trial_id"]]
-    values = _array("float64", user.get(metric or "", [None] * len(trials)))
+    values = _array("float64", [flat.get(metric or "") for flat in reported])
     states = [optuna_state(row, not metric or v == v) for row, v in zip(trials, values, strict=True)]
     columns = {
         "number": own["number"],
@@ -145,7 +145,7 @@ def _optuna_frame(
         "datetime_complete": own["end_time"],
         "duration": own["end_time"] - own["start_time"],
         **{f"params_{name.removeprefix('config/')}": column for name, column in config.items()},
-        **{f"user_attrs_{name}": column for name, column in user.items() if name != metric},
+        **{f"user_attrs_{name}": column for name, column in _metrics(reported, ()).items() if name != metric},
         "state": _array("str", states),
     }
     return _frame(columns, len(trials))

@@ -182,6 +182,8 @@ def test_a_metric_named_like_a_column_has_one_name_whether_or_not_the_column_is_
     assert full["logdir"][0] != full["metric/logdir"][0] == "there"
     for frame in (short, full):
         assert [frame[name][0] for name in ("state", "metric/state", "metric/attempt")] == ["waiting", "weird", 7.0]
+    as_study = analysis.dataframe("attempt", style="optuna")  # which has none of these columns
+    assert [as_study[name][0] for name in ("value", "user_attrs_logdir", "user_attrs_state")] == [7.0, "there", "weird"]
 
 
 def test_mixed_values_and_huge_integers_become_text_or_floats_but_never_fail(tmp_path: Path) -> None:
