@@ -187,7 +187,7 @@ class ExperimentReader:
     def state(self) -> str:
         """Return where the sweep as a whole is.
 
-        `running`: it is driven. `crashed`: trials were running when its driver died. `stopped`: no driver runs it,
+        `running`: it is driven. `crashed`: trials ran or started when its driver died. `stopped`: no driver runs it,
         and it can be resumed. `ended`: all its trials have ended. `unknown`: its driver was on another machine.
         """
         trials, driver = self.trials(), self.driver()
@@ -197,7 +197,7 @@ class ExperimentReader:
             return "ended"
         if driver is not None and driver.is_alive is None:
             return "unknown"
-        return "crashed" if any(trial.status == "RUNNING" for trial in trials) else "stopped"
+        return "crashed" if any(trial.state == "running" for trial in trials) else "stopped"
 
     def state_hint(self) -> str:
         """Say in one sentence that no driver runs the sweep and how it goes on; empty when it runs or has ended."""

@@ -25,7 +25,7 @@ from sweep.results.analysis import ExperimentAnalysis
 def reader_of(root: Path, *statuses: str) -> ExperimentReader:
     made = MadeExperiment(root)
     for status in statuses:
-        made.set(made.trial({}), status=status)
+        made.set(made.trial({}), status=status, placement=[["local", []]] if status == "STARTING" else None)
     return ExperimentReader(made.close())
 
 
@@ -98,7 +98,7 @@ def test_a_later_process_of_the_same_number_is_not_the_driver(tmp_path: Path) ->
         (["TERMINATED", "ERROR"], "", "ended"),
         (["TERMINATED", "PENDING"], "", "stopped"),
         (["TERMINATED", "STOPPING"], "", "crashed"),
-        (["TERMINATED", "STARTING"], "", "stopped"),
+        (["TERMINATED", "STARTING"], "", "crashed"),
         ([], "", "stopped"),
         (["RUNNING"], "elsewhere", "unknown"),
         (["TERMINATED"], "elsewhere", "ended"),
