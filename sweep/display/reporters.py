@@ -81,6 +81,7 @@ class CLIReporter(ProgressReporter, Progress):
     """
 
     shows_ending = False
+    _reported: Sequence[Any] = ()
 
     def __init__(
         self,
@@ -118,7 +119,14 @@ class CLIReporter(ProgressReporter, Progress):
         self._report_clock = clock
         self._reported_at = -1e9
         self._root = ""
-        self._reported: Sequence[Any] = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        drawn = {*vars(Progress()), "_reported"}
+        return {name: value for name, value in vars(self).items() if name not in drawn}
+
+    def __setstate__(self, settings: dict[str, Any]) -> None:
+        Progress.__init__(self, has_thread=False, table=self._tables)
+        vars(self).update(settings)
 
     def add_metric_column(self, metric: str, representation: str | None = None) -> None:
         """Show one more result key, under the label `representation`.

@@ -201,6 +201,17 @@ def test_what_cannot_be_pickled_is_named_and_can_be_given_again(tmp_path: Path) 
     assert len(tuner.fit()) == 1
 
 
+def test_a_reporter_comes_back_with_its_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reporter = sweep.CLIReporter(metric_columns={"loss": "the loss"})
+    running = RunConfig(name="e", storage_path=tmp_path, progress_reporter=reporter)
+    Tuner(job, param_space={"x": 1}, run_config=running).fit()
+    sweep.run(job, config={"x": 1}, name="again", storage_path=tmp_path, progress_reporter=reporter)  # it has shown one
+    for name in ("e", "again"):
+        capsys.readouterr()
+        Tuner.restore(tmp_path / name, job, tune_config=TuneConfig(num_samples=2)).fit()
+        assert "the loss" in capsys.readouterr().out
+
+
 def test_a_sweep_of_run_can_be_restored_too(tmp_path: Path) -> None:
     given = {"config": {"x": sweep.uniform(0, 1)}, "num_samples": 2, "name": "r", "engine": "inline", "verbose": 0}
     sweep.run(job, **given, storage_path=tmp_path)
