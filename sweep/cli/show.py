@@ -21,7 +21,7 @@ from sweep.core.results import flatten, own_metrics, without_index
 from sweep.display.formats import at_step, clean, duration, pairs, to_yaml
 from sweep.record.layout import rank_outputs
 from sweep.record.reader import ExperimentReader
-from sweep.record.rows import TrialRow
+from sweep.record.rows import TrialRow, trainable_name
 from sweep.results.winners import Best, best_by_last, better_earlier, objectives_front
 
 
@@ -187,7 +187,7 @@ def _sweep_facts(reader: ExperimentReader) -> dict[str, Any]:
         "sweep": reader.name,
         "state": row["state"],
         "hint": reader.state_hint(),
-        "trainable": reader.trainable_name,
+        "trainable": trainable_name(reader.meta),
         "command": reader.meta.get("command"),
         "created": row["created"],
         "updated": row["updated"],

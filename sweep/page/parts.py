@@ -18,7 +18,7 @@ from sweep.figures.attempts import held_until, spans_of
 from sweep.figures.parameters import space_of
 from sweep.page.markup import code, facts, line, rows, shown
 from sweep.page.subject import Subject
-from sweep.record.rows import TrialRow
+from sweep.record.rows import TrialRow, trainable_name
 from sweep.results.notebook import as_python
 from sweep.results.winners import Best, better_earlier, shown_counts
 
@@ -153,7 +153,7 @@ def about(subject: Subject) -> str:
     found = facts(
         [
             ("command", meta.get("command")),
-            ("trainable", meta.get("import_path") or reader.trainable_name),
+            ("trainable", meta.get("import_path") or trainable_name(meta)),
             ("objective", subject.objective),
             ("searcher", meta.get("searcher")),
             ("scheduler", meta.get("scheduler")),

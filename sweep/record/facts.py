@@ -128,10 +128,6 @@ class Report:
         """The checkpoint that came with it, or None."""
         return CheckpointRef.parse(self.data.get("checkpoint"))
 
-    def result(self) -> TrialResult:
-        """Return it as schedulers and searchers see it."""
-        return TrialResult(self.metrics, self.seq)
-
     def get(self, metric: str) -> Any:
         """Return the value of a metric, a key or a path such as `eval/acc`; None: it has none."""
         value = self.data["metrics"].get(metric)

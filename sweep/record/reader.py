@@ -25,7 +25,7 @@ from sweep.record.db import last_event, last_seq, read_meta, understood
 from sweep.record.facts import END, Report, last_exit, last_plan, read_facts, read_reports, reports_of
 from sweep.record.layout import ExperimentLayout
 from sweep.record.lock import Driver, find_driver
-from sweep.record.rows import Snapshot, TrialRow, trainable_name
+from sweep.record.rows import Snapshot, TrialRow
 from sweep.record.stored import saved_before
 from sweep.storage.fetch import existing_checkpoints, open_all_for_reading, open_storage_for_reading
 from sweep.storage.location import parse_storage
@@ -169,11 +169,6 @@ class ExperimentReader:
         """Return the seconds for which the sweep was driven so far."""
         found = self.last_event()
         return 0.0 if found is None else found[1]
-
-    @property
-    def trainable_name(self) -> str:
-        """Name of the function or class; `trial` when it is not recorded."""
-        return trainable_name(self.meta)
 
     def plan(self) -> Plan:
         """Return what was asked of the sweep, as of its last start."""
