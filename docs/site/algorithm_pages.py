@@ -217,9 +217,9 @@ def _index(found: Sequence[Algorithm]) -> str:
     lines = [
         "# Algorithms",
         "",
-        "One page per scheduler and searcher, with its arguments, its errors, where it comes from and where it departs",
-        "from that. [Choose](../../choose.md) says which to take, [Schedulers](../schedulers.md) and",
-        "[Searchers](../searchers.md) what all of them promise.",
+        "Each scheduler and searcher has a page with its arguments, errors and source, and the differences from it.",
+        "[Choose](../../choose.md) helps you pick one. [Schedulers](../schedulers.md) and [Searchers](../searchers.md)",
+        "list what all of them guarantee.",
     ]
     for title, is_searcher in (("Schedulers", False), ("Searchers", True)):
         lines += ["", f"## {title}", "", "| class | name in a run | what it does |", "| --- | --- | --- |"]
