@@ -42,7 +42,7 @@ def train(config):
     loader = prepare_data_loader(DataLoader(TensorDataset(train_x, train_y), batch_size=32, shuffle=True))
     optimizer = torch.optim.SGD(model.parameters(), lr=config["lr"], momentum=0.9)
     for epoch in range(first_epoch, config["epochs"]):
-        for images, labels in loader:  # each worker its half
+        for images, labels in loader:  # each worker gets its half
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(images), labels).backward()
             optimizer.step()
