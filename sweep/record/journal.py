@@ -28,7 +28,6 @@ _EVERY_S = 1.0  # how often the loop has what was committed flushed
 _MANY = 1000  # commits after which the log is put into the database
 _FAILED_FLUSHES = ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC")
 
-SYNCHRONOUS = {"normal": "NORMAL", "full": "FULL"}  # by durability, as SQLite calls it
 _flush = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 Row = tuple[Any, ...]
@@ -77,7 +76,7 @@ class Journal:
 
     Args:
         database: path of `sweep.db`; created with its tables when it does not exist.
-        durability: a key of `SYNCHRONOUS`.
+        durability: "normal" or "full".
         discard: deletes a checkpoint, given its path relative to the experiment.
         notice: called with one line when the disk does not take what is written.
         is_interrupted: whether the user wants to wait for the disk no longer.
@@ -119,7 +118,7 @@ class Journal:
             self._db.execute("PRAGMA busy_timeout=5000")
             check_version(self._db, database)
             self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute(f"PRAGMA synchronous={SYNCHRONOUS[durability]}")
+            self._db.execute(f"PRAGMA synchronous={durability.upper()}")
             self._db.execute("PRAGMA wal_autocheckpoint=0")  # errors of its flushes would not be heard
             self._db.execute("PRAGMA trusted_schema=OFF")
             self._totals = Totals(*(self._db.execute("SELECT last, chain, checksum FROM totals").fetchone() or ()))

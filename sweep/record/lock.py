@@ -122,11 +122,8 @@ class DriverLock:
         if self.fd >= 0:
             if self._is_driver:
                 self._write(ended=time.time())
-            try:
+            with suppress(OSError):  # of a file system without locks
                 fcntl.flock(self.fd, fcntl.LOCK_UN)
-            except OSError as error:
-                if error.errno not in _NO_LOCKS:
-                    raise
             os.close(self.fd)
             self.fd = -1
 

@@ -218,15 +218,6 @@ def test_a_file_of_a_newer_version_or_of_somebody_else_is_refused(tmp_path, name
         Journal(tmp_path / name)
 
 
-def test_a_report_resets_the_node_losses_of_a_row_that_changes_in_nothing_else(tmp_path, journal):
-    trial = Trial("abcde_00000", {"x": 1}, Resources(), status=Status.RUNNING, attempt=1, node_losses=2)
-    journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: trial}), 0.0)
-    event, metrics = report(0, 1.0)
-    one = evolve(trial, count=1, judged_to=1, node_losses=0, last_result=TrialResult(metrics, 2))
-    journal.commit([event], [[]], Changes({trial.id: one}, {2: metrics}), 0.0)
-    assert [found.node_losses for found in load(tmp_path / "sweep.db").trials] == [0]
-
-
 @pytest.mark.parametrize("cut", [0, 50, 600, 5000])
 def test_a_damaged_file_is_refused_and_left_as_it_is(tmp_path, cut):
     path = tmp_path / "sweep.db"

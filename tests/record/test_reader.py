@@ -52,16 +52,6 @@ def test_a_driver_is_seen_while_it_holds_the_lock_and_not_after(tmp_path: Path) 
     assert reader.state() == "crashed"
 
 
-def test_looking_for_the_driver_never_takes_the_lock(tmp_path: Path) -> None:
-    reader = reader_of(tmp_path)
-    lock = DriverLock(reader.layout.lock)
-    lock.release()
-    before = os.listdir("/proc/self/fd")
-    assert find_driver(reader.layout.lock) is not None
-    assert os.listdir("/proc/self/fd") == before
-    DriverLock(reader.layout.lock).release()
-
-
 def test_a_process_that_is_gone_drives_nothing(tmp_path: Path) -> None:
     reader = reader_of(tmp_path, "RUNNING")
     child = subprocess.Popen([sys.executable, "-c", ""])

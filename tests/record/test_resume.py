@@ -209,22 +209,6 @@ def test_a_searcher_hears_the_record_as_it_heard_the_run(tmp_path, cut):
     assert len(told) - len(retold) <= 4  # asked, but not committed
 
 
-class AtTheEnd(Listening):
-    """Learns from the ends of trials alone: results need not be read for it."""
-
-    on_trial_result = Searcher.on_trial_result
-
-
-def test_a_searcher_that_hears_ends_alone_is_told_of_each_with_its_last_result(tmp_path):
-    first, second = (AtTheEnd(BasicVariantGenerator(random_state=7)) for _ in range(2))
-    assert not first.hears_results
-    go(tmp_path, searcher=first, num=4)
-    told_again(tmp_path, searcher=second, num=4)
-    ends = [item for item in first.heard if item[0] == "complete"]
-    assert [item[2]["training_iteration"] for item in ends] == [4] * 4
-    assert [item for item in second.heard if item[0] == "complete"] == ends
-
-
 def test_a_repeat_after_a_restart_is_recorded_and_not_judged_again(tmp_path):
     with pytest.raises(PowerCut):
         go(tmp_path, num=1, cut=6, is_after=True)
