@@ -8,6 +8,7 @@ import signal
 import tempfile
 from pathlib import Path
 
+import psutil
 import pytest
 
 import sweep
@@ -16,7 +17,6 @@ from sweep.train.jax import JaxTrainer
 from sweep.train.tensorflow import TensorflowTrainer
 from sweep.train.torch import DistributedTrainableCreator, TorchTrainer
 
-LISTENING = "0A"
 TWO = ScalingConfig(num_workers=2)
 
 
@@ -34,23 +34,10 @@ def run(tmp_path):
     sweep.shutdown()
 
 
-def listeners(pid: int) -> set[str]:
-    """Return the addresses on which a process listens, in the kernel's notation."""
-    inodes = set()
-    for number in os.listdir(f"/proc/{pid}/fd"):
-        try:
-            target = os.readlink(f"/proc/{pid}/fd/{number}")
-        except FileNotFoundError:
-            continue
-        if target.startswith("socket:["):
-            inodes.add(target[8:-1])
-    found = set()
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == LISTENING and fields[9] in inodes:
-                found.add(fields[1].partition(":")[0])
-    return found
+def listeners() -> list[str]:
+    """Return the addresses on which this process listens."""
+    found = psutil.Process().net_connections("tcp")
+    return sorted({one.laddr.ip for one in found if one.status == psutil.CONN_LISTEN})
 
 
 def with_torch(rank):
@@ -60,7 +47,7 @@ def with_torch(rank):
 
     total = torch.tensor([float(rank + 1)])
     dist.all_reduce(total)
-    told = {"backend": dist.get_backend(), "world": dist.get_world_size(), "listens": sorted(listeners(os.getpid()))}
+    told = {"backend": dist.get_backend(), "world": dist.get_world_size(), "listens": listeners()}
     return total.item(), told
 
 
@@ -102,7 +89,7 @@ def many_things(config):
 @pytest.mark.parametrize(
     ("trainer", "summed", "told"),
     [
-        (TorchTrainer, with_torch, {"backend": "gloo", "world": 2, "listens": ["0100007F"]}),
+        (TorchTrainer, with_torch, {"backend": "gloo", "world": 2, "listens": ["127.0.0.1"]}),
         (JaxTrainer, with_jax, {"gathered": [1, 2], "devices": 2, "processes": 2, "platform": "cpu"}),
     ],
     ids=["torch", "jax"],

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import horovod_environment
 import played_horovod
+import psutil
 import pytest
 from rank_variables import horovod
 
@@ -22,7 +23,6 @@ from sweep.train.horovod import HorovodConfig, HorovodTrainer
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-to" / "train-in-groups.md"
-LISTENING = "0A"
 
 
 @pytest.fixture(autouse=True)
@@ -63,15 +63,9 @@ def tell():
 
 
 def listening(port):
-    """Return the addresses on which anybody listens on a port, in the kernel's notation."""
-    found = []
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            fields = line.split()
-            address, _, number = fields[1].partition(":")
-            if fields[3] == LISTENING and int(number, 16) == port:
-                found.append(address)
-    return found
+    """Return the addresses on which anybody listens on a port."""
+    found = psutil.net_connections("tcp")
+    return [one.laddr.ip for one in found if one.status == psutil.CONN_LISTEN and one.laddr.port == port]
 
 
 def is_open(port):
@@ -119,7 +113,7 @@ def test_the_workers_meet_at_a_server_on_loopback_and_leave_it_before_it_goes(tm
     trial = run(loop, tmp_path, chdir_to_trial_dir=True)
     (port,) = {has["port"] for has in written(trial)}
     assert written(trial) == [
-        {"port": port, "listening": ["0100007F"], "own": [200, "localhost"], "head": 501} for _ in range(2)
+        {"port": port, "listening": ["127.0.0.1"], "own": [200, "localhost"], "head": 501} for _ in range(2)
     ]
     assert [Path(trial.path, f"left{rank}").read_text() for rank in range(2)] == ["200", "200"]
     assert not is_open(port)
@@ -183,27 +177,17 @@ REAL = '''
 import json, os, signal, sys, tempfile
 from pathlib import Path
 
+import psutil
+
 import sweep
 from sweep.integration.horovod import DistributedTrainableCreator
 
-LISTENING = "0A"
 
 
 def listens():
-    """Return the addresses on which this process listens, in the kernel's notation."""
-    inodes = set()
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            inodes.add(os.readlink(f"/proc/self/fd/{number}").removeprefix("socket:[").rstrip("]"))
-        except FileNotFoundError:
-            continue  # closed since then
-    found = set()
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == LISTENING and fields[9] in inodes:
-                found.add(fields[1].partition(":")[0])
-    return sorted(found)
+    """Return the addresses on which this process listens."""
+    found = psutil.Process().net_connections("tcp")
+    return sorted({one.laddr.ip for one in found if one.status == psutil.CONN_LISTEN})
 
 
 def train(config, checkpoint_dir=None):
@@ -285,7 +269,7 @@ def test_four_trials_of_two_horovod_workers_train_and_one_goes_on_after_its_work
     for one in trials:
         first, second = one["weights"]
         assert first == second
-        assert one["listens"] == [["0100007F"], []]  # the server in rank 0; nothing on another address
+        assert one["listens"] == [["127.0.0.1"], []]  # the server in rank 0; nothing on another address
 
 
 @pytest.mark.slow
