@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from sweep.errors import CheckpointError
-from sweep.record.files import first_free, sync_directory, write_atomically
+from sweep.record.files import first_free, sync, write_atomically
 from sweep.record.layout import leads_outside
 
 MANIFEST = ".sweep-manifest.json"
@@ -39,7 +39,7 @@ def write_manifest(directory: str) -> None:
     files = {name: _checked(os.path.join(directory, name), is_synced=True) for name in _files(directory)}
     write_atomically(os.path.join(directory, MANIFEST), json.dumps({"version": 1, "files": files}), is_durable=True)
     for inner, _, _ in os.walk(directory):
-        sync_directory(inner)
+        sync(inner)
 
 
 def verify(directory: str | os.PathLike[str], *, is_hashed: bool = True, is_exact: bool = True) -> None:

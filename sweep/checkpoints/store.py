@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 from sweep.checkpoints.manifest import MANIFEST, METADATA, verify, write_manifest
 from sweep.errors import CheckpointError, ExperimentError, refuse_unknown
-from sweep.record.files import first_free, sync_directory, write_atomically
+from sweep.record.files import first_free, sync, write_atomically
 from sweep.record.layout import leads_outside
 from sweep.storage.filesystems import RemoteDirectory, home_of, identity, locate
 
@@ -277,7 +277,7 @@ def persist(
             shutil.copytree(source, temporary, ignore=shutil.ignore_patterns(MANIFEST), copy_function=copy)
         write_manifest(temporary)
         os.rename(temporary, target)
-        sync_directory(os.path.dirname(target))
+        sync(os.path.dirname(target))
     except (OSError, shutil.Error) as error:
         if is_source_spent and os.path.isdir(temporary):
             os.rename(temporary, source)  # the only copy: it may be stored later

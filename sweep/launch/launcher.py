@@ -116,7 +116,7 @@ class Launch:
             seed=seed_of(spec.seed, self.loaded.meta),
             away=tuple(getattr(spec.engine, "away", ())),
             open_requests={trial.resources for trial in goes_on if not trial.is_ended},
-            prefix=checked_trial_id(self.loaded.prefix or uuid.uuid4().hex[:5]),
+            prefix=checked_trial_id(self.loaded.meta.get("prefix") or uuid.uuid4().hex[:5]),
             lost=self.loaded.lost,
             stop_grace_s=stop_grace_s(),
             interrupt_grace_s=stop_grace_s(Plan.interrupt_grace_s),

@@ -45,21 +45,15 @@ def write_atomically(
         raise
 
 
-def sync_file(path: str | os.PathLike[str]) -> None:
-    """Flush a file to its disk."""
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
-
-
 def first_free(path: str) -> str:
     """Return a path at which there is nothing: this one, or with `.2`, `.3` ... behind it."""
     names = itertools.chain((path,), (f"{path}.{number}" for number in itertools.count(2)))
     return next(name for name in names if not os.path.lexists(name))
 
 
-def sync_directory(path: str) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: str | os.PathLike[str]) -> None:
+    """Flush a file, or the names in a directory, to its disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sweep.errors import ExperimentError, RecordError
-from sweep.record.files import sync_directory, write_atomically
+from sweep.record.files import sync, write_atomically
 from sweep.record.layout import ExperimentLayout
 from sweep.record.space import lacks_space
 
@@ -30,7 +30,7 @@ def make_directory(path: Path, *, exist_ok: bool = False) -> list[Path]:
     path.mkdir(parents=True, exist_ok=exist_ok)
     for one in new:
         with contextlib.suppress(PermissionError):  # of a directory that may be written and not read
-            sync_directory(str(one.absolute().parent))
+            sync(one.absolute().parent)
     return new
 
 

@@ -19,7 +19,7 @@ from sweep.record.checksums import MarkWriter, Totals, check_high_water_mark, cr
 from sweep.record.codec import command_rows, encode_event, pack
 from sweep.record.db import APPLICATION_ID, SCHEMA, VERSION, check_version, connect_for_reading
 from sweep.record.encoding import encode
-from sweep.record.files import sync_directory, write_atomically
+from sweep.record.files import sync, write_atomically
 
 _RETRY_S = 0.5  # between two tries of a write that a full disk refused
 _DISK_GRACE_S = 600.0
@@ -127,7 +127,7 @@ class Journal:
             check_high_water_mark(mark, self.seq, database)
             self._mark = MarkWriter(database)
             self._is_flushed_at_once = durability == "full"
-            sync_directory(str(database.parent))  # the names of the record and of its log
+            sync(database.parent)  # the names of the record and of its log
             self._log = os.open(f"{database}-wal", os.O_RDONLY | os.O_CLOEXEC)
         except (sqlite3.Error, OSError) as error:
             raise ExperimentError(

@@ -60,11 +60,6 @@ class Loaded:
     plan: Plan | None = None
     meta: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def prefix(self) -> str:
-        """What the ids of the trials begin with; empty: nothing was recorded yet."""
-        return self.meta.get("prefix") or ("" if self.plan is None else self.plan.prefix)
-
 
 def load(database: Path, *, root: Path | None = None) -> Loaded:
     """Read the trials and checkpoints of an experiment whose driver is gone; pickled values of configs are loaded.

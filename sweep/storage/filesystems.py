@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.errors import ConfigError, ExperimentError, SweepError
-from sweep.record.files import SUFFIXES, create_private, sync_directory, sync_file, write_atomically
+from sweep.record.files import SUFFIXES, create_private, sync, write_atomically
 from sweep.record.layout import REMOTE_NOTE, cache_root
 
 # A file appears there whole when its upload ends, and directories are made by the files in them.
@@ -241,7 +241,7 @@ class RemoteDirectory:
         try:
             yield temporary
             if _is_local(self.filesystem):  # on a network file system this is also what says that it was taken
-                sync_file(temporary)
+                sync(temporary)
             try:
                 self.filesystem.mv(temporary, place)
             except FileExistsError:  # a file system that renames onto nothing that exists
@@ -252,7 +252,7 @@ class RemoteDirectory:
                 self.filesystem.rm_file(temporary)
             raise
         if _is_local(self.filesystem):
-            sync_directory(os.path.dirname(place))
+            sync(os.path.dirname(place))
 
     def remove(self, name: str) -> None:
         """Delete a file; gone already is fine."""

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from sweep.errors import ExperimentError
-from sweep.record.files import sync_directory, sync_file, write_atomically
+from sweep.record.files import sync, write_atomically
 from sweep.record.layout import DATABASE, MARK, MIRROR_STATE, RECORD_MARK, cache_root
 from sweep.record.snapshot import compare
 from sweep.storage.filesystems import RemoteDirectory
@@ -129,9 +129,9 @@ def set_aside(root: Path, why: str) -> str:
 def install_record(incoming: Path, database: Path) -> None:
     """Put a record that was brought in the place of the one that is here."""
     remove_record(database)
-    sync_file(incoming)
+    sync(incoming)
     os.replace(incoming, database)
-    sync_directory(str(database.parent))
+    sync(database.parent)
 
 
 def remove_record(database: Path) -> None:

@@ -20,7 +20,7 @@ from sweep.core.resources import Resources
 from sweep.core.results import ANONYMOUS_METRIC
 from sweep.core.trial import Cause
 from sweep.errors import CheckpointError, UserCodeError
-from sweep.record.files import sync_directory
+from sweep.record.files import sync
 from sweep.record.layout import checkpoint_name
 from sweep.record.space import lacks_space, tree_bytes
 from sweep.worker import wire
@@ -272,7 +272,7 @@ class Session:
         target = free_target(self.trial_dir, name, self.job.attempt)
         persist(source, target, **how)
         if not self._is_placed:
-            sync_directory(self.job.directory)  # the name of the trial's own directory
+            sync(self.job.directory)  # the name of the trial's own directory
             self._is_placed = True
         return os.path.relpath(target, self.job.directory)
 
