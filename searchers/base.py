@@ -166,14 +166,6 @@ class Searcher(ABC):
         """
         return False
 
-    @property
-    def best_concurrency(self) -> int | None:
-        """How many trials at a time this search uses well; None: as many as there are.
-
-        With more, suggestions are made from fewer results than the method expects. Nothing is limited by it.
-        """
-        return None
-
     def suggestion_state(self, trial_id: str) -> Mapping[str, Any] | None:
         """Return what `retell` needs beyond the config to restore this suggestion (JSON values only), or None."""
         return None

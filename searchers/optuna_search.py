@@ -218,15 +218,6 @@ class OptunaSearch(SpaceSearcher):
         """`study`, by the name under which Tune's users take it for Optuna's plots."""
         return self.study
 
-    @property
-    def best_concurrency(self) -> int | None:
-        """4 for "gp", the most that was measured; for "nsgaii" and "nsgaiii" the size of a generation; None for the
-        others ("cmaes" waits by itself for those of a generation).
-
-        Source: benchmarks/quality/searching.py measures one and four trials at a time.
-        """
-        return {"gp": 4, "nsgaii": 50, "nsgaiii": 50}.get(self._sampling.kind)
-
     @quiet()
     def suggest(self, trial_id: str) -> Config | Signal:
         if trial_id in self._open:

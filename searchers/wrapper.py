@@ -55,10 +55,6 @@ class Wrapper(Searcher):
     def hears_results(self) -> bool:
         return self.searcher.hears_results
 
-    @property
-    def best_concurrency(self) -> int | None:
-        return self.searcher.best_concurrency
-
     @abstractmethod
     def suggest(self, trial_id: str) -> Config | Signal:
         return answer_of(self.searcher.suggest(trial_id))
@@ -187,12 +183,6 @@ class Repeater(Wrapper):
     @property
     def hears_results(self) -> bool:
         return False
-
-    @property
-    def best_concurrency(self) -> int | None:
-        """Return that of the searcher, times the trials that share a suggestion."""
-        most = self.searcher.best_concurrency
-        return None if most is None else most * self.repeat
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
         return False  # the searcher counts suggestions, the limit is one of trials

@@ -157,15 +157,3 @@ def test_a_sweep_on_disk_is_learned_from(make, tmp_path):
         assert [trial.value for trial in search.study.trials] == [0.1, 0.2, 0.1, 0.2]
     else:
         assert search.suggest("t") == {"lr": 0.1, "kind": "a", "n": 3}
-
-
-def test_the_concurrency_that_suits_a_search_is_known():
-    space = {"x": uniform(0, 1), "y": uniform(0, 1), "kind": choice(["a", "b"])}
-    known = {
-        name: ready(OptunaSearch(sampler=name), space).best_concurrency
-        for name in ("tpe", "random", "qmc", "cmaes", "gp", "nsgaii", "nsgaiii")
-    }
-    assert known == {"tpe": None, "random": None, "qmc": None, "cmaes": None, "gp": 4, "nsgaii": 50, "nsgaiii": 50}
-    assert ConcurrencyLimiter(OptunaSearch(sampler="gp"), 8).best_concurrency == 4
-    assert tune.Repeater(OptunaSearch(sampler="gp"), 3).best_concurrency == 12
-    assert RandomSearch().best_concurrency is None
