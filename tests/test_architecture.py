@@ -151,10 +151,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.record.layout",
         "sweep.record.space",
         "sweep.record.encoding",
-        "sweep.record.facts",
         "sweep.checkpoints",
         "sweep.results.trials",
-        "sweep.storage.shared",
     ),
     "sweep.callbacks.observed": (
         "sweep.core",

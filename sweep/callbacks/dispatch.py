@@ -11,7 +11,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from searchers.keywords import taken_by
@@ -29,6 +29,7 @@ _LIMIT = 20_000  # messages that may wait before the driver does
 _MAX_ERRORS = 3
 _SLOW_S = 5.0  # a hook that takes longer than this is named
 _FLUSH_S = 30.0  # how long the end waits for callbacks to finish
+_POLL_S = 0.01  # between two looks for room in the queue
 _LOOK_S = 0.1  # a signal that another thread was given is heard so late
 _STATE_S = 10.0  # between two times that the callbacks' own states are stored
 
@@ -51,26 +52,6 @@ class LogFiles(Protocol):
         """Write what is left and end; whether all of it is written."""
 
 
-class _Trials(Sequence[ObservedTrial]):
-    """All trials so far, each made into what callbacks see on access: no list of 10,000 is built for each report."""
-
-    def __init__(self, seen: Mapping[str, Trial], about: ExperimentInfo) -> None:
-        self._seen = seen
-        self._about = about
-
-    def __len__(self) -> int:
-        return len(self._seen)
-
-    def __getitem__(self, index: Any) -> Any:
-        found = list(self._seen.values())[index]
-        if isinstance(index, slice):
-            return [ObservedTrial(trial, self._about) for trial in found]
-        return ObservedTrial(found, self._about)
-
-    def __iter__(self) -> Iterator[ObservedTrial]:
-        return iter(self[:])
-
-
 class _Hook:
     """One hook of one callback, called in the form in which it was written.
 
@@ -78,35 +59,27 @@ class _Hook:
     trial, result, **info)`, and gets a plain dict as its result.
     """
 
-    __slots__ = ("_function", "_is_ours", "_names", "callback", "lists_trials", "name")
+    __slots__ = ("_function", "_is_ours", "callback", "lists_trials", "name")
 
     def __init__(self, callback: Callback, name: str) -> None:
-        self.callback = callback
-        self.name = name
+        self.callback, self.name = callback, name
         self._function: Callable[..., Any] = getattr(callback, name)
-        try:
-            parameters = inspect.signature(self._function).parameters.values()
-        except (TypeError, ValueError):  # a callable that does not tell
-            parameters = ()  # type: ignore[assignment]
+        parameters = inspect.signature(self._function).parameters.values()
         names = tuple(p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
         is_tunes = bool({"iteration", "trials"} & set(names)) or (takes_any and _TUNES_NAMES.issuperset(names))
         self._is_ours = names in _OUR_FORMS or not is_tunes
-        self._names = None if takes_any else frozenset(names)
-        self.lists_trials = not self._is_ours and (self._names is None or "trials" in self._names)
+        self.lists_trials = not self._is_ours and (takes_any or "trials" in names)
 
-    def call(self, iteration: int, trials: _Trials, trial: ObservedTrial, extra: tuple[str, Any] | None) -> None:
-        """Call it; `extra` is the name and value of what comes besides the trial."""
+    def call(self, trial: ObservedTrial, extra: Mapping[str, Any], **more: Any) -> None:
+        """Call it; `extra` is what comes besides the trial, `more` what only Tune's form has."""
         if self._is_ours:
-            self._function(trial, *([] if extra is None else [extra[1]]))
+            self._function(trial, *extra.values())
             return
-        given: dict[str, Any] = {"iteration": iteration, "trials": trials, "trial": trial}
-        if extra is not None:
-            name, value = extra
-            given[name] = plain_result(trial, value) if name == "result" else value
-        if self._names is not None:
-            given = {name: value for name, value in given.items() if name in self._names}
-        self._function(**given)
+        given = {**more, "trial": trial, **extra}
+        if "result" in extra:
+            given["result"] = plain_result(trial, extra["result"])
+        self._function(**taken_by(self._function, given))
 
 
 class CallbackStates:
@@ -135,37 +108,30 @@ class CallbackStates:
 
         parts: dict[str, bytes] = {}
         for key, callback in self._owners.items():
-            try:
+            with self._saying(f"the state of the callback {key} cannot be stored"):
                 parts[key] = cloudpickle.dumps(callback.get_state())
-            except Exception as error:  # the user's own
-                self._say_once(f"the state of the callback {key} cannot be stored: {type(error).__name__}: {error}")
-        try:
+        with self._saying(f"{self._path} cannot be written, and the callbacks' states are lost at a restart"):
             write_atomically(self._path, pickle.dumps(parts), is_private=True)
-        except OSError as error:
-            self._say_once(f"{self._path} cannot be written: {error}; the callbacks' states are lost at a restart")
 
     def give_back(self) -> None:
         """Hand what was stored to the callbacks of this run."""
-        if not self._owners or not os.path.exists(self._path):
-            return
-        try:
-            with open(self._path, "rb") as file:
-                parts = pickle.loads(file.read())
-        except Exception as error:  # a damaged pickle raises anything
-            self._say_once(f"{self._path} cannot be read: {type(error).__name__}: {error}; callbacks begin anew")
-            return
+        parts: dict[str, bytes] = {}
+        if self._owners and os.path.exists(self._path):
+            with self._saying(f"{self._path} cannot be read, and callbacks begin anew"), open(self._path, "rb") as file:
+                parts = pickle.load(file)
         for key, callback in self._owners.items():
-            if key not in parts:
-                continue
-            try:
-                callback.set_state(unpickle(parts[key]))
-            except Exception as error:  # the user's own, or its class is gone
-                self._say_once(f"the state of the callback {key} cannot be used: {type(error).__name__}: {error}")
+            if key in parts:
+                with self._saying(f"the state of the callback {key} cannot be used"):
+                    callback.set_state(unpickle(parts[key]))
 
-    def _say_once(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
-            self._notice(text)
+    @contextlib.contextmanager
+    def _saying(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # the user's own; and a damaged pickle raises anything
+            if what not in self._said:
+                self._said.add(what)
+                self._notice(f"{what}: {type(error).__name__}: {error}")
 
 
 class Dispatcher:
@@ -194,13 +160,10 @@ class Dispatcher:
         self._changed: dict[str, Trial] = {}  # trials of earlier batches, to be handed over with the next commands
         self._sent = 0
         self._handled = 0
-        self._told = self._covered = 0  # commands told so far; and those that log files are known to say already
+        self._covered = 0  # of those handled, how many log files are known to say already
         self._busy: tuple[str, float] | None = None
-        self._room = threading.Event()
-        self._over = threading.Event()
-        self._seen: dict[str, Trial] = {}
+        self._seen: dict[str, ObservedTrial] = {}
         self._iteration = 0
-        self._trials = _Trials(self._seen, self._about)
         # only hooks that a callback overrides are handed over at all
         self._hooks = {
             hook: [_Hook(callback, name) for name in names for callback in overriding(callbacks, name)]
@@ -216,7 +179,7 @@ class Dispatcher:
         self._states = CallbackStates(self._callbacks, self._about.root, notice)
         self._stored_at = time.monotonic()
         self.driver_is_in: tuple[str, float] | None = None
-        self._said: tuple[str, float] | None = None  # of what the driver was in, what was named last
+        self._said: tuple[str, float] | None = None  # of what was waited for, what was named last
         self._thread: threading.Thread | None = None
         self._wake: Callable[[], object] = lambda: None
         self.fatal: SweepError | None = None
@@ -239,11 +202,8 @@ class Dispatcher:
         self._queue.put((wanted, self._changed))
         self._changed = {}
         while self._sent - self._handled > _LIMIT and self._thread.is_alive():
-            busy = self._busy
-            if busy is not None and time.monotonic() - busy[1] > _SLOW_S:
-                self._warn(f"trials wait for the callback {busy[0]}, which has not returned for {_SLOW_S:g} s or more")
-            self._room.clear()
-            self._room.wait(_SLOW_S)
+            self._say_if_late("trials wait", self._busy)
+            time.sleep(_POLL_S)
 
     def step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
         """Tell displays that a batch is committed; on the driver's own thread."""
@@ -257,7 +217,7 @@ class Dispatcher:
     def setup(self, **info: Any) -> None:
         """Tell all callbacks what is about to run, each as much as it takes; an error here is raised."""
         if self._is_listing:
-            self._seen |= {trial.id: trial for trial in info.get("trials", ())}
+            self._see(info.get("trials", ()))
         for callback in self._callbacks:
             callback.setup(**taken_by(callback.setup, info))
         if info.get("is_resumed"):
@@ -285,10 +245,10 @@ class Dispatcher:
                 self._warn(f"{waits}; Ctrl-C twice leaves it")
                 self._is_over_within(left_s)
         self.driver_is_in = None
-        if not self._over.is_set():
+        if is_late := not self._is_over_within(0):
             name = self._busy_with()
             self._notice(f"{name} did not finish within {_FLUSH_S:g} s; what it had not written is in sweep.db")
-        return self._over.is_set()
+        return not is_late
 
     def _busy_with(self) -> str:
         busy = self._busy
@@ -296,30 +256,26 @@ class Dispatcher:
 
     def _is_over_within(self, limit_s: float) -> bool:
         """Wait for the thread, in short steps: of two signals at once, the kernel may give one to another thread."""
+        assert self._thread is not None
         give_up = time.monotonic() + limit_s
-        while not self._over.wait(_LOOK_S) and time.monotonic() < give_up:
-            pass
-        return self._over.is_set()
+        while self._thread.is_alive() and time.monotonic() < give_up:
+            self._thread.join(_LOOK_S)
+        return not self._thread.is_alive()
+
+    def _see(self, trials: Iterable[Trial]) -> None:
+        self._seen.update((trial.id, ObservedTrial(trial, self._about)) for trial in trials)
 
     def _run(self) -> None:
-        try:
-            self._hand_over()
-        finally:
-            self._over.set()
-
-    def _hand_over(self) -> None:
         while (item := self._next()) is not None:
             commands, changed = item
-            self._seen |= changed
+            self._see(changed.values())
             self._iteration += 1
             for callback in self._begins:
-                self._call(callback, "on_step_begin", iteration=self._iteration, trials=self._trials)
+                self._call(callback, "on_step_begin", iteration=self._iteration, trials=list(self._seen.values()))
             for command in commands:
                 self._tell(command)
             for callback in self._ends:
-                self._call(callback, "on_step_end", iteration=self._iteration, trials=self._trials)
-            self._handled += len(commands)
-            self._room.set()
+                self._call(callback, "on_step_end", iteration=self._iteration, trials=list(self._seen.values()))
             if time.monotonic() - self._stored_at > _STATE_S:
                 self._states.store()
                 self._stored_at = time.monotonic()
@@ -330,30 +286,28 @@ class Dispatcher:
             try:
                 return self._queue.get(timeout=_SLOW_S)
             except queue.Empty:
-                waits = self.driver_is_in
-            if waits is not None and waits is not self._said and time.monotonic() - waits[1] > _SLOW_S:
-                self._said = waits
-                late = f"which has not returned for {_SLOW_S:g} s or more"
-                self._warn(f"everything waits for {waits[0]}, {late}; Ctrl-C twice ends the sweep")
+                self._say_if_late("everything waits", self.driver_is_in, "; Ctrl-C twice ends the sweep")
+
+    def _say_if_late(self, who: str, waits: tuple[str, float] | None, advice: str = "") -> None:
+        if waits is not None and waits is not self._said and time.monotonic() - waits[1] > _SLOW_S:
+            self._said = waits
+            self._warn(f"{who} for {waits[0]}, which has not returned for {_SLOW_S:g} s or more{advice}")
 
     def _tell(self, command: Notify) -> None:
-        hook = command.hook
         if self._is_listing:
-            self._seen[command.trial.id] = command.trial
-        trial = ObservedTrial(command.trial, self._about)
-        self._told += 1
-        if self._files is not None and self._told > self._covered and hook in self._reading:
+            self._see([command.trial])
+        self._handled += 1
+        if self._files is not None and self._handled > self._covered and command.hook in self._reading:
             self._busy = ("a callback that waits for log files", time.monotonic())
             covered = self._sent  # what was handed over is committed
             self._files.catch_up()
             self._covered = covered
-        for one in self._hooks[hook]:
-            extra: tuple[str, Any] | None = None
-            if one.name == "on_trial_result":
-                extra = ("result", command.result)
-            elif one.name == "on_checkpoint":
-                extra = ("checkpoint", trial.checkpoint)
-            self._guarded(one.callback, one.name, one.call, self._iteration, self._trials, trial, extra)
+        trial = ObservedTrial(command.trial, self._about)
+        extra = {"result": command.result} if command.hook is Hook.RESULT else {}
+        more = {"iteration": self._iteration, "trials": list(self._seen.values())}
+        for one in self._hooks[command.hook]:
+            own = {"checkpoint": trial.checkpoint} if one.name == "on_checkpoint" else extra
+            self._guarded(one.callback, one.name, one.call, trial, own, **more)
 
     def _call(self, callback: Callback, hook: str, *arguments: object, **named: object) -> None:
         self._guarded(callback, hook, getattr(callback, hook), *arguments, **named)

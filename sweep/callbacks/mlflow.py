@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import re
-import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from typing import Any
 
 from sweep.callbacks.loggers import required, step_of
-from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
+from sweep.callbacks.tracking import TrackingCallback, numbers_of
 from sweep.core.results import MOST_SECONDS, TrialResult, flatten
 from sweep.core.trial import Trial
 from sweep.core.values import as_float
@@ -21,12 +21,7 @@ from sweep.worker.session import get_context
 _TRIAL_TAG = "sweep.trial_id"
 _EXPERIMENT_TAG = "sweep.experiment"
 _STATUS = {"finished": "FINISHED", "failed": "FAILED", "paused": "SCHEDULED", "interrupted": "KILLED"}
-_MAX_PARAMS, _MAX_METRICS = 100, 1000  # in one call, by MLflow's own limits
-
-
-class _Run(NamedTuple):
-    id: str
-    params: set[str]  # the names of those that it has
+_MOST = 100  # parameters in one call, by MLflow's own limit; of metrics it takes more
 
 
 @refuse_unknown()
@@ -71,78 +66,66 @@ class MLflowLoggerCallback(TrackingCallback):
         self._token = tracking_token
         self._save_artifact = self.reads_log_files = save_artifact
         self._is_late = log_params_on_trial_end
-        self._lock = threading.Lock()
-        self._place: tuple[Any, str] | None = None
 
-    def _connected(self) -> tuple[Any, str]:
-        """Return the client and the id of the experiment, made at first use: the sweep's start waits for no server."""
-        with self._lock:
-            if self._place is None:
-                if self._token is not None:
-                    os.environ["MLFLOW_TRACKING_TOKEN"] = self._token
-                client = _require().MlflowClient(self._tracking_uri, self._registry_uri)
-                self._place = client, _experiment_id(client, self._experiment_name or self.layout.root.name)
-            return self._place
+    @cached_property
+    def _client(self) -> Any:  # at first use, as the next: the sweep's start waits for no server
+        if self._token is not None:
+            os.environ["MLFLOW_TRACKING_TOKEN"] = self._token
+        return _require().MlflowClient(self._tracking_uri, self._registry_uri)
 
-    def _begin(self, trial: Trial, run: _Run | None) -> _Run:
+    @cached_property
+    def _experiment_id(self) -> str:
+        return _experiment_id(self._client, self._experiment_name or self.layout.root.name)
+
+    def _begin(self, trial: Trial, run: Any | None) -> Any:
         if run is None:
-            client, experiment_id = self._connected()
-            name = trial_name(trial)
-            tags = {_TRIAL_TAG: trial.id, _EXPERIMENT_TAG: self.layout.root.name}
-            found = _find_run(client, experiment_id, tags)
-            if found is None:
-                found = client.create_run(experiment_id, tags={**self._tags, "trial_name": name, **tags}, run_name=name)
+            own = {_TRIAL_TAG: trial.id, _EXPERIMENT_TAG: self.layout.root.name}
+            run = _find_run(self._client, self._experiment_id, own)
+            if run is None:
+                tags = {**self._tags, "trial_name": str(trial), **own}
+                run = self._client.create_run(self._experiment_id, tags=tags, run_name=str(trial))
             else:
-                client.update_run(found.info.run_id, status="RUNNING")
-            run = self._runs[trial.id] = _Run(found.info.run_id, set(found.data.params))
+                self._client.update_run(run.info.run_id, status="RUNNING")
         if not self._is_late:
             self._log_params(trial, run)
         return run
 
-    def _record(self, trial: Trial, run: _Run, iteration: int, result: TrialResult) -> None:
-        entities = importlib.import_module("mlflow.entities")
+    def _record(self, trial: Trial, run: Any, iteration: int, result: TrialResult) -> None:
         step = step_of(result, trial.count)
         stamp = as_float(result.get("timestamp"))
         milliseconds = int(1000 * (stamp if stamp is not None and 0 <= stamp < MOST_SECONDS else time.time()))
-        metrics = [
-            entities.Metric(_key(name), value, milliseconds, step)
-            for name, value in numbers_of(result, ("pid", "timestamp", "done", "should_checkpoint"))
-        ]
-        client, _ = self._connected()
-        for some in _in_parts(metrics, _MAX_METRICS):
-            client.log_batch(run.id, metrics=some)
+        metric = importlib.import_module("mlflow.entities").Metric
+        numbers = numbers_of(result, ("pid", "timestamp", "done", "should_checkpoint"))
+        self._send(run, "metrics", [metric(_key(name), value, milliseconds, step) for name, value in numbers])
 
-    def _finish(self, trial: Trial, run: _Run, outcome: str) -> None:
-        client, _ = self._connected()
+    def _finish(self, trial: Trial, run: Any, outcome: str) -> None:
         if outcome in ("finished", "failed"):
             if self._is_late:
                 self._log_params(trial, run)
             directory = self.layout.trial(trial.id)
             if self._save_artifact and directory.is_dir():
-                client.log_artifacts(run.id, str(directory))
-        client.set_terminated(run.id, status=_STATUS[outcome])
+                self._client.log_artifacts(run.info.run_id, str(directory))
+        self._client.set_terminated(run.info.run_id, status=_STATUS[outcome])
 
-    def _log_params(self, trial: Trial, run: _Run) -> None:
+    def _log_params(self, trial: Trial, run: Any) -> None:
         """Log those of the config that the run does not have yet."""
-        new = _new_params(trial.config, run.params)
-        entities = importlib.import_module("mlflow.entities")
-        client, _ = self._connected()
-        for some in _in_parts([entities.Param(name, str(value)) for name, value in new.items()], _MAX_PARAMS):
-            client.log_batch(run.id, params=some)
-        run.params.update(new)
+        new = {name: str(value) for name, value in _new_params(trial.config, run.data.params).items()}
+        param = importlib.import_module("mlflow.entities").Param
+        self._send(run, "params", [param(name, value) for name, value in new.items()])
+        run.data.params.update(new)
+
+    def _send(self, run: Any, kind: str, items: list[Any]) -> None:
+        for start in range(0, len(items), _MOST):
+            self._client.log_batch(run.info.run_id, **{kind: items[start : start + _MOST]})
 
 
 class _Nothing:
     """Stands in for MLflow in the other ranks: whatever is asked of it is there and does nothing."""
 
-    def __getattr__(self, name: str) -> _Nothing:
+    def _same(self, *_: Any, **__: Any) -> _Nothing:
         return self
 
-    def __call__(self, *_: Any, **__: Any) -> _Nothing:
-        return self
-
-    def __enter__(self) -> _Nothing:
-        return self
+    __getattr__ = __call__ = __enter__ = _same
 
     def __exit__(self, *_: object) -> None:
         return
@@ -248,8 +231,3 @@ def _new_params(config: Mapping[str, Any], known: Collection[str]) -> dict[str, 
 def _key(name: str) -> str:
     """Return a name in the characters that MLflow allows."""
     return re.sub(r"[^\w\-./ ]", "_", name)
-
-
-def _in_parts(items: list[Any], size: int) -> Iterator[list[Any]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

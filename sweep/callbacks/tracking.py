@@ -30,7 +30,7 @@ class TrackingCallback(LoggerCallback):
     finish_timeout_s: float = 120.0
 
     def __init__(self) -> None:
-        self._lanes: list[_Lane] = []
+        self._lanes: dict[int, _Lane] = {}
         self._open: dict[str, Trial] = {}
         self._runs: dict[str, Any] = {}
         self._errors: queue.SimpleQueue[Exception] = queue.SimpleQueue()
@@ -56,18 +56,10 @@ class TrackingCallback(LoggerCallback):
         self._later(trial, lambda: self._start(trial))
 
     def log_trial_result(self, iteration: int, trial: Trial, result: TrialResult) -> None:
-        def send() -> None:
-            run = self._runs[trial.id] if trial.id in self._runs else self._start(trial)
-            self._record(trial, run, iteration, result)
-
-        self._later(trial, send)
+        self._later(trial, lambda: self._record(trial, self._run(trial), iteration, result))
 
     def log_trial_save(self, trial: Trial) -> None:
-        def send() -> None:
-            if trial.id in self._runs:
-                self._keep(trial, self._runs[trial.id])
-
-        self._later(trial, send)
+        self._later(trial, lambda: self._keep(trial, self._run(trial)))
 
     def log_trial_pause(self, trial: Trial) -> None:
         """Close the run; it is opened again when the trial goes on."""
@@ -87,11 +79,12 @@ class TrackingCallback(LoggerCallback):
         for trial in list(self._open.values()):
             self._close(trial, "interrupted")
         deadline = time.monotonic() + self.finish_timeout_s
-        for lane in self._lanes:
+        lanes = self._lanes.values()
+        for lane in lanes:
             lane.calls.put(None)
-        for lane in self._lanes:
+        for lane in lanes:
             lane.join(max(0.0, deadline - time.monotonic()))
-        missing = self._num_dropped + sum(lane.calls.unfinished_tasks - 1 for lane in self._lanes if lane.is_alive())
+        missing = self._num_dropped + sum(lane.calls.unfinished_tasks - 1 for lane in lanes if lane.is_alive())
         if missing:
             raise TimeoutError(
                 f"{missing} calls did not reach the service within {self.finish_timeout_s:g} s after the last trial; "
@@ -99,9 +92,13 @@ class TrackingCallback(LoggerCallback):
             )
         self._raise_error()
 
-    def _start(self, trial: Trial) -> Any:
-        run = self._runs[trial.id] = self._begin(trial, self._runs.get(trial.id))
-        return run
+    def _start(self, trial: Trial) -> None:
+        self._runs[trial.id] = self._begin(trial, self._runs.get(trial.id))
+
+    def _run(self, trial: Trial) -> Any:
+        if trial.id not in self._runs:  # its start has failed
+            self._start(trial)
+        return self._runs[trial.id]
 
     def _close(self, trial: Trial, outcome: str) -> None:
         def close() -> None:
@@ -127,8 +124,8 @@ class TrackingCallback(LoggerCallback):
     def _lane(self, trial: Trial) -> _Lane:
         # By the number, so that a trial that goes on after a pause waits until its run is closed.
         place = trial.number % _MAX_THREADS
-        while len(self._lanes) <= place:
-            self._lanes.append(_Lane(f"{type(self).__name__}-{len(self._lanes)}", self._errors))
+        if place not in self._lanes:
+            self._lanes[place] = _Lane(f"{type(self).__name__}-{place}", self._errors)
         return self._lanes[place]
 
 
@@ -148,11 +145,6 @@ class _Lane(threading.Thread):
             except Exception as error:  # a service fails as it likes; it is raised in the next hook, and shown
                 self._errors.put(error)
             self.calls.task_done()
-
-
-def trial_name(trial: Trial) -> str:
-    """Return the name under which users know a trial: what it calls itself, else its id."""
-    return trial.id if isinstance(trial, tuple) else str(trial)
 
 
 def numbers_of(result: Mapping[str, Any], excludes: Sequence[str] = ()) -> Iterator[tuple[str, float]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.callbacks.loggers import required
-from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
+from sweep.callbacks.tracking import TrackingCallback, numbers_of
 from sweep.core.literals import jsonable
 from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
@@ -59,7 +59,7 @@ class WandbLoggerCallback(TrackingCallback):
         _require()
         if isinstance(excludes, str):
             raise ConfigError(f"excludes={excludes!r} is a text; expected a list of names: excludes=[{excludes!r}].")
-        self._key = _key_of(api_key, api_key_file)
+        self._variables = _key_of(api_key, api_key_file)
         self._project = project or os.environ.get("WANDB_PROJECT_NAME")
         self._group = group or os.environ.get("WANDB_GROUP_NAME")
         self._excludes = (*_NEVER, *(excludes or ()))
@@ -72,7 +72,7 @@ class WandbLoggerCallback(TrackingCallback):
     def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
         """Take the experiment's directory, and see that there is a key."""
         super().setup(experiment_dir=experiment_dir, plan=plan, num_trials=num_trials, **info)
-        _use_key(self._key)
+        os.environ.update(self._variables)
         if _mode(self._init) in ("online", "shared"):
             _require_key()
 
@@ -87,7 +87,7 @@ class WandbLoggerCallback(TrackingCallback):
                 "project": self._project,
                 "group": self._group or self.layout.root.name,
                 "id": trial.id,
-                "name": trial_name(trial),
+                "name": str(trial),
                 "dir": str(directory),
                 "config": jsonable(trial.config, is_strict=False),
                 "reinit": "create_new",  # beside the runs of other trials
@@ -108,12 +108,11 @@ class WandbLoggerCallback(TrackingCallback):
         checkpoint = trial.checkpoint
         if not self._uploads or checkpoint is None:
             return
-        path = Path(self.layout.root, checkpoint.path)
         artifact = _require().Artifact(name=f"checkpoint_{trial.id}", type="model")
         try:
-            artifact.add_dir(str(path))
+            artifact.add_dir(checkpoint.path)
         except (OSError, ValueError):
-            if not path.exists():
+            if not os.path.exists(checkpoint.path):
                 return  # not kept: a newer one has taken its place before this one's turn came
             raise
         run.log_artifact(artifact)
@@ -148,7 +147,7 @@ def setup_wandb(
     rank = context.get_world_rank()
     if rank and rank_zero_only:
         return _require().init(mode="disabled")
-    _use_key(_key_of(api_key, api_key_file))
+    os.environ.update(_key_of(api_key, api_key_file))
     derived: dict[str, Any] = {}
     trial_id = context.get_trial_id()
     if trial_id is not None:
@@ -182,9 +181,7 @@ def _open_run(options: dict[str, Any]) -> Any:
 
 
 def _mode(init: Mapping[str, Any]) -> str:
-    settings = init.get("settings")
-    found = settings.get("mode") if isinstance(settings, Mapping) else getattr(settings, "mode", None)
-    return str(init.get("mode") or os.environ.get("WANDB_MODE") or found or "online")
+    return str(init.get("mode") or os.environ.get("WANDB_MODE") or "online")
 
 
 def _settings(given: Any, **defaults: Any) -> Any:
@@ -195,24 +192,18 @@ def _settings(given: Any, **defaults: Any) -> Any:
     return {**{name: value for name, value in defaults.items() if name in known}, **(given or {})}
 
 
-def _key_of(given: str | None, file: str | None) -> str | None:
-    """Return the key that was given as a text or as the file that holds it; None when neither was."""
-    if file is None:
-        return given
-    if given is not None:
+def _key_of(given: str | None, file: str | None) -> dict[str, str]:
+    """Return the variable for the key that was given as a text or as the file that holds it; none when neither was."""
+    if file is not None and given is not None:
         raise ConfigError("api_key and api_key_file were both given for Weights & Biases; expected one of them.")
-    try:
-        found = Path(file).expanduser().read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise ConfigError(f"api_key_file={file!r} cannot be read: {error.strerror}.") from error
-    if not found:
-        raise ConfigError(f"api_key_file={file!r} is empty; expected the key for Weights & Biases in it.")
-    return found
-
-
-def _use_key(key: str | None) -> None:
-    if key is not None:
-        os.environ["WANDB_API_KEY"] = key
+    if file is not None:
+        try:
+            given = Path(file).expanduser().read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise ConfigError(f"api_key_file={file!r} cannot be read: {error.strerror}.") from error
+        if not given:
+            raise ConfigError(f"api_key_file={file!r} is empty; expected the key for Weights & Biases in it.")
+    return {} if given is None else {"WANDB_API_KEY": given}
 
 
 def _require_key() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.callbacks.base import Callback
 from sweep.callbacks.observed import ObservedTrial
-from sweep.callbacks.watch import AlikeFailures, DamageNotice, MissingKeys, SchedulerNotices, SpaceNotice
+from sweep.callbacks.watch import FailureNotices, MissingKeys, SchedulerNotices, SpaceNotice
 from sweep.core.resources import Resources
 from sweep.core.trial import HELD, Status, Trial
 from sweep.display.ending import Ending, EndingNotice
@@ -68,16 +68,19 @@ def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callbac
     """Return the callbacks of a run in the order in which they are called; the display becomes that of `notices`."""
     spec, plan, scheduler = built.spec, built.plan, built.policies.scheduler
     found = [*(spec.callbacks or ()), *callbacks_from(os.environ)]
-    rules = dict.fromkeys(plan.stop, "which stop= names; it ends nothing until it is reported")
+    rules = dict.fromkeys(plan.required[:1], "which is the metric; the sweep ends when no trial reports it")
+    rules |= dict.fromkeys(plan.stop, "which stop= names; it ends nothing until it is reported")
     if time_attr := scheduler.time_attr:
         name = describe(scheduler.inner or scheduler)
         rules[time_attr] = f"which time_attr of {name} names; it decides nothing until it is reported"
+    if plan.checkpoint_score:
+        rule = "which checkpoint_score_attribute names; checkpoints without it are the first to be deleted"
+        rules[plan.checkpoint_score] = rule
     rules = {key: rule for key, rule in rules.items() if key not in _ALWAYS_THERE}
-    metric = built.policies.metric if plan.required else ""
-    found.append(MissingKeys(metric, rules, plan.checkpoint_score, notices.say, notices.warn))
+    found.append(MissingKeys(rules, notices.say, notices.warn))
     is_population = scheduler.is_searching and scheduler.first_judgement is not None
     found.append(SchedulerNotices(scheduler, is_population and not plan.can_save_on_demand, notices.say))
-    found += [AlikeFailures(notices.say), DamageNotice(notices.say), SpaceNotice(notices.warn)]
+    found += [FailureNotices(notices.say), SpaceNotice(notices.warn)]
     if request := getattr(spec.engine, "request", None):  # a cluster that can grow
         found.append(Demand(request))
     if spec.progress_reporter is not None:

@@ -9,11 +9,18 @@ import types
 from typing import Any
 
 import sweep
+from sweep.callbacks.observed import ObservedTrial
 from sweep.core.plan import Plan
 from sweep.core.resources import Resources
-from sweep.core.trial import Status, Trial
+from sweep.core.trial import Status, Trial, evolve
+from sweep.results.trials import ExperimentInfo
 
-TRIAL = Trial("abcde_00000", {"lr": 0.1, "net": {"width": 16}}, Resources(), Status.RUNNING, attempt=1)
+FACTS = Trial("abcde_00000", {"lr": 0.1, "net": {"width": 16}}, Resources(), Status.RUNNING, attempt=1)
+TRIAL = ObservedTrial(FACTS, ExperimentInfo())
+
+
+def evolved(root: Any = "", **changes: Any) -> Any:
+    return ObservedTrial(evolve(FACTS, **changes), ExperimentInfo(str(root)))
 
 
 def ready(callback: Any, root: Any) -> Any:

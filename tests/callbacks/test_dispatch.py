@@ -177,7 +177,7 @@ def test_log_files_are_brought_up_to_date_before_a_callback_of_the_user_hears_of
             return False
 
     told_of: list[str] = []
-    ours = MissingKeys("", {"x": "which nobody reports"}, "", lambda text: None, lambda text: None)
+    ours = MissingKeys({"x": "which nobody reports"}, lambda text: None, lambda text: None)
     dispatcher = Dispatcher([ours if is_ours else Mine()], pytest.fail, files=Files())
     ends = [told(Hook.COMPLETE, trial())]
     dispatcher._thread = threading.current_thread()  # not started yet: what is handed over waits

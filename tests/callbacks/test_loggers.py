@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from callbacks.played import TRIAL, play, ready
+from callbacks.played import TRIAL, evolved, play, ready
 
 from sweep.callbacks.loggers import LoggerCallback, TBXLoggerCallback
 from sweep.callbacks.mlflow import MLflowLoggerCallback
 from sweep.callbacks.wandb import WandbLoggerCallback
 from sweep.core.results import TrialResult
-from sweep.core.trial import Trial, evolve
+from sweep.core.trial import Trial
 from sweep.errors import ConfigError
 
 
@@ -85,11 +85,11 @@ def test_tensorboard_gets_scalars_histograms_and_the_hyperparameters_and_all_fil
     tmp_path: Path, writers: list[_Writer]
 ) -> None:
     result = {"loss": 0.5, "eval": {"acc": True}, "hist": [1, 2], "image": np.zeros((3, 2, 2)), "word": "x", "pid": 1}
-    trial = evolve(TRIAL, last_result=TrialResult({"training_iteration": 3, **result}))
+    trial = evolved(last_result=TrialResult({"training_iteration": 3, **result}))
     logger = ready(TBXLoggerCallback(), tmp_path)
     logger.on_trial_result(trial, trial.last_result)
     logger.on_trial_complete(trial)
-    logger.on_trial_result(evolve(TRIAL, id="abcde_00001"), TrialResult({"loss": 1.0}))
+    logger.on_trial_result(evolved(id="abcde_00001"), TrialResult({"loss": 1.0}))
     writer, other = writers
     assert writer.directory == tmp_path / trial.id
     assert writer.told == [

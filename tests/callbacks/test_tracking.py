@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from callbacks.played import TRIAL, ready
+from callbacks.played import FACTS, TRIAL, evolved, ready
 
 from sweep.callbacks import tracking
 from sweep.callbacks.dispatch import Dispatcher
-from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
+from sweep.callbacks.tracking import TrackingCallback, numbers_of
 from sweep.core.messages import Hook, Notify
 from sweep.core.results import TrialResult
-from sweep.core.trial import Trial, evolve
+from sweep.core.trial import Trial
 
-OTHER = evolve(TRIAL, id="abcde_00001")
+OTHER = evolved(id="abcde_00001")
 
 
 class Told(TrackingCallback):
@@ -93,7 +93,7 @@ def test_nobody_waits_for_a_service_that_hangs_except_at_the_end_for_a_while(tol
     with pytest.raises(TimeoutError, match=r"3 calls did not reach the service within 0\.01 s.*in sweep\.db"):
         told.on_experiment_end([TRIAL])
     assert told.told == []
-    assert all(lane.daemon for lane in told._lanes)
+    assert all(lane.daemon for lane in told._lanes.values())
 
 
 def test_a_trial_whose_service_hangs_does_not_hold_up_another(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,8 +144,8 @@ def test_the_dispatcher_shows_what_the_service_said() -> None:
     dispatcher = Dispatcher([callback], notices.append)
     ready(dispatcher, "nowhere")
     dispatcher.start()
-    dispatcher.notify([Notify(Hook.START, TRIAL), Notify(Hook.RESULT, TRIAL, result(1, bad=True))])
-    dispatcher.close([TRIAL])
+    dispatcher.notify([Notify(Hook.START, FACTS), Notify(Hook.RESULT, FACTS, result(1, bad=True))])
+    dispatcher.close([FACTS])
     (notice,) = notices
     assert "Told" in notice
     assert "ConnectionError: no route" in notice
@@ -164,12 +164,3 @@ def test_numbers_are_flat_and_other_values_left_out() -> None:
     assert dict(numbers_of(metrics)) == {"loss": 1.0, "is_ok": 1.0, "n": 0.5, "eval/a": 2.0}
     assert dict(numbers_of(metrics, ["eval", "los", "n"])) == {"loss": 1.0, "is_ok": 1.0}
     assert math.isnan(dict(numbers_of({"loss": math.nan}))["loss"])
-
-
-def test_a_trial_is_called_by_its_name_where_it_has_one() -> None:
-    class Named:
-        def __str__(self) -> str:
-            return "train_abcde_00000"
-
-    assert trial_name(TRIAL) == "abcde_00000"
-    assert trial_name(Named()) == "train_abcde_00000"

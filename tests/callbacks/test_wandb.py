@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from callbacks.played import TRIAL, in_trial, play, ready, train
+from callbacks.played import TRIAL, evolved, in_trial, play, ready, train
 
 import sweep
 from sweep.callbacks import wandb as ours
 from sweep.callbacks.wandb import WandbLoggerCallback, setup_wandb
 from sweep.core.results import TrialResult
-from sweep.core.trial import CheckpointRef, evolve
+from sweep.core.trial import CheckpointRef
 from sweep.errors import ConfigError
 
 
@@ -93,7 +93,7 @@ def test_each_trial_is_a_run_of_its_own_beside_others(runs, logger, tmp_path):
         "project": "digits",
         "group": "tuning",
         "id": TRIAL.id,
-        "name": TRIAL.id,
+        "name": str(TRIAL),
         "dir": str(directory),
         "config": {"lr": 0.1, "net": {"width": 16}},
         "reinit": "create_new",
@@ -129,7 +129,7 @@ def test_another_attempt_goes_on_in_its_run_with_the_config_that_it_has_now(runs
     callback = logger()
     callback.on_trial_start(TRIAL)
     callback.on_trial_recover(TRIAL)
-    callback.on_trial_start(evolve(TRIAL, config={"lr": 0.2, "cls": Path}))
+    callback.on_trial_start(evolved(config={"lr": 0.2, "cls": Path}))
     callback.on_trial_pause(TRIAL)
     callback.on_trial_start(TRIAL)
     callback.on_trial_error(TRIAL)
@@ -186,8 +186,9 @@ def test_checkpoints_are_uploaded_when_that_is_asked_for(runs, logger, tmp_path,
     callback = logger(**given)
     callback.on_trial_start(TRIAL)
     callback.on_trial_save(TRIAL)  # without one
-    callback.on_trial_save(evolve(TRIAL, checkpoint=CheckpointRef(f"{TRIAL.id}/checkpoint_000001")))
-    callback.on_trial_save(evolve(TRIAL, checkpoint=CheckpointRef(f"{TRIAL.id}/deleted_meanwhile")))
+    for number in (1, 2):  # the second was deleted meanwhile
+        ref = CheckpointRef(f"{TRIAL.id}/checkpoint_{number:06d}")
+        callback.on_trial_save(evolved(tmp_path / "tuning", checkpoint=ref))
     callback.on_experiment_end([])
     found = [(artifact.name, artifact.type, artifact.files) for artifact in runs[0].artifacts]
     assert found == [(f"checkpoint_{TRIAL.id}", "model", ["weights"])] * num
