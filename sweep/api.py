@@ -78,11 +78,8 @@ def run(run_or_experiment: Any, **arguments: Any) -> ExperimentAnalysis:
     __tracebackhide__ = True
     if isinstance(run_or_experiment, (list, tuple)):
         if len(run_or_experiment) != 1:
-            raise ConfigError(
-                f"run was given a list of {len(run_or_experiment)} experiments; expected one. Use "
-                "sweep.run_experiments([...]), which runs them one after another, or search over the trainable: "
-                "config={'which': sweep.grid_search([...])}."
-            )
+            what = f"run was given a list of {len(run_or_experiment)} experiments; expected one"
+            raise ConfigError(f"{what}. sweep.run_experiments([...]) runs them one after another.")
         run_or_experiment = run_or_experiment[0]
     if hasattr(run_or_experiment, "__sweep_run__"):  # an Experiment: it says what is run, and how
         run_or_experiment, arguments = run_or_experiment.__sweep_run__(changed(arguments))

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from enum import Enum
+from enum import StrEnum
 from functools import partial
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -58,14 +58,13 @@ def count(name: str, value: Any, *, least: int = 0) -> int:
 
 def env_vars_of(runtime_env: Any, who: str) -> dict[str, str]:
     """Return the variables of a runtime environment, `{"env_vars": {name: value}}`; none for None."""
-    if runtime_env is None:
-        return {}
-    if not isinstance(runtime_env, Mapping):
+    if not isinstance(runtime_env, (Mapping, NoneType)):
         raise ConfigError(f"{who}: runtime_env is {runtime_env!r:.100}; expected {{'env_vars': {{'NAME': 'value'}}}}.")
-    for key in runtime_env.keys() - {"env_vars"}:
+    given = runtime_env or {}
+    for key in given.keys() - {"env_vars"}:
         hint = f"{nearest(str(key), ['env_vars'])} Files and packages are those of the driver."
         raise ConfigError(f"{who}: runtime_env has an unknown key {key!r}. {hint}")
-    variables = runtime_env.get("env_vars")
+    variables = given.get("env_vars")
     if not isinstance(variables, (Mapping, NoneType)):
         raise ConfigError(f"{who}: env_vars is {variables!r:.100}; expected a dict of texts: {{'NAME': 'value'}}.")
     for name, value in (variables or {}).items():
@@ -84,10 +83,8 @@ def refuse_endless(config: Mapping[str, Any] | None) -> None:
         except (ValueError, RecursionError) as error:
             if isinstance(error, ValueError) and "Circular" not in str(error):
                 continue  # a number too long to be shown
-            raise ConfigError(
-                f"config[{key!r:.100}] holds itself, or is nested some hundred deep; expected dicts and lists that "
-                "come to an end. Put what is needed of it into the config."
-            ) from None
+            what = f"config[{key!r:.100}] holds itself, or is nested some hundred deep"
+            raise ConfigError(f"{what}; expected dicts and lists that come to an end.") from None
 
 
 def level_of_caller() -> int:
@@ -103,10 +100,8 @@ def storage_path_of(storage_path: Any, local_dir: Any) -> Any:
     if local_dir is None:
         return storage_path
     if storage_path is not None and str(storage_path) != str(local_dir):
-        raise ConfigError(
-            f"storage_path={storage_path!r} and local_dir={local_dir!r} were both given, and local_dir is its former "
-            "name; give storage_path alone."
-        )
+        given = f"storage_path={storage_path!r} and local_dir={local_dir!r} were both given"
+        raise ConfigError(f"{given}, and local_dir is its former name; give storage_path alone.")
     text = f"local_dir is called storage_path now: storage_path={local_dir!r}."
     warnings.warn(text, DeprecationWarning, stacklevel=level_of_caller())
     return local_dir
@@ -115,7 +110,6 @@ def storage_path_of(storage_path: Any, local_dir: Any) -> Any:
 @refuse_unknown(
     {
         "controller_failure_limit": "The driver is no process of its own that could fail alone; leave it out.",
-        "max_retries": "It is called max_failures.",
         "timeout": "Say trial_timeout_s, for a trial as a whole, or report_timeout_s, for one report.",
     }
 )
@@ -177,15 +171,11 @@ class FailureConfig(Checked):
         )
         if not (isinstance(self.fail_fast, bool) or str(self.fail_fast).lower() == "raise"):
             refuse("fail_fast", self.fail_fast, "True, False or 'raise'")
-        if None not in (self.hang_timeout_s, self.report_timeout_s) and self.hang_timeout_s != self.report_timeout_s:
-            raise ConfigError(
-                f"hang_timeout_s={self.hang_timeout_s!r} and report_timeout_s={self.report_timeout_s!r} are two "
-                "spellings of one limit; give one of them."
-            )
-        if self.fail_fast and self.max_failures != 0:
-            raise ConfigError(
-                f"fail_fast with max_failures={self.max_failures}: choose one, they contradict each other."
-            )
+        if len({self.hang_timeout_s, self.report_timeout_s} - {None}) > 1:
+            given = f"hang_timeout_s={self.hang_timeout_s!r} and report_timeout_s={self.report_timeout_s!r}"
+            raise ConfigError(f"{given} are two spellings of one limit; give one of them.")
+        if self.fail_fast and (most := self.max_failures) != 0:
+            raise ConfigError(f"fail_fast with max_failures={most}: choose one, they contradict each other.")
 
     @property
     def report_limit_s(self) -> float | None:
@@ -250,8 +240,6 @@ class CheckpointConfig(Checked):
         "syncer": "Leave it out: nothing is copied from a local storage_path. In place of a Syncer of your own pass "
         "storage_filesystem, an fsspec file system, beside storage_path.",
         "sync_to_driver": "Everything is written in place; leave it out.",
-        "sync_on_checkpoint": "Checkpoints are copied at once; leave it out.",
-        "sync_process_timeout": "It is called sync_timeout.",
     }
 )
 @dataclass(frozen=True, repr=False)
@@ -275,7 +263,7 @@ class SyncConfig(Checked):
             number(name, getattr(self, name), above=0, is_finite=False, expected="seconds above 0")
 
 
-class _ResumeType(Enum):
+class _ResumeType(StrEnum):
     RESUME = "resume"
     RESTART = "restart"
     SKIP = "skip"
@@ -301,8 +289,7 @@ class ResumeConfig(Checked):
     def __post_init__(self) -> None:
         allowed = {"finished": ("skip",), "unfinished": ("resume", "skip"), "errored": ("resume", "restart", "skip")}
         for name, known in allowed.items():
-            value = getattr(self, name)
-            text = str(value.value if isinstance(value, _ResumeType) else value).lower()
+            text = str(getattr(self, name)).lower()
             object.__setattr__(self, name, _ResumeType(one_of(f"ResumeConfig: {name}", text, known)))
 
 
@@ -324,20 +311,15 @@ class RunOptions(Checked):
     on_interrupt: str = "raise"
 
 
+_SPACE = "It is an argument of Tuner itself, called param_space there: Tuner(train, param_space={...})."
+
+
 @refuse_unknown(
-    {
-        **fields_of(RunOptions, "run_config", "RunConfig"),
-        "param_space": "It is an argument of Tuner itself: Tuner(train, param_space={...}).",
-        "config": "It is an argument of Tuner itself, called param_space there: Tuner(train, param_space={...}).",
-    }
+    {**fields_of(RunOptions, "run_config", "RunConfig"), **dict.fromkeys(("param_space", "config"), _SPACE)}
 )
 @dataclass(frozen=True, repr=False)
 class TuneConfig(Checked):
-    """What is searched and how; the fields are parameters of `sweep.run`.
-
-    Attributes:
-        chdir_to_trial_dir: run each trial in its own directory; None: as `sweep.run` says.
-    """
+    """What is searched and how; the fields are parameters of `sweep.run`."""
 
     metric: str | Sequence[str] | None = None
     mode: str | Sequence[str] | None = None
@@ -370,10 +352,6 @@ class RunConfig(RunOptions):
     """Where a sweep lives and how it is run; the fields are parameters of `sweep.run`.
 
     Attributes:
-        storage_path: a directory, or the URI of one that fsspec knows, such as `s3://bucket/sweeps`.
-        storage_filesystem: an fsspec file system of your own; then `storage_path` is a path in it.
-        log_to_file: True: what a trial prints goes to `stdout` and `stderr` in its directory; a name: both to that
-            file; a pair of names. False: both to `output.log`.
         local_dir: the name that `storage_path` once had; taken as that, with a DeprecationWarning.
         runtime_env: `{"env_vars": {name: value}}`: variables that every process of a trial has before its code runs;
             `worker_runtime_env` is the same.

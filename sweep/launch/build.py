@@ -67,10 +67,9 @@ class Policies:
     @property
     def optimised(self) -> tuple[str, ...]:
         """The objectives, without those that are only watched."""
-        if self.metrics is None or isinstance(self.metrics, str):
-            return (self.metric,) if self.metric else ()
-        modes = self.modes if isinstance(self.modes, (list, tuple)) else [self.modes] * len(self.metrics)
-        return tuple(name for name, mode in zip(self.metrics, modes, strict=False) if mode != "obs")
+        metrics = [self.metric] if self.metrics is None or isinstance(self.metrics, str) else self.metrics
+        modes = self.modes if isinstance(self.modes, (list, tuple)) else [self.modes] * len(metrics)
+        return tuple(name for name, mode in zip(metrics, modes, strict=False) if name and mode != "obs")
 
     def numbers(self, stop: Iterable[str]) -> tuple[str, ...]:
         """Return the keys of reports that are read as numbers besides the objectives; `stop=` compares some."""
@@ -97,10 +96,8 @@ def build_policies(spec: RunSpec, seed: int) -> Policies:
     space = _copied(spec.config or {})
     take = searcher.set_search_properties
     if not take(spec.metric, spec.mode, space, **taken_by(take, {"num_samples": spec.samples, "seed": seed})):
-        raise ConfigError(
-            f"{type(searcher).__name__} was built with a space, metric or mode of its own, and the run gives another. "
-            "Give each in one place."
-        )
+        own = f"{type(searcher).__name__} was built with a space, metric or mode of its own"
+        raise ConfigError(f"{own}, and the run gives another. Give each in one place.")
     if (most := spec.max_concurrent_trials) and not isinstance(searcher, ConcurrencyLimiter):
         searcher = ConcurrencyLimiter(searcher, most)
     if most and most != (limit := searcher.max_concurrent):  # type: ignore[attr-defined]
@@ -117,10 +114,8 @@ def build_policies(spec: RunSpec, seed: int) -> Policies:
     if goal == (None, None) and scheduler.metric and scheduler.mode:
         goal = getattr(scheduler, "metrics", scheduler.metric), getattr(scheduler, "modes", scheduler.mode)
     if scheduler.is_searching and searcher.is_adaptive:
-        raise ConfigError(
-            f"the scheduler {describe(scheduler)} changes configs itself, which would mislead the searcher "
-            f"{describe(searcher)}. Leave search_alg out: the first configs are then drawn from config."
-        )
+        why = f"changes configs itself, which would mislead the searcher {describe(searcher)}"
+        raise ConfigError(f"the scheduler {describe(scheduler)} {why}. Leave search_alg out.")
     if scheduler.milestones:
         searcher.set_budgets(scheduler.milestones)
     learned = [] if spec.warm_start is None else [_teach(searcher, spec.warm_start)]
@@ -154,20 +149,18 @@ def refuse_foreign_domains(config: Mapping[str, Any] | None) -> None:
 
 
 def unsearched_lists(search_alg: Any, scheduler: Scheduler, config: Mapping[str, Any] | None) -> str:
-    """Return what to say when lists of different values lie in a config of which nothing is searched; "" if none do.
+    """Return what to say of the first list of different values in a config of which nothing is searched; "" if none is.
 
     Beside a domain, or with equal values such as `layers=[64, 64]`, a list is one value. An object as `search_alg` may
     search a space of its own."""
     if scheduler.is_searching or not isinstance(search_alg, (str, NoneType)) or has_domains(config or {}):
         return ""
-    found = list(_lists(config or {}, "config"))
-    if not found:
+    where, number = next(_lists(config or {}, "config"), ("", 0))
+    if not number:
         return ""
-    (where, number), *others = found
-    also = f" (so {'is' if len(others) == 1 else 'are'} {', '.join(name for name, _ in others)})" if others else ""
     return (
-        f"{where} is a list of {number} values{also} and nothing is searched; each trial gets the whole list. To try "
-        "each, write sweep.grid_search([...]); to draw one, sweep.choice([...])."
+        f"{where} is a list of {number} values and nothing is searched; each trial gets the whole list. To try each, "
+        "write sweep.grid_search([...]); to draw one, sweep.choice([...])."
     )
 
 
@@ -230,11 +223,9 @@ def _copied(config: Mapping[str, Any]) -> dict[str, Any]:
             with suppress(SpaceError):  # the searcher says what it takes
                 check_space({key: copied[key]})
         except Exception as error:  # the user's own objects
-            raise ConfigError(
-                f"config[{shown(key)}] is of type {type(value).__name__} and cannot be copied "
-                f"({type(error).__name__}: {shown(str(error))}). Put what it is made from into the config, such as a "
-                "path or a number, and create it inside the trainable."
-            ) from error
+            what = f"config[{shown(key)}] is of type {type(value).__name__} and cannot be copied"
+            why = f"{type(error).__name__}: {shown(str(error))}"
+            raise ConfigError(f"{what} ({why}). Create it inside the trainable from what is in the config.") from error
     return copied
 
 
@@ -290,9 +281,7 @@ def check(
     given, own = spec.resources_per_trial, trainable.resources
     if given is not None and own is not None:
         where = "in one place" if trainable.group is None else "by the trainer's ScalingConfig only"
-        raise ResourceError(
-            f"resources were given twice: by resources_per_trial and by the trainable itself. Give them {where}."
-        )
+        raise ResourceError(f"resources were given twice: the trainable has its own, too. Give them {where}.")
     wanted = given if given is not None else own
     if callable(wanted):
         return None, lambda config: parse_resources(wanted(config))
@@ -317,18 +306,14 @@ def build(
     wanted, request_of = check(spec, trainable)
     policies = build_policies(spec, seed)
     if trainable.group is not None and isinstance(policies.scheduler, ResourceChangingScheduler):
-        raise ConfigError(
-            "ResourceChangingScheduler changes what a trial asks for, and a training group keeps its size: its "
-            "request comes from its ScalingConfig alone. Use another scheduler, or search over num_workers."
-        )
+        why = "changes what a trial asks for, and a training group keeps its size"
+        raise ConfigError(f"ResourceChangingScheduler {why}. Use another scheduler, or search over num_workers.")
     packer = Packer(nodes, away)
     requests = {*open_requests, *([] if wanted is None else [wanted])}
     groups = [] if trainable.requests is None else trainable.requests(spec.config or {})
     if spec.engine == "inline" and groups and all(len(group.bundles) > 1 for group in groups):
-        raise ConfigError(
-            "engine='inline' runs trials in this process, and a group of several workers needs processes. Use "
-            "engine='local', or ScalingConfig(num_workers=1) to debug."
-        )
+        why = "engine='inline' runs trials in this process, and a group of several workers needs processes"
+        raise ConfigError(f"{why}. Use engine='local', or ScalingConfig(num_workers=1) to debug.")
     if groups and not any(map(packer.could_ever_fit, groups)):  # else the trials of the others say why they cannot
         requests.add(min(groups, key=lambda group: len(group.bundles)))
     for request in requests:
@@ -374,8 +359,7 @@ def _varied(space: Mapping[str, Any] | None) -> Iterator[tuple[Any, Any]]:
 
 
 def seed_of(given: int | None, recorded: Mapping[str, Any]) -> int:
-    """Return the seed of a run: the given one, that of the runs before, or one from numpy's global generator, so that
-    `np.random.seed(...)` before a run makes it repeatable."""
+    """Return the given seed, that of the runs before, or one from numpy's global generator, which the user may seed."""
     import numpy as np
 
     known = given if given is not None else recorded.get("seed")
@@ -392,7 +376,11 @@ def evaluated_points(given: Any, metric: Any = None, mode: Any = None) -> list[P
     from sweep.storage.fetch import open_storage_for_reading
 
     if is_study(given):
-        _check_directions(given, mode)
+        modes = [mode] if isinstance(mode, str) else [one for one in mode or () if one != "obs"]
+        there = ["min" if direction.name == "MINIMIZE" else "max" for direction in given.directions]
+        if modes and modes != there:
+            advice = "expected the same. If its values mean the same, give sweep.from_optuna(study, metric)"
+            raise ConfigError(f"warm_start is a study with the directions {there}, and mode is {modes}; {advice}.")
         found: list[Point] = [*from_optuna(given, given.metric_names or metric)]
     elif isinstance(given, (str, os.PathLike)):
         path = open_storage_for_reading(given, None) if "://" in os.fspath(given) else given
@@ -406,23 +394,8 @@ def evaluated_points(given: Any, metric: Any = None, mode: Any = None) -> list[P
                 f"warm_start is {given!r:.100} ({error}); expected the directory of an experiment, an analysis, "
                 "results, a study of Optuna, or pairs of a config and its result."
             ) from error
-    points: list[Point] = [(config, _own(result)) for config, result in found if result]
+    counted = "training_iteration"  # of what is filled in
+    points: list[Point] = [(config, own_metrics(flatten(result), counted)) for config, result in found if result]
     if not points:
         raise ConfigError(f"warm_start: of {len(found)} trials none has a result to learn from. Leave it out.")
     return points
-
-
-def _check_directions(study: Any, mode: Any) -> None:
-    modes = [mode] if isinstance(mode, str) else [one for one in mode or () if one != "obs"]
-    there = ["min" if direction.name == "MINIMIZE" else "max" for direction in study.directions]
-    if modes and modes != there:
-        raise ConfigError(
-            f"warm_start is a study with the directions {there}, and mode is {modes}; expected the same. If its values "
-            "mean the same here nevertheless, give sweep.from_optuna(study, metric)."
-        )
-
-
-def _own(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was reported, flattened, without what is filled in but for `training_iteration`."""
-    own = own_metrics(flatten(result), "training_iteration")
-    return {name: value for name, value in own.items() if not name.startswith("config/")}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from searchers import ConcurrencyLimiter, OptunaSearch
+from searchers import OptunaSearch
 from searchers.space import to_json
 from searchers.wrapper import Wrapper
 from sweep.accelerators import inventory
@@ -21,7 +21,7 @@ from sweep.core.ranking import objectives_of
 from sweep.core.trial import Trial
 from sweep.core.values import as_float, shown, sound_text
 from sweep.display.ending import Ending
-from sweep.launch.build import Built, Names, describe, unsearched_lists
+from sweep.launch.build import Built, describe, unsearched_lists
 from sweep.launch.place import Place
 from sweep.record.encoding import encode
 from sweep.record.resume import Loaded
@@ -31,7 +31,6 @@ from sweep.worker.trainable import PreparedTrainable
 COMPLETE = "are_log_files_complete"  # the last driver ended in order, and its callbacks had been called for everything
 _MOST_SPACE = 100_000  # characters of the text of one value of the space
 _MAX_COMMAND = 4096
-_NOTEBOOK = ("ipykernel_launcher.py", "colab_kernel_launcher.py")
 _PACKAGES = (
     *("sweep", "torch", "jax", "tensorflow", "keras", "lightning", "transformers", "sklearn", "xgboost", "lightgbm"),
     *("numpy", "pandas", "optuna", "hyperopt", "multiprocess"),
@@ -56,12 +55,11 @@ class Notices:
         """Say what every user must know: also when nothing is to be printed."""
         if self.is_mute():
             return
-        show = getattr(self.display, "notice", None)
-        if show is not None:
+        if show := getattr(self.display, "notice", None):
             show(text)
-        else:
-            with contextlib.suppress(OSError):  # the reader of stderr has gone
-                print(f"sweep: {text}", file=sys.stderr, flush=True)
+            return
+        with contextlib.suppress(OSError):  # the reader of stderr has gone
+            print(f"sweep: {text}", file=sys.stderr, flush=True)
 
 
 def surprises(built: Built, place: Place, trainable: PreparedTrainable) -> Iterator[str]:
@@ -84,10 +82,8 @@ def surprises(built: Built, place: Place, trainable: PreparedTrainable) -> Itera
     gpus = sum(device.kind == "gpu" for node in built.packer.nodes for device in node.devices)
     wanted = None if trainable.resources is not None else built.wanted
     if gpus and wanted is not None and not any(bundle.gpu for bundle in wanted.bundles):
-        yield (
-            f"{gpus} GPU{'s are' if gpus > 1 else ' is'} here and trials ask for none: they will not see any. "
-            "Pass resources_per_trial={'cpu': 1, 'gpu': 1} to use them."
-        )
+        advice = "they will not see any. Pass resources_per_trial={'cpu': 1, 'gpu': 1} to use them."
+        yield f"{gpus} GPU{'s are' if gpus > 1 else ' is'} here and trials ask for none: {advice}"
 
 
 def resumption(built: Built, place: Place, loaded: Loaded, meta: Mapping[str, Any]) -> Iterator[str]:
@@ -136,8 +132,10 @@ def meta_of_run(
     """Return what is recorded of the experiment as a whole."""
     spec, policies, config = built.spec, built.policies, built.spec.config or {}
     texts = {key: shown(value, _MOST_SPACE) for key, value in config.items()}
+    known, system = versions(), f"{platform.system()} {platform.release()}"
     return {
         COMPLETE: False,  # until the end
+        "version": known["sweep"],
         "name": place.name,
         "prefix": built.plan.prefix,
         "created": old_meta.get("created", time.time()),
@@ -145,8 +143,8 @@ def meta_of_run(
         "import_path": spec.import_path or trainable.import_path,
         "metric": policies.metric,
         "mode": policies.mode if policies.metric else None,
-        "metrics": _several(policies.metrics),
-        "modes": _several(policies.modes),
+        "metrics": None if isinstance(policies.metrics, str) else policies.metrics,
+        "modes": None if isinstance(policies.modes, str) else policies.modes,
         "space": texts,
         "domains": to_json({key: config[key] for key, text in texts.items() if len(text) < _MOST_SPACE}, shown),
         "space_keys": space_keys(config),
@@ -166,30 +164,23 @@ def meta_of_run(
         "resume_command": place.resume_command,
         "python": sys.version.split()[0],
         "command": old_meta.get("command") or command_line(),
-        "machine": {
-            "host": platform.node(),
-            "system": f"{platform.system()} {platform.release()}",
-            "cpu": platform.machine(),
-        },
-        "versions": versions(),
+        "machine": {"host": platform.node(), "system": system, "cpu": platform.machine()},
+        "versions": known,
     }
 
 
 def setup_info(built: Built, place: Place, ending: Ending, meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return what callbacks get in `setup`, before the first trial."""
     spec, policies = built.spec, built.policies
-    limit = f" (limit {spec.max_concurrent_trials})" if spec.max_concurrent_trials else ""
-    searcher, scheduler = policies.searcher, policies.scheduler.inner or policies.scheduler
-    inner = searcher.searcher if isinstance(searcher, ConcurrencyLimiter) else searcher
+    scheduler = policies.scheduler.inner or policies.scheduler
     counts_iterations = scheduler.time_attr == "training_iteration"
-    recorded = ("name", "num_samples", "num_trials", "num_repeats", "scheduler", "seed", "resume_command")
+    recorded = ("name", "searcher", "num_samples", "num_trials", "num_repeats", "scheduler", "seed", "resume_command")
     return {
         **{name: meta[name] for name in recorded},
         "experiment_dir": str(place.layout.root),
         "stop": spec.stop,
         "total_num_samples": built.plan.num_trials,
         "plan": built.plan,
-        "searcher": describe(inner, spec.config) + limit,
         "verbose": spec.verbosity,
         "nodes": built.packer.nodes,
         "objectives": objectives_of(policies.metrics, policies.modes or policies.mode),
@@ -197,10 +188,6 @@ def setup_info(built: Built, place: Place, ending: Ending, meta: Mapping[str, An
         "ending": ending,
         "is_resumed": place.exists,
     }
-
-
-def _several(names: Names) -> list[str] | None:
-    return None if isinstance(names, str) or not names else list(names)
 
 
 def _limits(searcher: Any) -> dict[str, float] | None:
@@ -211,19 +198,13 @@ def _limits(searcher: Any) -> dict[str, float] | None:
 
 def command_line() -> str:
     """Return what was typed to start this process, at most 4,096 characters; `a notebook`, `a prompt`."""
-    script, *arguments = sys.argv or [""]
-    name = os.path.basename(script)
-    if name in _NOTEBOOK or "ipykernel" in sys.modules:
+    script = (sys.argv or [""])[0]
+    if "ipykernel" in sys.modules:
         return "a notebook"
-    if name in ("", "-"):
-        return "a prompt"
-    if name == "-c":
-        return "python -c ..."
-    if name == "__main__.py":  # python -m package
-        typed = ["python", *sys.orig_argv[1:]]
-    else:
-        typed = ["python", script] if name.endswith(".py") or not os.access(script, os.X_OK) else [name]
-        typed += arguments
+    if script in ("", "-", "-c"):
+        return "python -c ..." if script == "-c" else "a prompt"
+    is_command = os.access(script, os.X_OK) and not script.endswith(".py")
+    typed = [os.path.basename(script), *sys.argv[1:]] if is_command else ["python", *sys.orig_argv[1:]]
     return sound_text(shlex.join(typed))[:_MAX_COMMAND]
 
 

@@ -124,7 +124,6 @@ def drive(
 
 
 def tell(searcher: Searcher, command: m.Notify) -> None:
-    """Tell the searcher what concerns it."""
     trial_id, result = command.trial.id, command.result
     try:
         match command.hook:
@@ -166,8 +165,6 @@ def _judged(event: m.Reported, sweep: Sweep, judge: Judge) -> m.Reported:
     try:
         verdict = m.Verdict.NONE if result is None else judge(event.trial_id, result)
     except Exception as error:  # a stop function is the user's own
-        raise UserCodeError(
-            f"the stop function failed on a result of trial {event.trial_id}: {type(error).__name__}: {error}. "
-            "Everything reported so far is kept; mend it and resume."
-        ) from error
+        what = f"the stop function failed on a result of trial {event.trial_id}: {type(error).__name__}: {error}"
+        raise UserCodeError(f"{what}. Everything reported so far is kept; mend it and resume.") from error
     return event if verdict is m.Verdict.NONE else replace(event, verdict=verdict)

@@ -1,7 +1,5 @@
 """Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 as requests to end: once stops in order, twice kills, three times ends at once.
 
-The second also ends what keeps the driver itself busy: a searcher or another function of the user's that never returns.
-
 A hang-up counts only where no interrupt came before: a window that is closed brings several, from the shell and from
 the kernel. Where it is ignored at the start, as under `nohup`, it stays ignored.
 """
@@ -21,7 +19,7 @@ from typing import Any
 from sweep.core.messages import Ask, Asked
 from sweep.engines.base import Engine
 from sweep.errors import SweepInterrupted
-from sweep.launch.settings import NO_SIGINT, is_set
+from sweep.launch.spec import NO_SIGINT, is_set
 
 _LEAVE_S = 0.5  # how long the last Ctrl-C may take to give the terminal back
 
@@ -33,11 +31,10 @@ def interruptible(
     leave: Callable[[], None],
     is_stuck: Callable[[], bool] = lambda: False,
 ) -> Iterator[None]:
-    """Turn Ctrl-C (SIGTERM, SIGHUP, SIGUSR1) into a request: once saves and stops, twice kills, three times ends here.
+    """Turn signals into requests.
 
-    The handler calls `hear` with the number of interrupts so far and the signal: it may take no lock. `leave` gives the
-    terminal back before the third ends the process. While the driver waits for code of the user's, which hears nothing
-    (`is_stuck`), the second leaves that code."""
+    `hear` is called with their number so far and the signal, and may take no lock; `leave` gives the terminal back
+    before the third ends the process; the second leaves code of the user's that the driver waits for (`is_stuck`)."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -10,9 +10,9 @@ import uuid
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sweep import __version__
 from sweep.accelerators import inventory
 from sweep.callbacks.dispatch import Dispatcher
 from sweep.checkpoints.store import discard_in
@@ -31,8 +31,7 @@ from sweep.launch.drive import drive
 from sweep.launch.interrupt import interruptible, woken_by_signals
 from sweep.launch.observers import about_of, callbacks_of, sender_of, take_log_files
 from sweep.launch.place import place_of, start_from
-from sweep.launch.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
-from sweep.launch.spec import RunSpec
+from sweep.launch.spec import NO_LOGGERS, NOT_STRICT, RunSpec, is_set, stop_grace_s
 from sweep.logs.follower import LogJob
 from sweep.logs.writer import LogWriter
 from sweep.record.encoding import is_same
@@ -61,13 +60,10 @@ class Launch:
 
     def __init__(self, spec: RunSpec, saved_spec: bytes | None) -> None:
         self._saved_spec = saved_spec
-        self._stack = contextlib.ExitStack()  # what must be let go of, also when a check fails
-        self._stack.callback(limits.Raised().close)
-        try:
+        with contextlib.ExitStack() as self._stack:  # what must be let go of, also when a check fails
+            self._stack.callback(limits.Raised().close)
             self._check_and_build(spec)
-        except BaseException:
-            self._stack.close()
-            raise
+            self._stack = self._stack.pop_all()
 
     def _check_and_build(self, spec: RunSpec) -> None:
         limits.refuse_too_few()
@@ -77,9 +73,7 @@ class Launch:
         engine = spec.engine if spec.engine is not None else inventory.default_engine()
         if engine == "ray":
             if spec.nodes is not None:
-                raise ConfigError(
-                    "engine='ray' and nodes= were both given: the nodes are the cluster's. Leave nodes= out."
-                )
+                raise ConfigError("engine='ray' and nodes= were both given; leave nodes= out: they are the cluster's.")
             from sweep.engines.cluster.ray import RayCluster, RayOptions
 
             engine = RayCluster(RayOptions(**inventory.cluster_options()), self.notices.say)
@@ -136,7 +130,6 @@ class Launch:
                 with refusing_full_disk(self.layout):
                     write_saved_spec(self.layout.root, self._saved_spec)
             meta = meta_of_run(self.built, self.place, self.trainable, self.outputs, self.loaded.meta)
-            meta["version"] = __version__
             if self.place.exists:
                 self._bring_back(meta)
             for text in (*self._said, *surprises(self.built, self.place, self.trainable)):
@@ -163,9 +156,8 @@ class Launch:
         try:
             flush_log(self.database)  # what a killed driver left is acted on from here on
         except OSError as error:
-            raise ExperimentError(
-                f"{self.database} could not be flushed to its disk: {error}. Check the disk; nothing was changed."
-            ) from error
+            what = f"{self.database} could not be flushed to its disk: {error}"
+            raise ExperimentError(f"{what}. Check the disk; nothing was changed.") from error
         if self.shared is not None:
             self._said += self.shared.take(was_left=bool(lock.dead))
         return lock
@@ -188,56 +180,85 @@ class Launch:
 
     def _drive(self, stack: contextlib.ExitStack, lock: DriverLock, meta: Mapping[str, Any]) -> Sweep:
         """Open everything in order, and drive; the stack closes it in the opposite order."""
-        built, loaded, notices = self.built, self.loaded, self.notices
-        sender = sender_of(built, self.place, self.shared, self.outputs or (), notices)
-        guard = DirectoryGuard(self.layout, self.database)
+        built, loaded, policies, notices = self.built, self.loaded, self.policies, self.notices
+        self._open_record(stack, meta)
+        with refusing_full_disk(self.layout):
+            engine = self._engine(lock.fd)
+        importlib.import_module("sweep.results.analysis")  # while the fork server imports, so that it costs no time
+        end_orphans(self.layout.root.absolute(), "", mark_of_dead_driver, notices.say)
+        sweep = Sweep(built.plan, policies.scheduler, built.packer, loaded.trials, kept=loaded.kept, seq=loaded.seq)
+        dispatcher = self._open_observers(stack, engine, sweep, meta)
+        loop = partial(drive, sweep, engine, policies.searcher, dispatcher, self.journal, attend=self.journal.attend)
+        judge = built.spec.stop_rules.judge
+        try:
+            engine.run_loop(lambda: loop(request_of=built.request_of, judge=judge, complete=self._complete))
+            self.guard.check()
+            self.journal.flush()  # before anybody is told that it is over
+        except BaseException as error:
+            if not (isinstance(error, (RecordError, KeyboardInterrupt)) and self.ending.times):
+                self.ending.error = error
+                raise
+            if str(error):
+                notices.warn(str(error))
+        idle = "" if self.ending.times or sweep.ending else unjudged(policies.scheduler, sweep.trials.values())
+        for text in filter(None, (*engine.notices, *policies.notices, idle)):
+            notices.say(text)
+        return sweep
 
-        def finish_sending(sender: Sender) -> None:
-            if guard.problem or journal.problem:
-                sender.stop()  # there is nothing left to send, and what lies there is whole
-                return
-            with contextlib.suppress(KeyboardInterrupt):  # the user does not want to wait; what is missing was said
-                sender.finish()
+    def _complete(self, config: Mapping[str, Any], trial_id: str) -> Mapping[str, Any]:
+        completed = self.policies.complete(config, trial_id)
+        refuse_unpicklable(completed)
+        return completed
 
+    def _open_record(self, stack: contextlib.ExitStack, meta: Mapping[str, Any]) -> None:
+        """Open the journal, and what sends it elsewhere."""
+        self.sender = sender = sender_of(self.built, self.place, self.shared, self.outputs or (), self.notices)
+        self.guard = guard = DirectoryGuard(self.layout, self.database)
         stack.callback(guard.close)
-        notices.is_mute = lambda: bool(guard.problem)  # everything fails then, for one reason, and that is raised
+        self.notices.is_mute = lambda: bool(guard.problem)  # everything fails then, for one reason, and that is raised
 
         def check(anew: bool) -> None:
             guard.check(anew=anew)
             if sender is not None:
                 sender.check()
 
-        journal = Journal(
+        self.journal = Journal(
             self.database,
             durability=self.spec.durability,
             discard=self._discard if self.shared is None else lambda path: None,  # once a record without it was sent
-            notice=notices.warn,
+            notice=self.notices.warn,
             is_interrupted=lambda: self.ending.is_interrupted,
             check=check,
             name_of=self.about.name_of,
         )
         if self.shared is not None:
-            self.shared.notice = notices.warn
+            self.shared.notice = self.notices.warn
         if sender is not None:
-            sender.mirror.await_flush = journal.flush
-            stack.callback(finish_sending, sender)  # last of all: the record is closed by then
-        stack.callback(journal.close)
-        journal.set_meta(meta)
-        with refusing_full_disk(self.layout):
-            engine = self._engine(lock.fd)
-        # While the fork server imports, so that it costs no time.
-        importlib.import_module("sweep.results.analysis")
-        end_orphans(self.layout.root.absolute(), "", mark_of_dead_driver, notices.say)
-        scheduler = self.policies.scheduler
-        sweep = Sweep(built.plan, scheduler, built.packer, loaded.trials, kept=loaded.kept, seq=loaded.seq)
+            sender.mirror.await_flush = self.journal.flush
+            stack.callback(self._finish_sending, sender)  # last of all: the record is closed by then
+        stack.callback(self.journal.close)
+        self.journal.set_meta(meta)
+
+    def _finish_sending(self, sender: Sender) -> None:
+        if self.guard.problem or self.journal.problem:
+            sender.stop()  # there is nothing left to send, and what lies there is whole
+            return
+        with contextlib.suppress(KeyboardInterrupt):  # the user does not want to wait; what is missing was said
+            sender.finish()
+
+    def _open_observers(
+        self, stack: contextlib.ExitStack, engine: Engine, sweep: Sweep, meta: Mapping[str, Any]
+    ) -> Dispatcher:
+        """Start what hears of the sweep: callbacks, log files, what sends, signals."""
+        built, journal, notices, sender = self.built, self.journal, self.notices, self.sender
         callbacks = [*callbacks_of(built, self.ending, notices), *([] if sender is None else [sender])]
         job = LogJob(
             root=str(self.layout.root.absolute()),
             database=self.database.absolute(),
             kinds=take_log_files(built, callbacks),
             seq=journal.seq,
-            is_complete=not self.place.exists or bool(loaded.meta.get(COMPLETE)),  # else they are written anew
-            changed=tuple(scheduler.mutated_paths),
+            is_complete=not self.place.exists or bool(self.loaded.meta.get(COMPLETE)),  # else they are written anew
+            changed=tuple(self.policies.scheduler.mutated_paths),
             variables=built.variables,
         )
         writer = LogWriter(job, lambda: journal.seq, notices.say)
@@ -247,13 +268,13 @@ class Launch:
         leave = getattr(notices.display, "leave", lambda: None)
         # Until the callbacks are closed, which may take its time.
         stack.enter_context(interruptible(engine, self.ending.hear, leave, lambda: dispatcher.driver_is_in is not None))
-        stack.callback(self._close_callbacks, dispatcher, writer, sweep, journal, guard)
-        dispatcher.setup(**setup_info(built, self.place, self.ending, meta), trials=tuple(loaded.trials))
+        stack.callback(self._close_callbacks, dispatcher, writer, sweep)
+        dispatcher.setup(**setup_info(built, self.place, self.ending, meta), trials=tuple(self.loaded.trials))
         stack.callback(engine.close)  # before the callbacks are closed, so that they hear of everything
         writer.start()
         try:
             dispatcher.start(lambda: engine.post(Tick()))
-            guard.start()
+            self.guard.start()
             if self.shared is not None:
                 with self.shared.working():
                     self.shared.sync()  # so that other machines see the sweep from its first trial on
@@ -262,38 +283,7 @@ class Launch:
         except RuntimeError as error:  # no thread is free
             raise limits.refusal(OSError(errno.EAGAIN, str(error))) from error
         stack.enter_context(woken_by_signals(engine))
-
-        def complete(config: Mapping[str, Any], trial_id: str) -> Mapping[str, Any]:
-            completed = self.policies.complete(config, trial_id)
-            refuse_unpicklable(completed)
-            return completed
-
-        try:
-            engine.run_loop(
-                lambda: drive(
-                    sweep,
-                    engine,
-                    self.policies.searcher,
-                    dispatcher,
-                    journal,
-                    request_of=built.request_of,
-                    judge=built.spec.stop_rules.judge,
-                    complete=complete,
-                    attend=journal.attend,
-                )
-            )
-            guard.check()
-            journal.flush()  # before anybody is told that it is over
-        except BaseException as error:
-            if not (isinstance(error, (RecordError, KeyboardInterrupt)) and self.ending.times):
-                self.ending.error = error
-                raise
-            if str(error):
-                notices.warn(str(error))
-        idle = "" if self.ending.times or sweep.ending else unjudged(scheduler, sweep.trials.values())
-        for text in filter(None, (*engine.notices, *self.policies.notices, idle)):
-            notices.say(text)
-        return sweep
+        return dispatcher
 
     def _engine(self, lock_fd: int | None) -> Engine:
         """Return the engine, made now unless the run was given one."""
@@ -302,12 +292,9 @@ class Launch:
             return spec.engine
         home, sync = None, spec.sync_config or SyncConfig()
         if place.storage.is_remote:
-            home = Home(
-                place.storage.experiment(place.name),
-                place.storage.uri_of(place.name),
-                sync_artifacts=sync.sync_artifacts,
-                sync_artifacts_on_checkpoint=sync.sync_artifacts and sync.sync_artifacts_on_checkpoint,
-            )
+            with_checkpoints = sync.sync_artifacts and sync.sync_artifacts_on_checkpoint
+            there = place.storage.experiment(place.name), place.storage.uri_of(place.name)
+            home = Home(*there, sync_artifacts=sync.sync_artifacts, sync_artifacts_on_checkpoint=with_checkpoints)
         context = EngineContext(
             directory=self.layout.root,
             trainable=self.trainable,
@@ -328,25 +315,20 @@ class Launch:
             notice=self.notices.say,
             **{name: getattr(spec, name) for name in ("reuse_actors", "start_method", "preload")},
         )
-        if spec.engine == "inline":
-            from sweep.engines.inline import InlineEngine
+        make: Any = spec.engine
+        if make == "inline":
+            from sweep.engines.inline import InlineEngine as make
+        elif make == "local":
+            from sweep.engines.local.engine import LocalEngine as make
+        engine: Engine = make(context)
+        return engine
 
-            return InlineEngine(context)
-        if spec.engine == "local":
-            from sweep.engines.local.engine import LocalEngine
-
-            return LocalEngine(context)
-        assert callable(spec.engine)
-        return spec.engine(context)
-
-    def _close_callbacks(
-        self, dispatcher: Dispatcher, writer: LogWriter, sweep: Sweep, journal: Journal, guard: DirectoryGuard
-    ) -> None:
-        if guard.problem:
+    def _close_callbacks(self, dispatcher: Dispatcher, writer: LogWriter, sweep: Sweep) -> None:
+        if self.guard.problem:
             writer.abandon()
         is_all_told = dispatcher.close(list(sweep.trials.values()))
-        if is_all_told and not is_set(NO_LOGGERS) and not guard.problem:
+        if is_all_told and not is_set(NO_LOGGERS) and not self.guard.problem:
             with contextlib.suppress(RecordError):  # a full disk: a resume writes the files anew
-                journal.set_meta({COMPLETE: True})
+                self.journal.set_meta({COMPLETE: True})
         if dispatcher.fatal is not None and self.ending.error is None:
             raise dispatcher.fatal  # after the last step

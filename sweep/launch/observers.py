@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import math
 import os
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -22,12 +22,11 @@ from sweep.errors import ConfigError
 from sweep.launch.build import Built, describe
 from sweep.launch.description import Notices
 from sweep.launch.place import Place
-from sweep.launch.settings import NO_LOGGERS, is_set
+from sweep.launch.spec import NO_LOGGERS, RunSpec, is_set
 from sweep.record.importing import importing
 from sweep.results.trials import ExperimentInfo
 
 if TYPE_CHECKING:
-    from sweep.launch.spec import RunSpec
     from sweep.storage.mirror import Mirror
     from sweep.storage.send import Sender
     from sweep.storage.shared import SharedRecord
@@ -41,9 +40,8 @@ def about_of(built: Built, place: Place, trainable_name: str, notice: Callable[[
     """Return what observers know of the experiment, with the names that the user's functions give to trials."""
     spec, most = built.spec, built.plan.max_failures
     about = ExperimentInfo(str(place.layout.root), trainable_name, built.variables, max_failures=most)
-    if spec.trial_name_creator is None and spec.trial_dirname_creator is None:
-        return about
-    return replace(about, name_of=Namer(spec, about, notice).name_of)
+    is_named = spec.trial_name_creator is not None or spec.trial_dirname_creator is not None
+    return replace(about, name_of=Namer(spec, about, notice).name_of) if is_named else about
 
 
 def callbacks_from(environ: Mapping[str, str]) -> list[Callback]:
@@ -51,10 +49,9 @@ def callbacks_from(environ: Mapping[str, str]) -> list[Callback]:
     variable = next((name for name in _VARIABLES if environ.get(name)), "")
     made: list[Callback] = []
     for path in filter(None, map(str.strip, environ.get(variable, "").split(","))):
-        module, _, name = path.rpartition(".")
         try:
             with importing():
-                kind = getattr(importlib.import_module(module), name)
+                kind = pkgutil.resolve_name(path)
             if not isinstance(kind, type) or not issubclass(kind, Callback):
                 raise ValueError(f"it is {kind!r:.100}")
         except (ImportError, AttributeError, ValueError) as error:
@@ -136,7 +133,7 @@ class Namer:
     """
 
     def __init__(self, spec: RunSpec, about: ExperimentInfo, notice: Callable[[str], None]) -> None:
-        self._spec, self._about, self._root, self._notice = spec, about, Path(about.root), notice
+        self._spec, self._about, self._notice = spec, about, notice
         self._names: dict[str, str] = {}
         self._said: set[str] = set()
 
@@ -144,49 +141,41 @@ class Namer:
         """Return the trial's name; empty: the usual one."""
         if trial.id not in self._names:
             self._names[trial.id] = self._created("trial_name_creator", trial)
-            try:
-                self._link(trial, self._created("trial_dirname_creator", trial))
-            except OSError as error:
-                self._say_once("link", f"a link to {trial.id} could not be made: {error}")
+            self._created("trial_dirname_creator", trial)
         return self._names[trial.id]
 
-    def _link(self, trial: Trial, name: str) -> None:
-        if not name or name == trial.id:
-            return
-        if os.sep in name or name in (".", ".."):
-            text = f"trial_dirname_creator returned {name!r} for {trial.id}, which cannot name a directory."
-            self._say_once("separator", f"{text} Leave separators out.")
-            return
-        if len(data := name.encode()) > _MAX_BYTES:
-            name = f"{data[: _MAX_BYTES - 9].decode(errors='ignore')}_{hashlib.sha256(data).hexdigest()[:8]}"
-        link = self._root / name
-        if os.path.lexists(link) and not (link.is_symlink() and os.readlink(link) == trial.id):
-            link = self._root / f"{name}_{trial.number:05d}"  # two trials of one name: the id tells them apart
-        if not os.path.lexists(link):
-            os.makedirs(self._root / trial.id, exist_ok=True)  # a link to nothing cannot be copied
-            os.symlink(trial.id, link)
-
     def _created(self, which: str, trial: Trial) -> str:
-        creator = getattr(self._spec, which)
-        if creator is None:
+        if (creator := getattr(self._spec, which)) is None:
             return ""
         try:
             name = creator(ObservedTrial(trial, self._about))
             if not isinstance(name, str):
                 raise TypeError(f"it returned {name!r:.100}; expected a text")
-            return "".join(letter if letter.isprintable() else "_" for letter in name.strip())
+            name = "".join(letter if letter.isprintable() else "_" for letter in name.strip())
+            if which == "trial_dirname_creator" and name not in ("", trial.id):
+                _link(Path(self._about.root), trial, name)
+            return name
         except Exception as error:  # the user's own function: a name is not worth a sweep
-            self._say_once(which, f"{which} failed for trial {trial.id}: {type(error).__name__}: {error}")
+            if which not in self._said:
+                self._said.add(which)
+                self._notice(f"{which} failed for trial {trial.id}: {type(error).__name__}: {error}")
             return ""
 
-    def _say_once(self, key: str, text: str) -> None:
-        if key not in self._said:
-            self._said.add(key)
-            self._notice(text)
+
+def _link(root: Path, trial: Trial, name: str) -> None:
+    if os.sep in name or name in (".", ".."):
+        raise ValueError(f"it returned {name!r}, which cannot name a directory. Leave separators out")
+    if len(data := name.encode()) > _MAX_BYTES:
+        name = f"{data[: _MAX_BYTES - 9].decode(errors='ignore')}_{hashlib.sha256(data).hexdigest()[:8]}"
+    link = root / name
+    if os.path.lexists(link) and not (link.is_symlink() and os.readlink(link) == trial.id):
+        link = root / f"{name}_{trial.number:05d}"  # two trials of one name: the id tells them apart
+    if not os.path.lexists(link):
+        os.makedirs(root / trial.id, exist_ok=True)  # a link to nothing cannot be copied
+        os.symlink(trial.id, link)
 
 
 _EVERY_S = 5.0
-_MOST_WAITING = 1000  # trials that are counted: a cluster grows in steps, and asks anew for the next
 
 Bundles = list[dict[str, float]]
 
@@ -206,9 +195,8 @@ class Demand(Callback):
         if now < self._looked + _EVERY_S:
             return
         self._looked = now
-        held = [trial.resources for trial in trials.values() if trial.status in HELD]
-        waiting = [trial.resources for trial in trials.values() if trial.status is Status.PENDING]
-        wanted = [one for resources in [*held, *waiting[:_MOST_WAITING]] for one in _bundles(resources)]
+        statuses = (*HELD, Status.PENDING)
+        wanted = [one for trial in trials.values() if trial.status in statuses for one in _bundles(trial.resources)]
         if wanted != self._last:
             self._last = wanted
             self._thread.submit(self._request, wanted)

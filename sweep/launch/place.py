@@ -70,9 +70,8 @@ def place_of(spec: RunSpec, trainable: PreparedTrainable) -> Place:
             how = command if HAS_NO_RESUME.get() else resume
             deletion = storage.deletion(name, is_shell=is_typed)
             advice = f"Continue it with {how}, give {other}, or delete it: {deletion}"
-        raise ExperimentError(
-            f"there already is an experiment {name!r} in {storage.uri or storage.local_root}. {advice}"
-        )
+        where = storage.uri or storage.local_root
+        raise ExperimentError(f"there already is an experiment {name!r} in {where}. {advice}")
     return Place(storage, layout, exists, command, tuple(claimed))
 
 

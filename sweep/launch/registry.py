@@ -20,10 +20,8 @@ def register_trainable(name: str, trainable: Any) -> None:
     if not isinstance(name, str) or not name:
         raise TrainableError(f"register_trainable was given the name {name!r}; expected a text that is not empty.")
     if not (callable(trainable) or hasattr(trainable, "__sweep_trainable__")):  # a trainer
-        raise TrainableError(
-            f"register_trainable({name!r}, ...) was given {trainable!r:.100} of type {type(trainable).__name__}; "
-            "expected a function that takes a config, or a subclass of sweep.Trainable."
-        )
+        what = f"register_trainable({name!r}, ...) was given {trainable!r:.100}"
+        raise TrainableError(f"{what}; expected a function that takes a config, or a subclass of sweep.Trainable.")
     _trainables[name] = trainable
 
 
@@ -31,8 +29,6 @@ def registered(name: str) -> Any:
     """Return what was registered under `name`; the error names the nearest."""
     if name not in _trainables:
         known = nearest(name, _trainables) if _trainables else "Nothing is registered in this process."
-        raise UnknownNameError(
-            f"Unknown trainable: {name!r}. {known} Call sweep.register_trainable({name!r}, function) first, or pass "
-            "the function itself."
-        )
+        advice = f"Call sweep.register_trainable({name!r}, function) first, or pass the function itself."
+        raise UnknownNameError(f"Unknown trainable: {name!r}. {known} {advice}")
     return _trainables[name]

@@ -31,6 +31,7 @@ from sweep.core.config import (
     storage_path_of,
 )
 from sweep.core.messages import Verdict
+from sweep.core.plan import Plan
 from sweep.core.resources import Node
 from sweep.core.results import ANONYMOUS_METRIC, TrialResult
 from sweep.core.stoppers import FunctionStopper, Stopper, TimeoutStopper, combine
@@ -51,9 +52,14 @@ _CHECKPOINT_FORMS = {
 FORMER_FORMS = (*_CHECKPOINT_FORMS, "local_dir")
 """Deprecated parameters of `run` that still count."""
 _ENGINES = ("local", "inline", "ray")
+# Settings in the environment of the driver, each also read under Tune's name: `TUNE_X` in place of `SWEEP_X`.
+NO_LOGGERS = "DISABLE_AUTO_CALLBACK_LOGGERS"  # 1: no result.json, params.json and progress.csv
+NOT_STRICT = "DISABLE_STRICT_METRIC_CHECKING"  # 1: reports without the metric are fine
+NO_SIGINT = "DISABLE_SIGINT_HANDLER"  # 1: Ctrl-C raises KeyboardInterrupt, as without a sweep
 # Not part of what a restored sweep is asked again: they are where it lies, or belong to one call.
-_NOT_KEPT = {"trainable", "trainable_name", "name", "storage_path", "storage_filesystem", "resume", "resume_config"}
-_NOT_KEPT |= {"on_interrupt"}
+_NOT_KEPT = frozenset(
+    "trainable trainable_name name storage_path storage_filesystem resume resume_config on_interrupt".split()
+)
 
 
 @dataclass(frozen=True)
@@ -72,19 +78,16 @@ class ResumeMode:
         if not isinstance(value, (bool, NoneType)):
             match = re.fullmatch(r"(AUTO|TRUE|LOCAL)?(?:\+?(RESTART_)?ERRORED(_ONLY)?)?", str(value).upper())
             if match is None or not match[0]:
-                raise ConfigError(
-                    f"resume is {value!r}; expected True, False, 'AUTO', or 'AUTO+ERRORED' with one of ERRORED, "
-                    "ERRORED_ONLY, RESTART_ERRORED, RESTART_ERRORED_ONLY."
-                )
+                known = "ERRORED, ERRORED_ONLY, RESTART_ERRORED, RESTART_ERRORED_ONLY"
+                raise ConfigError(f"resume is {value!r}; expected True, False, 'AUTO', or 'AUTO+' and one of {known}.")
             errored = "" if "ERRORED" not in match[0] else "restart" if match[2] else "continue"
             mode = cls(True, errored, not match[3], is_auto=match[1] == "AUTO")
         if config is None:
             return mode
         if mode.errored or not mode.unfinished:
             raise ConfigError("resume='AUTO+...' and resume_config both say which trials go on; give one of them.")
-        kind = ResumeConfig.ResumeType
-        errored = {kind.RESUME: "continue", kind.RESTART: "restart", kind.SKIP: ""}[kind(config.errored)]
-        return replace(mode, errored=errored, unfinished=config.unfinished is kind.RESUME)
+        errored = {"resume": "continue", "restart": "restart", "skip": ""}[config.errored]
+        return replace(mode, errored=errored, unfinished=config.unfinished == "resume")
 
 
 @dataclass(frozen=True)
@@ -125,12 +128,14 @@ class StopRules:
     @property
     def judge(self) -> Callable[[str, TrialResult], Verdict] | None:
         """The stopper's verdict on a result; None where there is none to be asked."""
-        return None if self.stopper is None else self._verdict
+        if (stopper := self.stopper) is None:
+            return None
 
-    def _verdict(self, trial_id: str, result: TrialResult) -> Verdict:
-        assert self.stopper is not None
-        is_over = self.stopper(trial_id, result)
-        return Verdict.STOP_ALL if self.stopper.stop_all() else Verdict.STOP if is_over else Verdict.NONE
+        def verdict(trial_id: str, result: TrialResult) -> Verdict:
+            is_over = stopper(trial_id, result)
+            return Verdict.STOP_ALL if stopper.stop_all() else Verdict.STOP if is_over else Verdict.NONE
+
+        return verdict
 
 
 @dataclass(frozen=True)
@@ -267,9 +272,8 @@ class RunSpec(Options):
             resume_config=_of_kind(ResumeConfig, "a sweep.ResumeConfig"),
         )
         for index, one in enumerate(self.callbacks or ()):
-            if not isinstance(one, Callback):
-                hint = f"it, {one.__name__}()" if isinstance(one, type) else "a class derived from sweep.Callback"
-                checks.refuse(f"callbacks[{index}]", one, f"an object of {hint}")
+            hint = f"it, {one.__name__}()" if isinstance(one, type) else "a class derived from sweep.Callback"
+            _of_kind(Callback, f"an object of {hint}")(f"callbacks[{index}]", one)
         refuse_endless(self.config)
         for policy in (self.scheduler, self.search_alg):  # one of the two without the other: whose is the same
             metric, mode = getattr(policy, "metric", None), getattr(policy, "mode", None)
@@ -289,35 +293,29 @@ class RunSpec(Options):
 
     @property
     def verbosity(self) -> int:
-        """0, 1 or 2."""
         return 1 if self.verbose is None else int(self.verbose)
 
     @property
     def checkpoints(self) -> CheckpointConfig:
-        """What is saved and kept."""
         return self.checkpoint_config or CheckpointConfig()
 
     @cached_property
     def failures(self) -> FailureConfig:
         """What becomes of failed trials: `failure_config`, with what was given beside it."""
-        own, given = FailureConfig(**same_fields(FailureConfig, self)), self.failure_config
-        if given is None:
-            return own
+        own = FailureConfig(**same_fields(FailureConfig, self))
         said = {item.name: getattr(own, item.name) for item in fields(own) if getattr(own, item.name) != item.default}
         for name, value in said.items():
-            other = getattr(given, name)
+            other = getattr(self.failure_config, name, value)
             if other not in (value, getattr(FailureConfig, name)):
                 raise ConfigError(f"{name}={value!r} and failure_config, which says {other!r}, were both given.")
-        return replace(given, **said)
+        return replace(self.failure_config or own, **said)
 
     @cached_property
     def resuming(self) -> ResumeMode:
-        """Whether and how an experiment is continued."""
         return ResumeMode.parse(self.resume, self.resume_config)
 
     @cached_property
     def stop_rules(self) -> StopRules:
-        """What `stop` means."""
         return StopRules.parse(self.stop)
 
     @property
@@ -373,11 +371,28 @@ def _checkpoint_config(given: CheckpointConfig | None, deprecated: Mapping[str, 
     attribute = said.get("checkpoint_score_attribute")
     if isinstance(attribute, str) and attribute.startswith("min-"):
         said |= {"checkpoint_score_attribute": attribute.removeprefix("min-"), "checkpoint_score_order": "min"}
-    shown = (
-        f"checkpoint_config=sweep.CheckpointConfig({', '.join(f'{name}={value!r}' for name, value in said.items())})"
-    )
+    shown = ", ".join(f"{name}={value!r}" for name, value in said.items())
+    advice = f"write checkpoint_config=sweep.CheckpointConfig({shown})."
     if given is not None:
-        raise ConfigError(f"{next(iter(deprecated))} and checkpoint_config were both given; write {shown}.")
-    text = f"{', '.join(deprecated)}: deprecated; write {shown}."
+        raise ConfigError(f"{next(iter(deprecated))} and checkpoint_config were both given; {advice}")
+    text = f"{', '.join(deprecated)}: deprecated; {advice}"
     warnings.warn(text, DeprecationWarning, stacklevel=level_of_caller())
     return CheckpointConfig(**said)
+
+
+def _setting(name: str) -> str:
+    return os.environ.get(f"SWEEP_{name}") or os.environ.get(f"TUNE_{name}") or ""
+
+
+def is_set(name: str) -> bool:
+    """Whether the setting `name` is on: neither empty nor 0."""
+    return _setting(name) not in ("", "0")
+
+
+def stop_grace_s(default: float = Plan.stop_grace_s) -> float:
+    """Return the seconds that a trial which is asked to stop may take before it is killed."""
+    text = _setting("FORCE_TRIAL_CLEANUP_S")
+    try:
+        return checks.seconds("", float(text), most=1e9) if text else default
+    except ValueError:
+        raise ConfigError(f"SWEEP_FORCE_TRIAL_CLEANUP_S is {text!r}; expected seconds above 0.") from None

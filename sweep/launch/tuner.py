@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from sweep.train.trainer import DataParallelTrainer
 
 
-_A_FUNCTION = (
-    "The function is the first argument: Tuner(train, ...). The key that it reports is "
-    "tune_config=sweep.TuneConfig(metric=...)."
-)
+_METRIC = "The key that it reports is tune_config=sweep.TuneConfig(metric=...)."
+_A_FUNCTION = f"The function is the first argument: Tuner(train, ...). {_METRIC}"
 
 
 @refuse_unknown(
@@ -103,7 +101,6 @@ class Tuner:
             ConfigError: the trainable has another name, the space other keys, two arguments contradict each other, or
                 environment variables of the trials, whose values are not stored, are not in the environment.
         """
-        from sweep.launch.registry import registered
         from sweep.record.reader import ExperimentReader
         from sweep.results.analysis import ResultGrid, own_analysis
         from sweep.worker.trainable import prepare
@@ -114,37 +111,26 @@ class Tuner:
         meta = ExperimentReader(root).meta
         recorded = (meta.get("trainable") or {}).get("name")
         if trainable is None:
-            raise ConfigError(
-                f"Tuner.restore({str(root)!r}) needs the trainable: Tuner.restore(path, trainable={recorded})."
-            )
-        if isinstance(trainable, str):
-            registered(trainable)
+            call = f"Tuner.restore(path, trainable={recorded})"
+            raise ConfigError(f"Tuner.restore({str(root)!r}) needs the trainable: {call}.")
         name = trainable if isinstance(trainable, str) else prepare(trainable).name
         if recorded not in (None, name):
-            raise ConfigError(
-                f"the experiment {root} was run with the trainable {recorded!r}, and {name!r} was given. Pass the same "
-                "function or class."
-            )
+            what = f"the experiment {root} was run with the trainable {recorded!r}"
+            raise ConfigError(f"{what}, and {name!r} was given. Pass the same function or class.")
         arguments, lost = read_saved_spec(root)
         changes = {} if param_space is None else {"config": param_space}
         if param_space is not None and (odd := set(meta.get("space_keys") or ()) ^ set(space_keys(param_space))):
-            raise ConfigError(
-                f"param_space is another space: {', '.join(sorted(odd))} is in one of the two only; expected the keys "
-                "that the experiment was run with."
-            )
+            what = f"param_space is another space: {', '.join(sorted(odd))} is in one of the two only"
+            raise ConfigError(f"{what}; expected the keys that the experiment was run with.")
         for given in filter(None, (tune_config, run_config)):
             usual = _of(type(given)())
             changes |= {name: value for name, value in _of(given).items() if value != usual[name]}
         if lost := [name for name in lost if name not in changes]:
             hints = {"config": "param_space", "search_alg": "tune_config", "scheduler": "tune_config"}
             shown = ", ".join(f"{name} ({hints.get(name, 'run_config')}=...)" for name in lost)
-            raise ExperimentError(
-                f"{root / TUNER_PKL} does not hold everything: what was given could not be pickled, or its code is "
-                f"not here. Pass it again: {shown}."
-            )
-        kind = ResumeConfig.ResumeType
-        errored = kind.RESUME if resume_errored else kind.RESTART if restart_errored else kind.SKIP
-        unfinished = kind.RESUME if resume_unfinished else kind.SKIP
+            why = "what was given could not be pickled, or its code is not here"
+            raise ExperimentError(f"{root / TUNER_PKL} does not hold everything: {why}. Pass it again: {shown}.")
+        errored = "resume" if resume_errored else "restart" if restart_errored else "skip"
         tuner = cls.__new__(cls)
         tuner._trainable = trainable
         tuner._arguments = {
@@ -152,7 +138,7 @@ class Tuner:
             **changes,
             **_place_of(path, storage_filesystem),
             "resume": "AUTO",
-            "resume_config": ResumeConfig(unfinished=unfinished, errored=errored),
+            "resume_config": ResumeConfig(unfinished="resume" if resume_unfinished else "skip", errored=errored),
         }
         tuner._results = ResultGrid(own_analysis(root))
         return tuner

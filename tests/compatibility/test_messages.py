@@ -424,10 +424,13 @@ def test_every_parameter_that_tune_once_had_is_in_the_guide():
 
 def test_every_variable_that_is_read_is_in_the_guide():
     told = set(re.findall(r"\b(?:SWEEP|RAY)_[A-Z_]+\b", section("Environment variables")))
-    read = {
-        f"SWEEP_{name}"
-        for name in re.findall(r'= "([A-Z_]+)"', (ROOT / "sweep/launch/settings.py").read_text(encoding="utf-8"))
-    } | {"SWEEP_STORAGE", "SWEEP_CALLBACKS", "SWEEP_KEEP_VISIBLE_DEVICES", "RAY_TUNE_CALLBACKS"}
+    source = (ROOT / "sweep/launch/spec.py").read_text(encoding="utf-8")
+    read = {f"SWEEP_{name}" for name in re.findall(r'^[A-Z_]+ = "([A-Z_]+)"', source, re.MULTILINE)} | {
+        "SWEEP_STORAGE",
+        "SWEEP_CALLBACKS",
+        "SWEEP_KEEP_VISIBLE_DEVICES",
+        "RAY_TUNE_CALLBACKS",
+    }
     assert read <= told
 
 

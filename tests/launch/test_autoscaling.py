@@ -13,7 +13,7 @@ def trial(number, status, request):
     return Trial(id=f"abcde_{number:05d}", config={}, resources=parse_resources(request), status=status)
 
 
-def test_what_is_held_comes_before_what_waits_and_what_is_over_or_paused_asks_for_nothing():
+def test_what_is_held_and_what_waits_is_asked_for_and_what_is_over_or_paused_asks_for_nothing():
     trials = [
         trial(0, Status.TERMINATED, {"cpu": 64}),
         trial(1, Status.PENDING, PlacementGroupFactory([{"CPU": 2, "GPU": 1}] * 2)),
@@ -23,7 +23,7 @@ def test_what_is_held_comes_before_what_waits_and_what_is_over_or_paused_asks_fo
     told = queue.SimpleQueue()
     demand = Demand(told.put)
     demand.on_step({one.id: one for one in trials}, 0.0, ())
-    assert told.get(timeout=20) == [{"CPU": 1.0, "license": 1.0}, {"CPU": 2.0, "GPU": 1.0}, {"CPU": 2.0, "GPU": 1.0}]
+    assert told.get(timeout=20) == [{"CPU": 2.0, "GPU": 1.0}, {"CPU": 2.0, "GPU": 1.0}, {"CPU": 1.0, "license": 1.0}]
     demand.on_experiment_end([])
 
 

@@ -36,14 +36,12 @@ def test_a_list_in_a_config_with_nothing_searched_is_said_once(tmp_path, capfd, 
     assert capfd.readouterr().err.count(f"sweep: {NOTICE}") == 1
 
 
-def test_lists_are_found_wherever_they_lie_and_all_are_named():
+def test_lists_are_found_wherever_they_lie():
     for search_alg in (None, "tpe"):
         assert said({"lr": [0.1, 0.01, 0.001]}, search_alg) == NOTICE
     assert said({"opt": {"name": ("adam", "sgd")}}).startswith(
         "config['opt']['name'] is a list of 2 values and nothing"
     )
-    assert "(so is config['b']) and nothing" in said({"a": [1, 2], "b": [3, None]})
-    assert "(so are config['b'], config['c']) and" in said({"a": [1, 2], "b": ["x", "y"], "c": [True, False]})
 
 
 @pytest.mark.parametrize(
