@@ -38,6 +38,11 @@ class Totals(NamedTuple):
     chain: int = 0
     checksum: int = 0
 
+    @classmethod
+    def of(cls, db: sqlite3.Connection) -> Totals:
+        """Return what the table says."""
+        return cls(*(db.execute("SELECT last, chain, checksum FROM totals").fetchone() or ()))
+
     def write(self, db: sqlite3.Connection) -> None:
         """Put it into the table; within a transaction."""
         db.execute("INSERT OR REPLACE INTO totals VALUES (1, ?, ?, ?, ?)", (*self, crc_of(self)))

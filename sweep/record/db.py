@@ -39,7 +39,7 @@ from typing import Any
 from urllib.parse import quote
 
 from sweep.errors import ExperimentError, NoExperimentError
-from sweep.record.checksums import check_high_water_mark, check_history, damaged, high_water_mark
+from sweep.record.checksums import check_high_water_mark, check_history, damaged, end_of, high_water_mark
 from sweep.record.encoding import decode
 
 APPLICATION_ID = 0x53575031  # "SWP1"
@@ -102,12 +102,6 @@ CREATE VIEW trials AS
         json_extract(t.state, '$.best_result') AS best_result
     FROM trial t;
 """
-
-
-def last_seq(connection: sqlite3.Connection) -> int:
-    """Return the number of the last event; 0 before the first."""
-    (seq,) = connection.execute("SELECT max(seq) FROM event").fetchone()
-    return seq or 0
 
 
 def last_event(connection: sqlite3.Connection) -> tuple[int, float, float] | None:
@@ -295,7 +289,7 @@ def open_for_reading(database: Path, *, with_events: bool = True) -> Reading:
             connection.execute("BEGIN")
             check_version(connection, database)
             check_schema(connection, database)
-            check_high_water_mark(mark, last_seq(connection), database)
+            check_high_water_mark(mark, end_of(connection)[0], database)
             if with_events:
                 check_history(connection, database)
         except BaseException:

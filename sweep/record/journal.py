@@ -121,7 +121,7 @@ class Journal:
             self._db.execute(f"PRAGMA synchronous={durability.upper()}")
             self._db.execute("PRAGMA wal_autocheckpoint=0")  # errors of its flushes would not be heard
             self._db.execute("PRAGMA trusted_schema=OFF")
-            self._totals = Totals(*(self._db.execute("SELECT last, chain, checksum FROM totals").fetchone() or ()))
+            self._totals = Totals.of(self._db)
             for trial_id, state, crc in self._db.execute("SELECT trial_id, state, crc FROM trial"):
                 self._rows[trial_id] = crc, json.loads(state).get("name", "")
             check_high_water_mark(mark, self.seq, database)

@@ -20,8 +20,8 @@ from sweep.core.ranking import Objectives, objectives_of
 from sweep.core.results import AUTO_FILLED, TrialResult, flatten
 from sweep.core.trial import CheckpointRef, Status, shown_status
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
-from sweep.record.checksums import check_state, checked_events
-from sweep.record.db import last_event, last_seq, read_meta, understood
+from sweep.record.checksums import check_state, checked_events, end_of
+from sweep.record.db import last_event, read_meta, understood
 from sweep.record.facts import END, Report, last_exit, last_plan, read_facts, read_reports, reports_of
 from sweep.record.layout import ExperimentLayout
 from sweep.record.lock import Driver, find_driver
@@ -133,7 +133,7 @@ class ExperimentReader:
     def snapshot(self) -> Snapshot:
         """Return all trials; the work is done once per state of the record."""
         with self.connect(with_events=False) as connection:
-            seq = last_seq(connection)
+            seq, _ = end_of(connection)
             known = self._snapshot
             if known is not None and known.seq == seq:
                 return known
@@ -237,7 +237,7 @@ class ExperimentReader:
         """Return what became of the trials, but for their reports; for reading only, made once per state of the
         record."""
         with self.connect() as connection:
-            seq = last_seq(connection)
+            seq, _ = end_of(connection)
             if self._history is None or self._history.seq != seq:
                 self._history = History.of(read_facts(connection, trust=False, with_results=False))
                 self._history.seq = seq  # what is last may be a report
@@ -254,8 +254,7 @@ class ExperimentReader:
             ).fetchall()
 
     def last_exit(self, trial_id: str) -> Exit | None:
-        """Return how the trial's last attempt ended; None if none did, or if its `fit()` needed more: what became of
-        that is in the trial's reason."""
+        """Return how the trial's last attempt ended; None as of `sweep.record.facts.last_exit`."""
         with self.connect() as connection:
             return last_exit(connection, trial_id)
 

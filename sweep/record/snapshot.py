@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import sqlite3
 from pathlib import Path
-from typing import NamedTuple
 
-from sweep.record.checksums import check_structure
-from sweep.record.db import last_seq, open_for_reading
-
-
-class Stamp(NamedTuple):
-    """The number of a record's last event, and a text: one of them changes whenever it says something new."""
-
-    seq: int
-    meta: str
+from sweep.record.checksums import Totals, check_structure, end_of
+from sweep.record.db import open_for_reading
 
 
 def copy_record(source: Path, target: Path) -> None:
@@ -48,18 +39,17 @@ def close_log(database: Path) -> None:
             database.with_name(f"{database.name}{end}").unlink(missing_ok=True)
 
 
-def stamp_of_record(database: Path) -> Stamp:
-    """Return what tells whether a record says something new."""
+def totals_of(database: Path) -> Totals:
+    """Return what changes whenever a record says something new."""
     with contextlib.closing(open_for_reading(database, with_events=False)) as db:
-        meta = repr(db.execute("SELECT key, value FROM meta ORDER BY key").fetchall())
-        return Stamp(last_seq(db), hashlib.sha256(meta.encode()).hexdigest())
+        return Totals.of(db)
 
 
 def compare(theirs: Path, ours: Path) -> tuple[int, int, bool]:
     """Compare two records, the events of which are checked: the numbers of their last events, and whether one continues
     the other: they agree where the shorter one ends."""
     with contextlib.closing(open_for_reading(theirs)) as one, contextlib.closing(open_for_reading(ours)) as two:
-        seqs = last_seq(one), last_seq(two)
+        seqs = end_of(one)[0], end_of(two)[0]
         same = "SELECT crc FROM event WHERE seq = ?"  # it continues those of all events before
         crcs = [db.execute(same, (min(seqs),)).fetchone() for db in (one, two)]
         return *seqs, crcs[0] == crcs[1]

@@ -16,9 +16,10 @@ from sweep.checkpoints.manifest import MANIFEST, METADATA
 from sweep.checkpoints.store import AT_ONCE, pin, send, unsend
 from sweep.core.trial import HELD
 from sweep.errors import CheckpointError, ExperimentError, SweepError
+from sweep.record.checksums import Totals
 from sweep.record.db import open_for_reading
 from sweep.record.layout import DATABASE, OUTGOING, RECORD_MARK, ExperimentLayout, leads_outside
-from sweep.record.snapshot import Stamp, copy_record, stamp_of_record
+from sweep.record.snapshot import copy_record, totals_of
 from sweep.record.stored import StoredCheckpoints, references, statuses, trial_of
 from sweep.storage.filesystems import TEMPORARY, RemoteDirectory
 from sweep.storage.local_copy import changed_files, files_of_trial, is_mirrored, remote_checkpoints
@@ -63,7 +64,7 @@ class Mirror:
         self.problems: dict[str, str] = {}
         self._log_files = log_files  # besides the usual ones
         self._state = LocalState()
-        self._sent: tuple[Stamp, str] | None = None  # the record that is there, and what its file system says of it
+        self._sent: tuple[Totals, str] | None = None  # the record that is there, and what its file system says of it
         self._stored = StoredCheckpoints()
         self._status_of: dict[str, str] = {}  # by trial of the record
         self._wanted: set[str] = set()  # checkpoints that it refers to
@@ -158,7 +159,7 @@ class Mirror:
     def _snapshot(self) -> Path | None:
         """Return a copy of the record; None when that one is there."""
         database, outgoing = self.layout.database, self.layout.root / OUTGOING / DATABASE
-        if self._sent == (stamp_of_record(database), self.remote.stamp(DATABASE)):
+        if self._sent == (totals_of(database), self.remote.stamp(DATABASE)):
             return None
         copy_record(database, outgoing)
         return outgoing
@@ -176,10 +177,10 @@ class Mirror:
         if not self._is_held(Owner.of(self.remote)):
             raise ExperimentError(f"{self.remote} was changed while it was written")
         self.remote.replace(snapshot, DATABASE)
-        stamp = stamp_of_record(snapshot)
+        totals = totals_of(snapshot)
         self._state.version = self.remote.stamp(DATABASE)
-        self._sent = stamp, self._state.version
-        self._renew(stamp.seq)
+        self._sent = totals, self._state.version
+        self._renew(totals.last)
         snapshot.unlink()
 
     # --- checkpoints ---

@@ -23,7 +23,7 @@ from sweep.checkpoints.store import discard_in
 from sweep.errors import CheckpointError, ExperimentError
 from sweep.record.db import Reading, open_for_reading
 from sweep.record.layout import CACHE_VARIABLE, DATABASE, RECORD_MARK, cache_root, tidy_name
-from sweep.record.snapshot import close_log, copy_record, stamp_of_record
+from sweep.record.snapshot import close_log, copy_record, totals_of
 from sweep.storage.disks import SHARED_VARIABLE, disk_of, is_shared
 from sweep.storage.filesystems import RemoteDirectory, explained, local_filesystem
 from sweep.storage.mirror import Mirror
@@ -202,7 +202,7 @@ class SharedRecord(Mirror):
             is_to_come, why = self._state.is_to_come(
                 self.published, self.database, found, str(self.published), has_files=False
             )
-        elif self.database.exists() and stamp_of_record(self.database).seq:
+        elif self.database.exists() and totals_of(self.database).last:
             why = "what this machine has of it is gone from the storage"
         notices = []
         if why:
