@@ -293,11 +293,3 @@ def test_objects_of_the_users_own_never_reach_an_agent(two, tmp_path):
     (exited,) = [event for event in seen if isinstance(event, Exited)]
     assert exited.exit.kind is ExitKind.FINISHED, exited.exit
     assert isinstance(seen[-1], Released)
-
-
-def test_a_process_that_holds_bundles_on_two_nodes_is_told_once(tmp_path, capfd):
-    apart = sweep.PlacementGroupFactory([{"CPU": 1}, {"CPU": 1}], strategy="STRICT_SPREAD")
-    engine = AgentProcesses(TWO)
-    sweep.run(lambda config: {"x": 1}, resources_per_trial=apart, num_samples=2, engine=engine, storage_path=tmp_path)
-    said = "".join(capfd.readouterr())
-    assert said.count("and is one process, on one: what it starts runs there, too, and the other bundles lie idle") == 1

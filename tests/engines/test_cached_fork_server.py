@@ -269,19 +269,3 @@ def test_it_ends_with_its_driver_that_is_killed(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT.replace("BODY", body))
     found = census(tmp_path, sys.executable, "script.py", kill_when=tmp_path / "ready")
     assert (found.code, found.left, found.err) == (-signal.SIGKILL, (), "")
-
-
-FORKING = """
-    fork_server = run()
-    child = os.fork()
-    if not child:
-        sys.exit(0 if run() != fork_server else 1)
-    print(os.waitpid(child, 0)[1], run() == fork_server)
-"""
-
-
-@pytest.mark.slow
-def test_a_fork_of_the_driver_neither_uses_nor_ends_it_and_the_end_of_the_driver_does(tmp_path):
-    (tmp_path / "script.py").write_text(SCRIPT.replace("BODY", FORKING.strip()))
-    found = census(tmp_path, sys.executable, "-W", "error", "script.py")
-    assert (found.code, found.out, found.left) == (0, "0 True\n", ()), found.err

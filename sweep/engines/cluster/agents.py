@@ -93,7 +93,6 @@ class Cluster(ABC):
 _AGAIN_S = (1.0, 2.0, 5.0, 10.0, 30.0)  # pauses before an agent that was lost is called again
 _LOOK_S = 1.0  # between two looks at an agent that was called and has not come
 _FIRST_CALLS = 3  # of an agent, before a sweep begins without it
-_SKEW_S = 5.0  # clocks that differ by more are worth a notice
 
 
 @dataclass(slots=True, eq=False)
@@ -152,7 +151,6 @@ class Agents(LoopEngine):
         self._wanted: Resources | None = None
         self._unheard: set[_Member] = set()  # who have not been told of a wanted since they spoke of others
         self._is_closed = False
-        self._has_said_unused = False
         self._multi_node = MultiNodeGroups(self._send, self._emit, self._loop.alarm, self._say)
         layout = ExperimentLayout(context.directory.absolute())
         stored = store_trainable(context.trainable, layout)
@@ -328,12 +326,6 @@ class Agents(LoopEngine):
                 guest.socket.close()
                 self._on_problem(member, problem)
                 return
-            skew_s = guest.hello.at - time.time()
-            if abs(skew_s) > _SKEW_S:
-                self._say(
-                    f"the clock of {member.node.id} is {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} "
-                    "this machine's: times of its reports are its own"
-                )
             link = Link(guest.socket, self._on_full)
             member.link = link
             self._loop.listen(guest.socket.fileno(), lambda: self._on_link(member, link))
@@ -505,10 +497,8 @@ class Agents(LoopEngine):
         assert trial.placement is not None
         key = (trial.id, trial.attempt)
         payload = payload_of(trial, self._context)
-        places = trial.placement.bundles[:1]
-        names = nodes_of(trial.placement, payload.group) if payload.group is not None else (places[0].node,)
-        if payload.group is None:
-            self._say_unused(trial)
+        bundles = trial.placement.bundles
+        names = (bundles[0].node,) if payload.group is None else nodes_of(trial.placement, payload.group)
         members = [self._members.get(name) for name in names]
         for name, member in zip(names, members, strict=True):
             if member is None or not member.is_ready or member.link is None:
@@ -524,18 +514,6 @@ class Agents(LoopEngine):
             return
         self._attempts[key] = _Attempt(names[0])
         self._send(names[0], wire.Order(messages.Start(bare), payload))
-
-    def _say_unused(self, trial: Trial) -> None:
-        """Say once that a trial of one process holds something on nodes where that is not."""
-        assert trial.placement is not None
-        first, *others = dict.fromkeys(place.node for place in trial.placement.bundles)
-        if others and not self._has_said_unused:
-            self._has_said_unused = True
-            self._say(
-                f"trial {trial.id} holds bundles on {', '.join((first, *others))} and is one process, on {first}: what "
-                "it starts runs there, too, and the other bundles lie idle. Ask for one bundle, or use a trainer "
-                "(sweep.train), which has a worker in each."
-            )
 
     def _send(self, node: str, message: wire.ToAgent) -> None:
         link = self._members[node].link

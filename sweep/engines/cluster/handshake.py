@@ -3,7 +3,7 @@
     agent ──connects──> driver
     agent <─challenge── driver      both ways, HMAC with the key (multiprocess.connection)
     agent ───hello────> driver      JSON: versions, node, what the connection is for
-    agent <──welcome─── driver      JSON: empty, or why it is refused
+    agent <──welcome─── driver      it is let in
 
 What follows is pickled and not encrypted: the network between the machines must be one's own.
 """
@@ -30,7 +30,6 @@ from sweep.errors import ExperimentError
 VERSION: str = sys.modules["sweep"].__version__  # this module's own package, so it is loaded
 
 LINK, HEARTBEAT = "link", "heartbeat"  # what a connection is for
-PROTOCOL = 2  # of the messages after the welcome
 _HANDSHAKE_S = 20.0
 _MOST_BYTES = 1 << 16
 
@@ -56,16 +55,12 @@ class Invitation:
 
 @dataclass(frozen=True)
 class Hello:
-    """What an agent says of itself before anything else; `at` is its clock, in seconds of the epoch."""
+    """What an agent says of itself before anything else."""
 
     node: str
     purpose: str
     version: str = VERSION
-    protocol: int = PROTOCOL
     python: str = field(default_factory=lambda: ".".join(platform.python_version_tuple()[:2]))
-    host: str = field(default_factory=socket.gethostname)
-    pid: int = field(default_factory=os.getpid)
-    at: float = field(default_factory=time.time)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,6 @@ class ForkServerClient:
         self.modules: frozenset[str] = frozenset()
         self.key = key_of(environ)
         self.owner = os.getpid()
-        self._has_served = False
         driver = process_mark(self.owner)
         self._mark = f"{driver}/{os.urandom(4).hex()}"
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -79,9 +78,9 @@ class ForkServerClient:
         return self.packets.is_open and self._process.poll() is None
 
     def begin(self, run: wire.Begin, log: Path, locks: Sequence[int]) -> bool:
-        """Have it serve a run; False: it is of no use, because a module has changed, or it does not answer soon. A new
-        one, which may still boot, is not waited for. Raises OSError where it is gone, or no descriptor is free."""
-        was_new, self._has_served, self.importing = not self._has_served, True, ""
+        """Have it serve a run; False: it does not answer soon, as where a module has changed. A new one, which may
+        still boot, is not waited for. Raises OSError where it is gone, or no descriptor is free."""
+        was_new, self.importing = not self.modules, ""
         self.modules |= set(run.modules)
         with open(log, "ab") as output:
             self.packets.send(run, [output.fileno(), *locks])

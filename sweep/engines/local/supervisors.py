@@ -171,9 +171,9 @@ class SlotEngine(LoopEngine):
         Raises:
             OSError: the kernel allows no process or descriptor.
         """
-        modules = () if self._has_import_crashed else self._modules
-        modules = () if self._context.start_method == "spawn" else (*PRELOADED, *modules)
-        run = wire.Begin(str(self._context.directory.absolute()), modules, self._context.reuse_actors)
+        modules = () if self._has_import_crashed or self._context.start_method == "spawn" else self._modules
+        directory = str(self._context.directory.absolute())
+        run = wire.Begin(directory, (*PRELOADED, *modules), self._context.reuse_actors)
         log = self._layout.code / (f"fork-server-{self._context.node}.log" if self._context.node else "fork-server.log")
         fork_server = fork_server_for(self._environ, run, log, self._locks)
         self._fork_server = fork_server

@@ -1,5 +1,4 @@
-"""What is watched while trials run: those that report nothing for too long, those that do nothing at all, and the
-machine's memory."""
+"""What is watched while trials run: who reports nothing for too long, who does nothing at all, and the memory."""
 
 from __future__ import annotations
 
@@ -30,13 +29,8 @@ _LEAST_SHARE = 0.05  # of the machine's memory: ending what holds less would not
 
 @dataclass(eq=False)
 class Watchdogs:
-    """Looks at the attempts of an engine.
-
-    One that owes a report for too long is killed, once what its processes are doing was written to its log. Where an
-    import in advance has started threads, and one does nothing before its first report, that is said once: a lock that
-    a thread held when it was forked may be the reason. Where the machine's memory is nearly full the largest is ended:
-    Ray would end the agent of the node, and all trials there with it. `memory_limit` is a part of it, in (0, 1).
-    """
+    """Looks at the attempts of an engine. `memory_limit` is a part of the machine's memory, in (0, 1): above it the
+    largest attempt is ended, because Ray would end the agent of the node, and with that all trials there."""
 
     loop: Loop
     attempts: Mapping[tuple[str, int], Attempt]
@@ -95,7 +89,8 @@ class Watchdogs:
         self.loop.alarm(after_s + _LAST_WORDS_S, lambda: self.kill(attempt, kill))
 
     def begin(self, num_threads: int, modules: Iterable[str]) -> None:
-        """Look from now on, once the imports of `modules` have started threads where workers are forked."""
+        """Say once of an attempt that it does nothing before its first report, where the imports of `modules` have
+        started threads: one may have held a lock when a worker was forked."""
         if num_threads > 0 and not self._threads:
             self._threads = f"importing {', '.join(modules)} in advance started threads ({num_threads})"
             self._look_at_starts()
