@@ -192,7 +192,7 @@ class Bomb(Exception):
 
 
 BOMB_MARK = ""
-NOTES = {"pickle": {"uri": None, "shown": "x"}, "address": {"uri": "memory://somewhere/made", "shown": "x"}}
+NOTES = {"pickle": {"uri": "", "shown": "x"}, "address": {"uri": "memory://somewhere/made", "shown": "x"}}
 
 
 @pytest.fixture(scope="module")
@@ -277,8 +277,7 @@ def test_looking_runs_no_code_whatever_the_files_hold(
 ):
     root = tmp_path / "made"
     shutil.copytree(mined, root)
-    (root / ".sweep-remote.json").write_text(json.dumps(NOTES[note]))
-    (root / ".sweep-remote.json.pkl").write_bytes(pickle.dumps(Bomb()))
+    (root / ".sweep-remote.json").write_text(json.dumps(NOTES[note] | {"object": pickle.dumps(Bomb()).hex()}))
     checkpoints = [path.relative_to(root).as_posix() for path in root.glob("*/checkpoint_*")]
     (root / ".sweep-mirror.json").write_text(json.dumps(asdict(LocalState(elsewhere=checkpoints))))
     for path in checkpoints:

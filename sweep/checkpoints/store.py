@@ -17,7 +17,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -29,7 +29,6 @@ from sweep.record.layout import leads_outside
 from sweep.storage.filesystems import RemoteDirectory, home_of, identity, locate
 
 STRAY_PREFIX = "tmp-"
-AT_ONCE = 64  # files that are sent together
 _counter = itertools.count()
 
 
@@ -220,8 +219,8 @@ class Checkpoint:
     to_uri = _Gone("Pass storage_path=uri to the run, and checkpoints are stored there")
 
     def __repr__(self) -> str:
-        shown = self.path if self.filesystem is None else self._remote.uri()
-        return f"Checkpoint({shown!r})"
+        shown = self.path if self.filesystem is None else self._remote
+        return f"Checkpoint({str(shown)!r})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Checkpoint) or self.path != other.path:
@@ -325,26 +324,6 @@ def free_target(trial_dir: str | os.PathLike[str], name: str, attempt: int) -> s
     return first_free(f"{target}.{attempt}") if os.path.lexists(target) else target
 
 
-def pin(source_dir: str | os.PathLike[str], target_dir: str | os.PathLike[str]) -> Path | None:
-    """Return a second view of a stored checkpoint that stays when the first is deleted; None if that happened already.
-
-    It consists of hard links, so it costs no space and nearly no time. Without them it is the checkpoint itself.
-
-    Raises:
-        CheckpointError: the checkpoint is damaged.
-    """
-    source = Path(source_dir)
-    try:
-        shutil.copytree(source, target_dir, copy_function=os.link)
-        verify(target_dir, is_hashed=False)
-    except (OSError, CheckpointError) as error:
-        shutil.rmtree(target_dir, ignore_errors=True)
-        if isinstance(error, CheckpointError) and source.is_dir():
-            raise
-        return source if source.is_dir() else None
-    return Path(target_dir)
-
-
 def fetch(remote: RemoteDirectory, target_dir: str | os.PathLike[str]) -> None:
     """Bring a checkpoint from remote storage, verified, whole or not at all; there already is fine.
 
@@ -368,16 +347,11 @@ def fetch(remote: RemoteDirectory, target_dir: str | os.PathLike[str]) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def send(
-    source_dir: str | os.PathLike[str], remote: RemoteDirectory, *, between: Callable[[], object] = lambda: None
-) -> bool:
+def send(source_dir: str | os.PathLike[str], remote: RemoteDirectory) -> bool:
     """Bring a stored checkpoint to remote storage, unless the same is there: manifest last, so that it counts as whole
     only then. False if it vanished meanwhile.
 
     What the file system raises is passed on; the next call sends all of it again.
-
-    Args:
-        between: called between two batches of files; it may raise.
     """
     source = Path(source_dir)
     try:
@@ -390,11 +364,7 @@ def send(
         unsend(remote)
     files = [place for place in sorted(source.rglob("*")) if place.is_file() and place.name != MANIFEST]
     pairs = [(place, place.relative_to(source).as_posix()) for place in files]
-    num_sent = 0
-    for start in range(0, len(pairs), AT_ONCE):
-        between()
-        num_sent += len(remote.put(pairs[start : start + AT_ONCE]))
-    if num_sent < len(pairs):
+    if len(remote.put(pairs)) < len(pairs):
         return False
     remote.write(MANIFEST, manifest)
     return True
@@ -403,7 +373,7 @@ def send(
 def unsend(remote: RemoteDirectory) -> None:
     """Delete a checkpoint from remote storage."""
     remote.remove(MANIFEST)  # first: without it the checkpoint does not count as whole
-    remote.remove_tree("")
+    remote.remove_tree()
 
 
 def _download(remote: RemoteDirectory, target: str | os.PathLike[str], *, with_manifest: bool = False) -> bool:

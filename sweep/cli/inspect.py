@@ -66,7 +66,7 @@ def ls(where: str | None, storage: str | None, **chosen: Any) -> None:
                 raise
         storage = where
     rows, problems = _experiment_rows(storage)
-    root = parse_storage(storage).describe("").rstrip("/")
+    root = str(parse_storage(storage)).rstrip("/")
     table = Table(
         rows,
         ["name", "state", "created", "trials", *COUNTS, "metric", "best"],

@@ -41,7 +41,7 @@ def _storage(ctx: click.Context) -> str | None:
 
 def _local(ctx: click.Context) -> str | None:
     """Return the storage in which names are completed: nothing is brought here for Tab."""
-    if parse_storage(_storage(ctx)).is_remote or "://" in str(ctx.params.get("reader")):
+    if parse_storage(_storage(ctx)).remote is not None or "://" in str(ctx.params.get("reader")):
         raise ConfigError("it lies elsewhere")
     return _storage(ctx)
 

@@ -25,7 +25,7 @@ from sweep.errors import ConfigError, ExperimentError, SweepError
 from sweep.record.reader import ExperimentReader
 from sweep.record.saved_spec import read_saved_spec, with_environment
 from sweep.schedulers import SCHEDULERS
-from sweep.storage.location import storage_of
+from sweep.storage.filesystems import storage_of
 
 span_option = partial(
     click.option, metavar="SPAN", callback=lambda ctx, parameter, text: None if text is None else parse_seconds(text)
@@ -240,8 +240,7 @@ def resume(reader: ExperimentReader, trials: str | None, span: str | None, error
       sweep resume digits --trials +50
       sweep resume digits --time +2h
     """
-    remote = storage_of(reader.root)
-    storage = str(reader.root.parent if remote is None else remote.uri)
+    storage = storage_of(reader.root) or str(reader.root.parent)
     trainable, given = _asked(reader, storage, is_quiet=shown["quiet"] or shown["as_json"])
     before = given.get("num_samples", 1)
     if trials is not None and before < 0 and trials.strip().startswith("+"):

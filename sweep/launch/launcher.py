@@ -90,7 +90,7 @@ class Launch:
         self.place = place_of(spec, self.trainable)
         self._stack.callback(self.place.let_go)
         self.layout = self.place.layout
-        self.shared = None if self.place.storage.is_remote else shared_record(self.layout.root)
+        self.shared = shared_record(self.layout.root) if self.place.storage.remote is None else None
         self.database = self.layout.database if self.shared is None else self.shared.database
         self.lock: DriverLock | None = None
         self.loaded = Loaded()
@@ -225,14 +225,12 @@ class Launch:
         self.journal = Journal(
             self.database,
             durability=self.spec.durability,
-            discard=self._discard if self.shared is None else lambda path: None,  # once a record without it was sent
+            discard=self._discard if sender is None else sender.mirror.discard,
             notice=self.notices.warn,
             is_interrupted=lambda: self.ending.is_interrupted,
             check=check,
             name_of=self.about.name_of,
         )
-        if self.shared is not None:
-            self.shared.notice = self.notices.warn
         if sender is not None:
             sender.mirror.await_flush = self.journal.flush
             stack.callback(self._finish_sending, sender)  # last of all: the record is closed by then
@@ -290,11 +288,8 @@ class Launch:
         spec, built, place = self.spec, self.built, self.place
         if isinstance(spec.engine, Engine):
             return spec.engine
-        home, sync = None, spec.sync_config or SyncConfig()
-        if place.storage.is_remote:
-            with_checkpoints = sync.sync_artifacts and sync.sync_artifacts_on_checkpoint
-            there = place.storage.experiment(place.name), place.storage.uri_of(place.name)
-            home = Home(*there, sync_artifacts=sync.sync_artifacts, sync_artifacts_on_checkpoint=with_checkpoints)
+        remote = place.storage.remote
+        home = None if remote is None else Home(remote / place.name, spec.sync_config or SyncConfig())
         context = EngineContext(
             directory=self.layout.root,
             trainable=self.trainable,

@@ -109,13 +109,13 @@ def sender_of(
 ) -> Sender | None:
     """Return what sends the experiment, or its record, to where other machines reach it; None when none does."""
     mirror: Mirror | None = shared
-    if place.storage.is_remote:
+    if place.storage.remote is not None:
         from sweep.storage.filesystems import remember_home
         from sweep.storage.mirror import Mirror
 
-        remote, root = place.storage.experiment(place.name), place.layout.root
-        remember_home(root, remote, place.storage.uri_of(place.name))
-        mirror = Mirror(remote, root, log_files=log_files)
+        remote = place.storage.remote / place.name
+        remember_home(place.layout.root, remote)
+        mirror = Mirror(remote, place.layout.root, log_files=log_files)
     if mirror is None:
         return None
     from sweep.storage.send import Sender

@@ -37,7 +37,7 @@ class Place:
     @property
     def parent(self) -> str:
         """What holds the experiment: a directory, or a URI."""
-        return self.storage.uri or str(self.layout.root.parent)
+        return str(self.storage)
 
     def let_go(self) -> None:
         """Remove what was made for the name's sake and has remained empty."""
@@ -55,7 +55,7 @@ def place_of(spec: RunSpec, trainable: PreparedTrainable) -> Place:
     else:
         check_name(name := spec.name)
     is_resumed = spec.resuming.is_wanted
-    if is_resumed and storage.is_remote:
+    if is_resumed:
         pull(storage, name)
     layout = ExperimentLayout(storage.local_root / name)
     exists = layout.database.exists()
@@ -70,8 +70,7 @@ def place_of(spec: RunSpec, trainable: PreparedTrainable) -> Place:
             how = command if HAS_NO_RESUME.get() else resume
             deletion = storage.deletion(name, is_shell=is_typed)
             advice = f"Continue it with {how}, give {other}, or delete it: {deletion}"
-        where = storage.uri or storage.local_root
-        raise ExperimentError(f"there already is an experiment {name!r} in {where}. {advice}")
+        raise ExperimentError(f"there already is an experiment {name!r} in {storage}. {advice}")
     return Place(storage, layout, exists, command, tuple(claimed))
 
 
@@ -92,10 +91,10 @@ def _claim(storage: Storage, base: str) -> tuple[str, list[Path]]:
 def _resume_command(spec: RunSpec, trainable: PreparedTrainable, storage: Storage, root: Path) -> str:
     if spec.import_path:  # the command line started it, and can start it again
         is_usual = root.parent == parse_storage().local_root
-        where = "" if is_usual else f" --storage {shlex.quote(storage.uri or str(root.parent))}"
+        where = "" if is_usual else f" --storage {shlex.quote(str(storage))}"
         return f"sweep resume {shlex.quote(root.name)}{where}"
     if HAS_NO_RESUME.get():
-        place = f"{storage.uri.rstrip('/')}/{root.name}" if storage.uri else os.path.relpath(root)
+        place = os.path.relpath(root) if storage.remote is None else storage.describe(root.name)
         is_named = trainable.group is None and trainable.name != "lambda"
         return f"sweep.Tuner.restore({place!r}, {trainable.name if is_named else 'trainable'}).fit()"
     return f"the same call with name={root.name!r}, resume=True"

@@ -19,7 +19,6 @@ CACHE_VARIABLE = "SWEEP_CACHE"
 REMOTE_NOTE = ".sweep-remote.json"  # in a local copy: where the whole lies
 MIRROR_STATE = ".sweep-mirror.json"  # in a local copy: what of it is at that place
 RECORD_MARK = ".sweep-record.json"  # beside a remote `sweep.db`: how far it goes, and which driver wrote it
-OUTGOING = ".sweep-outgoing"  # what is being uploaded, safe from being deleted meanwhile
 STAGING = ".sweep-staging"  # at the remote place: what nodes of a cluster fetch while trials run
 CHECKPOINT_PATTERN = re.compile(r"checkpoint_(\d{6,})")
 

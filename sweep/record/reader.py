@@ -348,7 +348,7 @@ def find_experiment(name: str, storage: str | os.PathLike[str] | None = None) ->
     if "://" in name:
         return ExperimentReader(open_storage_for_reading(name))
     home, place = parse_storage(storage), Path(name).expanduser()
-    if home.is_remote and not place.is_dir():
+    if home.remote is not None and not place.is_dir():
         return ExperimentReader(open_storage_for_reading(home.describe(name)))
     for path in (home.local_root / name, place):
         directory = path.parent if path.name == "sweep.db" else path

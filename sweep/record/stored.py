@@ -22,13 +22,11 @@ class StoredCheckpoints:
     Attributes:
         kept: stored, and not discarded since.
         discarded: that were kept once.
-        reused: stored under the name of one that was discarded.
     """
 
     def __init__(self) -> None:
         self.kept: set[str] = set()
         self.discarded: set[str] = set()
-        self.reused: set[str] = set()
         self._seq = 0
 
     def follow(self, db: sqlite3.Connection) -> set[str]:
@@ -40,7 +38,6 @@ class StoredCheckpoints:
                 path = data["checkpoint"]
                 new.add(path)
                 self.kept.add(path)
-                self.reused |= {path} & self.discarded
             gone = {row[1] for row in data.get("commands", ()) if row[0] == "Discard"} & self.kept
             self.kept -= gone
             self.discarded |= gone

@@ -70,11 +70,7 @@ def disk_of(path: Path) -> Disk:
 
 
 def is_shared(root: Path) -> bool:
-    """Whether other machines may see a directory: its file system says so, or the user.
-
-    Raises:
-        ConfigError: `$SWEEP_SHARED_STORAGE` is neither 0 nor 1.
-    """
+    """Whether other machines may see a directory: its file system says so, or the user."""
     setting = os.environ.get(SHARED_VARIABLE, "")
     if setting not in ("", "0", "1"):
         raise ConfigError(f"{SHARED_VARIABLE} is {setting!r}; expected 1 (several machines see the storage) or 0.")

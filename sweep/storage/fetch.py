@@ -29,8 +29,11 @@ from sweep.storage.ownership import LocalState, Owner, install_record, set_aside
 
 def has_experiment(storage: Storage, name: str) -> bool:
     """Whether remote storage holds an experiment `name`; raises ExperimentError where it cannot be reached."""
-    with _reaching(storage, name):
-        return storage.is_remote and storage.experiment(name).has(DATABASE)
+    if storage.remote is None:
+        return False
+    remote = storage.remote / name
+    with _reaching(remote):
+        return bool(remote.stamp(DATABASE))
 
 
 def open_storage_for_reading(path_or_uri: str | os.PathLike[str], storage_filesystem: Any = None) -> Path:
@@ -38,9 +41,6 @@ def open_storage_for_reading(path_or_uri: str | os.PathLike[str], storage_filesy
 
     A local path is returned as it is. Of a remote experiment everything but checkpoints and artifacts is brought to the
     cache; a checkpoint is fetched when it is used.
-
-    Raises:
-        ExperimentError: there is no such experiment, or it cannot be reached.
     """
     text = os.fspath(path_or_uri).rstrip("/").removesuffix(f"/{DATABASE}")
     if "://" not in text and storage_filesystem is None:
@@ -49,29 +49,24 @@ def open_storage_for_reading(path_or_uri: str | os.PathLike[str], storage_filesy
     storage = parse_storage(parent or "/", storage_filesystem)
     local = storage.local_root / name
     pull(storage, name, for_reading=True)
-    if storage.is_remote and not ExperimentLayout(local).database.is_file():
-        raise NoExperimentError(f"there is no experiment {name!r} in {storage.uri}. {nearest(name, _names(storage))}")
+    if storage.remote is not None and not ExperimentLayout(local).database.is_file():
+        raise NoExperimentError(f"there is no experiment {name!r} in {storage}. {nearest(name, _names(storage))}")
     return local
 
 
 def open_all_for_reading(storage_path: str | os.PathLike[str] | None = None) -> Path:
-    """Return a local directory that holds the experiments of a storage, with records and logs up to date.
-
-    Args:
-        storage_path: a directory or a URI; None: `$SWEEP_STORAGE`, else `./sweep_results`.
-
-    Raises:
-        ConfigError, ExperimentError: as `parse_storage` and `open_storage_for_reading`.
-    """
+    """Return a local directory that holds the experiments of a storage, with records and logs up to date."""
     storage = parse_storage(storage_path)
-    for name in _names(storage) if storage.is_remote else ():
+    for name in _names(storage):
         pull(storage, name, for_reading=True)
     return storage.local_root
 
 
 def _names(storage: Storage) -> list[str]:
-    with _reaching(storage, ""):
-        return RemoteDirectory(storage.filesystem, storage.path).names()
+    if storage.remote is None:
+        return []
+    with _reaching(storage.remote):
+        return storage.remote.names()
 
 
 def existing_checkpoints(root: Path, paths: Iterable[str]) -> list[str]:
@@ -83,9 +78,8 @@ def existing_checkpoints(root: Path, paths: Iterable[str]) -> list[str]:
 # --- pulling ---
 
 
-def _reaching(storage: Storage, name: str) -> AbstractContextManager[None]:
-    advice = "Check the network and the permissions; nothing was changed."
-    return explained(f"{storage.describe(name)} cannot be read", advice)
+def _reaching(remote: RemoteDirectory) -> AbstractContextManager[None]:
+    return explained(f"{remote} cannot be read", "Check the network and the permissions; nothing was changed.")
 
 
 def pull(storage: Storage, name: str, *, for_reading: bool = False) -> bool:
@@ -105,58 +99,53 @@ def pull(storage: Storage, name: str, *, for_reading: bool = False) -> bool:
     Args:
         for_reading: bring no artifacts, and no checkpoints: `Checkpoint` fetches those that are used. Otherwise those
             that trials continue from are brought, and all of trials that may go on (those that are not TERMINATED).
-
-    Raises:
-        ExperimentError: the storage cannot be reached, or as of `LocalState.is_to_come`.
     """
-    if not storage.is_remote:
+    if storage.remote is None:
         return False
-    remote, layout = storage.experiment(name), ExperimentLayout(storage.local_root / name)
-    with _reaching(storage, name):
+    remote, root = storage.remote / name, storage.local_root / name
+    with _reaching(remote):
         owner, version = Owner.of(remote), remote.stamp(DATABASE)
         if not version:
             return False
         has_come = False
-        if not layout.database.is_file() or LocalState.load(layout.root).version != version:
+        if not (root / DATABASE).is_file() or LocalState.load(root).version != version:
             storage.local_root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=".incoming-", dir=storage.local_root) as staging:
-                has_come = _pull_record(storage, layout, Path(staging), owner, version, for_reading)
-        remember_home(layout.root, remote, storage.uri_of(name))
+                has_come = _pull_record(remote, root, Path(staging), owner, version, for_reading)
+        remember_home(root, remote)
         if not for_reading:
-            has_come = _pull_checkpoints(remote, layout) or has_come
+            has_come = _pull_checkpoints(remote, root) or has_come
     return has_come
 
 
 def _pull_record(
-    storage: Storage, layout: ExperimentLayout, staging: Path, owner: Owner, version: str, for_reading: bool
+    remote: RemoteDirectory, root: Path, staging: Path, owner: Owner, version: str, for_reading: bool
 ) -> bool:
     """Bring the record unless the local one went further, with everything but the checkpoints; whether it came."""
-    remote, state = storage.experiment(layout.root.name), LocalState.load(layout.root)
-    incoming = staging / DATABASE
+    state, incoming, layout = LocalState.load(root), staging / DATABASE, ExperimentLayout(root)
     remote.get([DATABASE], staging)
-    where = storage.describe(layout.root.name)
-    is_newer, why = state.is_to_come(incoming, layout.database, owner, where, has_files=True)
+    is_newer, why = state.is_to_come(incoming, layout.database, owner, str(remote), has_files=True)
     if for_reading and not is_newer:
         return False
     found = remote.find()
     names = [name for name in found if is_newer and _is_wanted(name, not for_reading)]
     remote.get(names, staging)
-    layout.root.mkdir(exist_ok=True)
+    root.mkdir(exist_ok=True)
     lock = DriverLock(layout.lock)
     try:
         if why:
-            warnings.warn(set_aside(layout.root, f"{where}: {why}"), stacklevel=4)
+            warnings.warn(set_aside(root, f"{remote}: {why}"), stacklevel=4)
+            root.mkdir()
             state = LocalState()
         for name in names:
-            (layout.root / name).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(staging / name, layout.root / name)
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(staging / name, root / name)
         if is_newer:
-            layout.root.mkdir(exist_ok=True)
             install_record(incoming, layout.database)
-            state.run, state.files = owner.run, changed_files(layout.root, names, {})
+            state.run, state.files = owner.run, changed_files(root, names, {})
         state.version = version
         state.elsewhere = [path for path, is_whole in remote_checkpoints(found).items() if is_whole]
-        state.save(layout.root)
+        state.save(root)
     finally:
         lock.release()
     return is_newer
@@ -164,28 +153,18 @@ def _pull_record(
 
 def _is_wanted(name: str, with_artifacts: bool) -> bool:
     first, *rest = name.split("/")
-    return (
-        is_mirrored(first)
-        and not (len(rest) > 1 and CHECKPOINT_PATTERN.match(rest[0]))
-        and (not rest or with_artifacts or is_log(rest[-1]))
-    )
+    is_of_checkpoint = len(rest) > 1 and CHECKPOINT_PATTERN.match(rest[0])
+    return is_mirrored(first) and not is_of_checkpoint and (not rest or with_artifacts or is_log(rest[-1]))
 
 
-def _pull_checkpoints(remote: RemoteDirectory, layout: ExperimentLayout) -> bool:
-    """Bring the checkpoints that trials need to go on; whether any came."""
+def _pull_checkpoints(remote: RemoteDirectory, root: Path) -> bool:
+    """Bring the checkpoints of trials that may go on; whether any came."""
     stored = StoredCheckpoints()
-    with contextlib.closing(open_for_reading(layout.database)) as db:
+    with contextlib.closing(open_for_reading(root / DATABASE)) as db:
         stored.follow(db)
         going = {trial_id for trial_id, status in statuses(db).items() if status != "TERMINATED"}
-        wanted = {trial_id: paths for trial_id, paths in references(db).items() if trial_id in going}
-    state = LocalState.load(layout.root)
-    there = set(state.elsewhere)
-    behind = {t for t, paths in wanted.items() if any(not layout.checkpoint(p).is_dir() for p in paths - there)}
-    needed = set().union(*wanted.values())
-    needed |= {path for path in there & stored.kept if trial_of(path) in going}
-    needed |= {path for path in there if trial_of(path) in behind}  # what took their place never came
+        needed = {path for trial_id, paths in references(db).items() if trial_id in going for path in paths}
+    needed |= {path for path in stored.kept & set(LocalState.load(root).elsewhere) if trial_of(path) in going}
     # One that is damaged is left out: the trial continues from the one before.
-    come = [path for path in sorted(needed) if bring_checkpoint(remote / path, layout.checkpoint(path))]
-    state.elsewhere = [path for path in state.elsewhere if not layout.checkpoint(path).is_dir()]
-    state.save(layout.root)
+    come = [path for path in sorted(needed) if bring_checkpoint(remote / path, ExperimentLayout(root).checkpoint(path))]
     return bool(come)

@@ -10,16 +10,7 @@ from pathlib import Path
 from sweep.checkpoints.manifest import MANIFEST
 from sweep.checkpoints.store import STRAY_PREFIX, fetch
 from sweep.errors import CheckpointError
-from sweep.record.layout import (
-    CHECKPOINT_PATTERN,
-    DATABASE,
-    MARK,
-    MIRROR_STATE,
-    OUTGOING,
-    RECORD_MARK,
-    REMOTE_NOTE,
-    STAGING,
-)
+from sweep.record.layout import CHECKPOINT_PATTERN, DATABASE, MARK, MIRROR_STATE, RECORD_MARK, REMOTE_NOTE, STAGING
 from sweep.storage.filesystems import RemoteDirectory
 
 _LOGS = (
@@ -29,7 +20,7 @@ _LOGS = (
 _LOCAL_ONLY = ("driver.lock", "code")
 # with what writing them leaves when it is killed
 _LOCAL_PREFIXES = (
-    *(DATABASE, STRAY_PREFIX, ".probe-", "..", MIRROR_STATE, REMOTE_NOTE, RECORD_MARK, OUTGOING, STAGING),
+    *(DATABASE, STRAY_PREFIX, ".probe-", "..", MIRROR_STATE, REMOTE_NOTE, RECORD_MARK, STAGING),
     Path(DATABASE).with_suffix(MARK).name,
 )
 
@@ -89,7 +80,7 @@ def remote_checkpoints(names: Iterable[str]) -> dict[str, bool]:
     return found
 
 
-def changed_files(root: Path, names: Iterable[str], known: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+def changed_files(root: Path, names: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
     """Return the files that are not as they are known, and how they are now: what is written later is sent later."""
     changed = {}
     for name in sorted(names):
@@ -97,6 +88,7 @@ def changed_files(root: Path, names: Iterable[str], known: Mapping[str, tuple[in
             found = (root / name).stat()
         except FileNotFoundError:
             continue
-        if known.get(name) != (found.st_size, found.st_mtime_ns):
-            changed[name] = found.st_size, found.st_mtime_ns
+        stamp = f"{found.st_size} {found.st_mtime_ns}"
+        if known.get(name) != stamp:
+            changed[name] = stamp
     return changed

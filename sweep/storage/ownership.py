@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -38,17 +39,13 @@ class Owner:
     epoch: int = 0
 
     @classmethod
-    def of(cls, experiment: RemoteDirectory) -> Owner:
-        """Return who owns an experiment."""
-        return cls.parse(experiment.read(RECORD_MARK))
-
-    @classmethod
-    def parse(cls, data: bytes | None) -> Owner:
-        """Return what the file says; nobody where nothing can be made of it."""
-        try:
-            return cls(**json.loads(data or b"{}"))
-        except (ValueError, TypeError):
-            return cls()
+    def of(cls, experiment: RemoteDirectory | Path) -> Owner:
+        """Return who owns an experiment; nobody where nothing can be made of what is written there."""
+        with suppress(FileNotFoundError, NotADirectoryError, ValueError, TypeError):
+            if isinstance(experiment, Path):
+                return cls(**json.loads((experiment / RECORD_MARK).read_bytes()))
+            return cls(**json.loads(experiment.read(RECORD_MARK) or b"{}"))
+        return cls()
 
     def write(self, experiment: RemoteDirectory) -> None:
         """Make this the owner."""
@@ -63,24 +60,22 @@ class LocalState:
         version: what the file system there said of the record when the two were last compared: that one holds nothing
             which this directory lacks.
         run, epoch: of the driver that sent `files`, or whose files were brought.
-        files: size and time of change (ns) of each file when it was transferred, so that none is twice.
-        elsewhere: checkpoints that are only at that place.
+        files: by name what each file was when it was transferred (see `changed_files`), so that none is twice.
+        elsewhere: checkpoints that are at that place, and perhaps only there.
     """
 
     version: str = ""
     run: str = ""
     epoch: int = 0
-    files: dict[str, tuple[int, int]] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
     elsewhere: list[str] = field(default_factory=list)
 
     @classmethod
     def load(cls, root: Path) -> LocalState:
         """Return the state that was saved; an empty one when there is none or it cannot be read."""
         try:
-            data = json.loads((root / MIRROR_STATE).read_text(encoding="utf-8"))
-            files = {name: (int(size), int(time)) for name, (size, time) in data["files"].items()}
-            return cls(str(data["version"]), str(data["run"]), int(data["epoch"]), files, list(data["elsewhere"]))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return cls(**json.loads((root / MIRROR_STATE).read_bytes()))
+        except (OSError, ValueError, TypeError):
             return cls()
 
     def save(self, root: Path, *, is_durable: bool = False) -> None:
@@ -89,13 +84,7 @@ class LocalState:
 
     def is_to_come(self, theirs: Path, ours: Path, owner: Owner, where: str, *, has_files: bool) -> tuple[bool, str]:
         """Return whether the record of the place is to be continued, and why in spite of what the one here has more.
-
-        Args:
-            has_files: checkpoints lie beside the record that is here, so that no other driver has deleted them.
-
-        Raises:
-            ExperimentError: each has events that the other lacks, and no driver is known to have taken over.
-        """
+        With `has_files` checkpoints lie beside the record that is here, so that no other driver has deleted them."""
         if not ours.exists():
             return True, ""
         num_theirs, num_ours, is_same = compare(theirs, ours)
@@ -105,15 +94,13 @@ class LocalState:
             return num_theirs > num_ours, ""
         by = f"pid {owner.pid} on {owner.host or 'another machine'}"
         if not is_mine:
-            return (
-                True,
-                f"what this machine has of it goes up to event {num_ours}, but a driver ({by}) went on without it",
-            )
+            why = f"what this machine has of it goes up to event {num_ours}, but a driver ({by}) went on without it"
+            return True, why
         raise ExperimentError(
             f"{where} (up to event {num_theirs}, sent by {by}) and {ours} (up to event {num_ours}) do not continue "
-            "each other: they are two experiments, or one was put back from a copy, or changed by something else than "
-            "a driver. Nothing was changed. Pass another name, or delete the one that you do not want: that on this "
-            f"machine by rm -r {ours.parent}"
+            "each other: they are two experiments, or one was changed by something else than a driver. Nothing was "
+            "changed. Pass another name, or delete the one that you do not want: that on this machine by rm -r "
+            f"{ours.parent}"
         )
 
 
@@ -127,15 +114,11 @@ def set_aside(root: Path, why: str) -> str:
 
 
 def install_record(incoming: Path, database: Path) -> None:
-    """Put a record that was brought in the place of the one that is here."""
-    remove_record(database)
+    """Put a record that was brought in the place of the one that is here, whose log goes last: one beside another
+    database would be played into it."""
+    for place in (database, *(database.with_name(f"{DATABASE}{end}") for end in ("-wal", "-shm"))):
+        place.unlink(missing_ok=True)
+    database.with_suffix(MARK).unlink(missing_ok=True)
     sync(incoming)
     os.replace(incoming, database)
     sync(database.parent)
-
-
-def remove_record(database: Path) -> None:
-    """Delete a local record; the log last: one beside another database would be played into it."""
-    for end in ("", "-wal", "-shm"):
-        database.with_name(f"{DATABASE}{end}").unlink(missing_ok=True)
-    database.with_suffix(MARK).unlink(missing_ok=True)

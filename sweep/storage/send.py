@@ -10,10 +10,10 @@ from sweep.callbacks.base import Callback
 from sweep.core.config import SyncConfig
 from sweep.core.trial import Trial
 from sweep.errors import RecordError
-from sweep.storage.mirror import Mirror, SendingStopped
+from sweep.storage.mirror import Mirror
 from sweep.storage.ownership import TakenOver
 
-_GAP_S = 10.0  # between two passes, and at least as long as one takes: what happens faster is sent together
+_GAP_S = 10.0  # between two passes: what happens faster is sent together
 _SHARED_GAP_S = 3.0  # where only the record is sent
 _FIRST_BACKOFF_S = 2.0
 _LAST_BACKOFF_S = 60.0
@@ -41,46 +41,37 @@ class Sender(Callback):
         self._sync = sync = sync or SyncConfig()
         self._gap_s = _SHARED_GAP_S if mirror.is_record_only else _GAP_S
         self._period_s = self._gap_s if mirror.is_record_only else sync.sync_period
-        self._notice = notice
+        self._notice = mirror.notice = notice
         self._on_lost: Callable[[], None] = lambda: None
         self._condition = threading.Condition()
         self._new: dict[str, bool] = {}  # trials with something to send, and whether with artifacts
-        self._is_finishing = self._is_over = self._is_complete = False
+        self._is_finishing = self._is_over = self._is_complete = self._is_back = False
         self._next_full = self._not_before = 0.0  # on the monotonic clock
         self._num_failures = 0  # in a row
         self._last_error = ""
         self._lost = ""  # why nothing more may be sent
-        self._said: set[str] = set()
         self._thread: threading.Thread | None = None
         mirror.is_over = lambda: self._is_over
 
     def start(self, on_lost: Callable[[], None] = lambda: None) -> None:
-        """Begin; raises RuntimeError where no thread is free.
-
-        Args:
-            on_lost: called on another thread when the driver has to stop, so that it asks `check`.
-        """
+        """Begin; `on_lost` is called on another thread when the driver has to stop, so that it asks `check`."""
         self._on_lost = on_lost
         thread = threading.Thread(target=self._work, name="sweep-sender", daemon=True)
         thread.start()
         self._thread = thread
 
     def check(self) -> None:
-        """Refuse to go on with an experiment in a shared directory when another driver does.
-
-        Raises:
-            RecordError: says which.
-        """
+        """Refuse to go on with an experiment in a shared directory when another driver does."""
         if self.mirror.is_record_only and self._lost:
             raise RecordError(self._lost)
 
     def on_trial_save(self, trial: Trial) -> None:
         """Send the checkpoint soon."""
-        self._wake({trial.id: self._sync.sync_artifacts and self._sync.sync_artifacts_on_checkpoint})
+        self._wake(trial.id, self._sync.sync_artifacts and self._sync.sync_artifacts_on_checkpoint)
 
     def on_trial_complete(self, trial: Trial) -> None:
         """Send what the trial leaves."""
-        self._wake({trial.id: self._sync.sync_artifacts})
+        self._wake(trial.id, self._sync.sync_artifacts)
 
     on_trial_error = on_trial_complete
 
@@ -99,8 +90,7 @@ class Sender(Callback):
                 self._thread.join(timeout_s - _PATIENCE_S)
         finally:  # also when Ctrl-C is pressed instead of waiting
             self.stop()
-            is_through = not (self._thread.is_alive() or self._num_failures)
-            if not (self._is_complete or self._lost or (is_through and self.mirror.problems)):  # which were said
+            if not (self._is_complete or self._lost):  # which was said
                 why = f" (last error: {self._last_error})" if self._num_failures else ""
                 self._notice(
                     f"{self.mirror.shown} is not complete: the last changes could not be copied within sync_timeout="
@@ -110,17 +100,16 @@ class Sender(Callback):
         return self._is_complete
 
     def stop(self) -> None:
-        """Send nothing more."""
+        """Begin nothing more."""
         with self._condition:
             self._is_over = True
             self._condition.notify_all()
 
-    def _wake(self, new: dict[str, bool]) -> None:
+    def _wake(self, trial_id: str, with_artifacts: bool) -> None:
         if self.mirror.is_record_only:
             return  # where trials write, others read
         with self._condition:
-            for trial_id, with_artifacts in new.items():
-                self._new[trial_id] = self._new.get(trial_id, False) or with_artifacts
+            self._new[trial_id] = self._new.get(trial_id, False) or with_artifacts
             self._condition.notify_all()
 
     # --- on the thread ---
@@ -128,61 +117,52 @@ class Sender(Callback):
     def _work(self) -> None:
         while True:
             with self._condition:
-                while (delay := self._delay()) > 0:
-                    self._condition.wait(delay)
+                while not self._is_over and (delay_s := self._delay_s()) > 0:
+                    self._condition.wait(delay_s)
                 if self._is_over:
                     return
                 new, self._new = self._new, {}
-                is_last, began = self._is_finishing, time.monotonic()
+                is_last = self._is_finishing
             try:
-                self._pass(new, is_full=is_last or began >= self._next_full, is_last=is_last)
+                self._pass(new, is_last=is_last)
             except TakenOver as error:
                 self._lost, self._is_over = str(error), True
                 self._notice(self._lost)
                 self._on_lost()
-            except SendingStopped:
-                return
             except Exception as error:  # whatever the package behind the file system raises: it is tried again
-                self._failed(error, new)
-            else:
-                self._num_failures, took_s = 0, time.monotonic() - began
-                self._not_before = began + took_s + min(max(self._gap_s, took_s), max(self._period_s, self._gap_s))
-                if is_last:
-                    self._is_complete = not self.mirror.problems
-                    return
+                self._failed(error)
+                for trial_id, with_artifacts in new.items():
+                    self._wake(trial_id, with_artifacts)
 
-    def _delay(self) -> float:
+    def _delay_s(self) -> float:
         """Return the seconds until something is to be done."""
-        if self._is_over or (self._is_finishing and not self._num_failures):
+        if self._is_finishing and not self._num_failures:
             return 0.0
-        now = time.monotonic()
-        return max(self._not_before, now if self._new or self._is_finishing else self._next_full) - now
+        is_due = bool(self._new or self._is_finishing)
+        return max(self._not_before, 0.0 if is_due else self._next_full) - time.monotonic()
 
-    def _pass(self, new: dict[str, bool], *, is_full: bool, is_last: bool) -> None:
+    def _pass(self, new: dict[str, bool], *, is_last: bool) -> None:
         """Send what is new."""
         self.await_files()
-        if is_full:
+        if is_last or time.monotonic() >= self._next_full:
             self.mirror.sync(None, with_artifacts=self._sync.sync_artifacts)
             self._next_full = time.monotonic() + self._period_s
         else:
             self.mirror.sync(new.keys(), with_artifacts=any(new.values()))
+        if self._last_error and not self._is_back:
+            self._is_back = True
+            self._notice(f"{self.mirror.shown} can be written again")
+        self._num_failures, self._not_before = 0, time.monotonic() + self._gap_s
         if is_last:
             self.mirror.end()
-        said = [f"not copied to {self.mirror.shown}: {why}" for why in self.mirror.problems.values()]
-        if self._last_error:
-            said.append(f"{self.mirror.shown} can be written again")
-        for text in said:
-            if text not in self._said:
-                self._said.add(text)
-                self._notice(text)
+            self._is_complete = self._is_over = True
 
-    def _failed(self, error: Exception, new: dict[str, bool]) -> None:
+    def _failed(self, error: Exception) -> None:
         if not self._last_error:
             self._notice(
                 f"{self.mirror.shown} cannot be written ({type(error).__name__}: {error}); it is tried again. The run "
                 f"does not wait for it; everything is in {self.mirror.kept}"
             )
         self._last_error = f"{type(error).__name__}: {error}"
-        self._wake(new)
         self._not_before = time.monotonic() + min(_FIRST_BACKOFF_S * 2**self._num_failures, _LAST_BACKOFF_S)
         self._num_failures += 1

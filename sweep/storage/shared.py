@@ -16,22 +16,20 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 
-from sweep.checkpoints.store import discard_in
-from sweep.errors import CheckpointError, ExperimentError
+from sweep.errors import ExperimentError
 from sweep.record.db import Reading, open_for_reading
-from sweep.record.layout import CACHE_VARIABLE, DATABASE, RECORD_MARK, cache_root, tidy_name
+from sweep.record.layout import CACHE_VARIABLE, DATABASE, cache_root, tidy_name
 from sweep.record.snapshot import close_log, copy_record, totals_of
 from sweep.storage.disks import SHARED_VARIABLE, disk_of, is_shared
 from sweep.storage.filesystems import RemoteDirectory, explained, local_filesystem
 from sweep.storage.mirror import Mirror
-from sweep.storage.ownership import LocalState, Owner, install_record, remove_record, set_aside
+from sweep.storage.ownership import LocalState, Owner, install_record, set_aside
 
 _BEFORE = f".{DATABASE}.before"
 _WATCH_S = 10.0  # a driver that lives renews its ownership three times in that
-_LOOK_S = 0.25
 
 
 def home_of(root: Path) -> Path:
@@ -42,7 +40,7 @@ def home_of(root: Path) -> Path:
 
 def live_record(root: Path) -> Path:
     """Return the record to read: what the driver writes, where that was on this machine, else what it has sent."""
-    owner = _owner_of(root)
+    owner = Owner.of(root)
     if not owner.run:  # the usual case: an experiment on a local disk
         return root / DATABASE
     home = home_of(root)
@@ -65,30 +63,19 @@ def shared_record(root: Path) -> SharedRecord | None:
     """Return where the record of an experiment is worked on; None: in the experiment's own directory.
 
     What was shared once is worked on like that from then on, also where it was copied to a local disk.
-
-    Raises:
-        ExperimentError: that directory is on a file system of several machines, and so is the cache.
     """
     if not is_shared(root):
-        return SharedRecord(root) if _owner_of(root).run else None
+        return SharedRecord(root) if Owner.of(root).run else None
     cache = disk_of(cache_root())
     if not cache.is_network:
         return SharedRecord(root)
-    places = [Path(place) for place in (os.environ.get("TMPDIR"), "/var/tmp", "/tmp", "/dev/shm") if place]
-    local = next((place for place in places if not disk_of(place).is_network), Path("/tmp"))
+    local = next((place for place in ("/var/tmp", "/tmp") if not disk_of(Path(place)).is_network), "/dev/shm")
     raise ExperimentError(
         f"{root} is on a file system that several machines see ({disk_of(root)}), where SQLite's log is not safe, so "
         f"the record is worked on in {cache_root()}; but that is on one, too ({cache}). Set {CACHE_VARIABLE} to a "
-        f"directory on a disk of this machine, for instance {CACHE_VARIABLE}={local / f'sweep-{os.getuid()}'}; or set "
+        f"directory on a disk of this machine, for instance {CACHE_VARIABLE}={local}/sweep-{os.getuid()}; or set "
         f"{SHARED_VARIABLE}=0 if no other machine sees the storage."
     )
-
-
-def _owner_of(root: Path) -> Owner:
-    try:
-        return Owner.parse((root / RECORD_MARK).read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        return Owner()
 
 
 class SharedRecord(Mirror):
@@ -96,37 +83,21 @@ class SharedRecord(Mirror):
 
     A process may be killed between any two steps. `take` goes: the right record here, what is known of it, ownership,
     then what the storage lacks.
-
-    Attributes:
-        root: directory of the experiment, which other machines see.
-        home: directory in which the record is worked on.
-        notice: called with each line for the user.
     """
 
     is_record_only = True
-    consequence = "it goes on with it, and this one was stopped. What only this one recorded is in {root}/sweep.db."
+    consequence = "it goes on with it, and this one was stopped. What only this one recorded is in {home}/sweep.db."
 
     def __init__(self, root: Path) -> None:
-        super().__init__(RemoteDirectory(local_filesystem(), str(root)), home_of(root))
-        self.root, self.home = root, self.layout.root
-        self.database, self.published = self.layout.database, root / DATABASE
+        super().__init__(RemoteDirectory(local_filesystem(), str(root)), root, home_of(root))
+        self.published = root / DATABASE
         self.shown, self.kept = str(self.published), str(self.database)
-        self.notice: Callable[[str], None] = lambda text: None
 
     def take(self, *, was_left: bool) -> list[str]:
-        """Bring the record here unless the one that is here goes further, and become the one that sends it.
+        """Bring the record here unless the one that is here goes further, and become the one that sends it; returns
+        what the user should know, a line each.
 
-        The experiment's lock must be held.
-
-        Args:
-            was_left: the driver before did not let go of the lock in order.
-
-        Returns:
-            What the user should know, a line each.
-
-        Raises:
-            ExperimentError: a driver on another machine lives; or as of `LocalState.is_to_come`; or one record is
-                damaged, or cannot be written.
+        The experiment's lock must be held; `was_left` says that the driver before did not let go of it in order.
         """
         found, self._state = Owner.of(self.remote), LocalState.load(self.home)
         if was_left and found.run and found.host != socket.gethostname():
@@ -135,28 +106,19 @@ class SharedRecord(Mirror):
             notices = self._bring(found)
             self._own(found)
             if self.database.exists():
-                with contextlib.closing(open_for_reading(self.database, with_events=False)) as db:
-                    self._stored.follow(db)
-                self._there = dict.fromkeys(self._stored.kept, True)
                 self.sync()
         return notices
 
     def sync(self, trial_ids: Collection[str] | None = None, *, with_artifacts: bool = False) -> None:
-        """Send the record, and delete the checkpoints that it does not need any more."""
+        """Send the record, and delete the checkpoints that it gives up."""
         self._hold()
+        num_given_up = len(self._given_up)
         snapshot = self._snapshot()
         if snapshot is None:
             self._renew(self.owner.seq)
-            return
-        self._there |= dict.fromkeys(self._read(snapshot), True)
-        self._put(snapshot)
-        for path in sorted(self._there.keys() - self._stored.kept - self._wanted):
-            del self._there[path]
-            try:
-                if not discard_in(self.root, path):
-                    self.notice(f"{path} is not deleted: a symbolic link leads out of {self.root}")
-            except (OSError, CheckpointError) as error:  # what is left of it is found when the sweep is resumed
-                self.notice(f"{path} is not deleted: {error}")
+        else:
+            self._put(snapshot)
+        self._delete_here(num_given_up)
 
     def end(self) -> None:
         """Keep nothing here: what is in the storage is all."""
@@ -168,10 +130,8 @@ class SharedRecord(Mirror):
         problem = f"the record of {self.root} cannot be worked on in {self.home}"
         return explained(problem, "Check both disks; nothing was lost.")
 
-    def _hold(self) -> None:
-        found = Owner.of(self.remote)
-        if not self._is_held(found):
-            self._own(found)
+    def _begin(self, found: Owner) -> None:
+        self._own(found)
 
     def _put(self, snapshot: Path) -> None:
         """Send a snapshot. The record before keeps a name until the next one, so that who reads it on another machine
@@ -184,20 +144,18 @@ class SharedRecord(Mirror):
     def _watch(self, found: Owner) -> None:
         """Refuse to take over from a driver that renews its ownership: where locks do not reach from machine to
         machine that is all that can be seen of it, and clocks need not agree for that."""
-        until = time.monotonic() + _WATCH_S
-        while time.monotonic() < until:
-            time.sleep(_LOOK_S)
-            now = Owner.of(self.remote)
-            if now != found and now.run:
-                raise ExperimentError(
-                    f"{self.root} is in use by another driver (pid {now.pid} on {now.host}). Wait for it to end, or "
-                    "stop it there."
-                )
+        time.sleep(_WATCH_S)
+        now = Owner.of(self.remote)
+        if now != found and now.run:
+            raise ExperimentError(
+                f"{self.root} is in use by another driver (pid {now.pid} on {now.host}). Wait for it to end, or stop "
+                "it there."
+            )
 
     def _bring(self, found: Owner) -> list[str]:
         """Have the record here that is to be continued; returns what the user should know."""
-        is_there, is_to_come, why = self.published.exists(), False, ""
-        if is_there:
+        is_to_come, why = False, ""
+        if is_there := self.published.exists():
             close_log(self.published)  # of a driver that worked on it in the storage itself
             is_to_come, why = self._state.is_to_come(
                 self.published, self.database, found, str(self.published), has_files=False
@@ -208,7 +166,7 @@ class SharedRecord(Mirror):
         if why:
             notices, self._state = [set_aside(self.home, f"{self.root.name}: {why}")], LocalState()
         elif not is_there:
-            remove_record(self.database)
+            shutil.rmtree(self.home, ignore_errors=True)
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         if is_to_come:
             incoming = self.home / "incoming.db"

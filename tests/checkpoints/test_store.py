@@ -15,7 +15,7 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 from killed import MOST, ends_itself
 
-from sweep.checkpoints.store import MANIFEST, Checkpoint, discard, fetch, free_target, persist, pin, verify
+from sweep.checkpoints.store import MANIFEST, Checkpoint, discard, fetch, free_target, persist, verify
 from sweep.errors import CheckpointError, ConfigError, ExperimentError
 from sweep.storage.filesystems import RemoteDirectory, home_of, remember_home
 
@@ -258,32 +258,6 @@ def test_a_protocol_that_lacks_its_package_is_named(monkeypatch):
         Checkpoint("s3://b/c")
 
 
-def test_a_pinned_checkpoint_stays_whole_when_the_checkpoint_is_deleted(tmp_path, source):
-    persist(source, tmp_path / "checkpoint_000001")
-    pinned = pin(tmp_path / "checkpoint_000001", tmp_path / "pinned" / "one")
-    assert pinned == tmp_path / "pinned" / "one"
-    assert (pinned / "model").stat().st_nlink == 2
-    discard(tmp_path / "checkpoint_000001")
-    verify(pinned)
-    assert pin(tmp_path / "checkpoint_000001", tmp_path / "pinned" / "two") is None
-    assert os.listdir(tmp_path / "pinned") == ["one"]
-
-
-def test_without_hard_links_a_checkpoint_is_used_in_place_and_a_damaged_one_is_named(tmp_path, source, monkeypatch):
-    persist(source, tmp_path / "checkpoint_000001")
-
-    def link(source, target, **how):
-        raise PermissionError(1, "not here")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "link", link)
-        assert pin(tmp_path / "checkpoint_000001", tmp_path / "pinned") == tmp_path / "checkpoint_000001"
-    (tmp_path / "checkpoint_000001" / "more").touch()
-    with pytest.raises(CheckpointError, match="more was added"):
-        pin(tmp_path / "checkpoint_000001", tmp_path / "pinned")
-    assert not (tmp_path / "pinned").exists()
-
-
 def test_a_fetched_checkpoint_is_whole_and_one_that_has_changed_or_is_half_uploaded_is_refused(
     tmp_path, bucket, source
 ):
@@ -311,7 +285,7 @@ def test_names_that_lead_out_of_a_remote_directory_are_not_followed(tmp_path, bu
 def test_a_missing_checkpoint_of_a_copy_is_fetched_when_it_is_used(tmp_path, bucket, source):
     put(bucket, source, "/b/run/t/checkpoint_000001")
     root = tmp_path / "copy" / "run"
-    remember_home(root, RemoteDirectory(bucket, "/b/run"), "memory://b/run")
+    remember_home(root, RemoteDirectory(bucket, "/b/run", "memory://b/run"))
     place = root / "t" / "checkpoint_000001"
     assert Checkpoint(place).get_metadata() == {}
     verify(place)
@@ -319,11 +293,11 @@ def test_a_missing_checkpoint_of_a_copy_is_fetched_when_it_is_used(tmp_path, buc
         Checkpoint(root / "t" / "checkpoint_000002").to_directory()
 
 
-@pytest.mark.parametrize(("uri", "is_found"), [("memory://b/run", True), (None, False)])
+@pytest.mark.parametrize(("uri", "is_found"), [("memory://b/run", True), ("", False)])
 def test_another_process_knows_the_home_of_a_copy_by_its_uri_only(tmp_path, bucket, monkeypatch, uri, is_found):
     monkeypatch.setenv("SWEEP_CACHE", str(tmp_path))
     root = tmp_path / "run"
-    remember_home(root, RemoteDirectory(bucket, "/b/run"), uri)
+    remember_home(root, RemoteDirectory(bucket, "/b/run", uri))
     monkeypatch.setattr("sweep.storage.filesystems._homes", {})
     if is_found:
         assert home_of(root) == RemoteDirectory(bucket, "/b/run")

@@ -72,7 +72,7 @@ class TestAgentsApart(EngineContract):
         bucket = DirFileSystem(str(self.root), LocalFileSystem())
 
         def make(context):
-            home = Home(RemoteDirectory(bucket, f"b/{context.directory.name}"), None)
+            home = Home(RemoteDirectory(bucket, f"b/{context.directory.name}"))
             return AgentProcesses(context.nodes)(replace(context, home=home))
 
         return make

@@ -19,7 +19,7 @@ from sweep.core.trial import CheckpointRef, Outcome, Trial, evolve
 from sweep.engines.cluster.log_relay import LogTails, LogWriter
 from sweep.engines.cluster.staging import Staging, Transfers
 from sweep.storage.filesystems import RemoteDirectory
-from sweep.storage.nodes import Home, NodeCopy, end_staging, send_code
+from sweep.storage.nodes import Home, NodeCopy
 from sweep.worker import wire
 
 KEY = ("a", 1)
@@ -151,7 +151,7 @@ def test_output_that_cannot_be_written_is_said_once(relay, tmp_path):
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
     (tmp_path / "bucket").mkdir()
-    return Home(RemoteDirectory(DirFileSystem(str(tmp_path / "bucket"), LocalFileSystem()), "b/exp"), None)
+    return Home(RemoteDirectory(DirFileSystem(str(tmp_path / "bucket"), LocalFileSystem()), "b/exp"))
 
 
 def store(root: Path, path: str, text: str = "x") -> str:
@@ -168,7 +168,7 @@ def test_what_trials_are_made_of_comes_through_the_storage(home, tmp_path):
     (root / "code" / "modules-1" / "pkg" / "m.py").write_text("pass")
     (root / "code" / "f.pkl").write_bytes(b"pickle")
     (root / "code" / "other.pkl").write_bytes(b"of another run")
-    send_code(home, root, [str(root / "code" / "f.pkl"), "", str(root / "code" / "modules-1")])
+    home.send_code(root, [str(root / "code" / "f.pkl"), "", str(root / "code" / "modules-1")])
     names = ["code/f.pkl", "code/modules-1/pkg/m.py"]
     assert sorted(home.remote.find()) == [f".sweep-staging/{name}" for name in names]
     copy = NodeCopy(home, "one")
@@ -179,7 +179,7 @@ def test_what_trials_are_made_of_comes_through_the_storage(home, tmp_path):
     assert copy.own(root, str(root / "code" / "f.pkl")) == str(copy.root / "code" / "f.pkl")
     assert copy.own(root, "/usr/lib") == "/usr/lib"
     assert copy.own(root, "") == ""
-    end_staging(home)
+    home.staging.remove_tree()
     assert home.remote.find() == {}
 
 
@@ -190,7 +190,6 @@ def test_a_directory_of_an_agent_that_was_killed_is_emptied(home):
     copy = NodeCopy(home, "one")
     copy.clear()
     assert [path.name for path in copy.root.iterdir() if path.is_dir()] == ["code"]
-    copy.close()
     assert [path.name for path in copy.root.rglob("*")] == ["code", "agent-one.lock"]
 
 
@@ -356,11 +355,11 @@ def test_whoever_misses_a_checkpoint_on_a_node_finds_it_in_the_storage_of_an_obj
     other = NodeCopy(home, "two")
     other.send(store(other.root, "a/checkpoint_000001"))
     copy = NodeCopy(home, "one")
-    copy.clear()
+    copy.bring_code()
     from sweep.storage import filesystems
 
     filesystems._homes.clear()  # as in another process
     with Checkpoint(copy.root / "a/checkpoint_000001").as_directory() as directory:
         assert Path(directory, "model").read_text() == "x"
-    note = next(copy.root.glob(".sweep-remote.json.pkl"))
+    note = copy.root / ".sweep-remote.json"
     assert note.stat().st_mode & 0o077 == 0

@@ -24,10 +24,10 @@ from sweep.record.lock import DriverLock
 from sweep.record.reader import ExperimentReader
 from sweep.record.snapshot import copy_record
 from sweep.record.stored import references
-from sweep.storage import filesystems
 from sweep.storage.fetch import existing_checkpoints, has_experiment, open_storage_for_reading, pull
+from sweep.storage.filesystems import remember_home, storage_of
 from sweep.storage.local_copy import is_mirrored
-from sweep.storage.location import Storage, check_writable, parse_storage, storage_of
+from sweep.storage.location import Storage, check_writable, parse_storage
 from sweep.storage.mirror import Mirror
 from sweep.storage.ownership import LocalState, Owner
 
@@ -44,7 +44,7 @@ def made(storage, **meta):
 
 
 def uploaded(storage, experiment, **how):
-    Mirror(storage.experiment(experiment.root.name), experiment.root).sync(**how)
+    Mirror(storage.remote / experiment.root.name, experiment.root).sync(**how)
 
 
 def lose(experiment, directory=None):
@@ -56,25 +56,24 @@ def lose(experiment, directory=None):
 
 
 def test_a_local_path_is_what_it_was(tmp_path, monkeypatch):
-    assert parse_storage(tmp_path) == Storage(None, tmp_path)
-    assert parse_storage(f"file://{tmp_path}/x") == Storage(None, tmp_path / "x")
-    assert parse_storage(str(tmp_path), fsspec.filesystem("file")) == Storage(None, tmp_path)
-    assert parse_storage() == Storage(None, Path("sweep_results").absolute())
-    assert not parse_storage(tmp_path).is_remote
+    assert parse_storage(tmp_path) == Storage(tmp_path)
+    assert parse_storage(f"file://{tmp_path}/x") == Storage(tmp_path / "x")
+    assert parse_storage(str(tmp_path), fsspec.filesystem("file")) == Storage(tmp_path)
+    assert parse_storage() == Storage(Path("sweep_results").absolute())
     assert parse_storage(tmp_path).describe("a") == str(tmp_path / "a")
     monkeypatch.setenv("SWEEP_STORAGE", str(tmp_path))
-    assert parse_storage() == Storage(None, tmp_path)
+    assert parse_storage() == Storage(tmp_path)
 
 
 def test_a_uri_is_worked_on_in_one_directory_of_the_cache(cache, monkeypatch):
     storage = parse_storage("memory://b/dir/")
-    assert (storage.uri, storage.path, storage.is_remote) == ("memory://b/dir", "/b/dir", True)
+    assert (storage.remote.uri, storage.remote.path) == ("memory://b/dir", "/b/dir")
     assert storage.local_root.parent == cache / "remote"
     assert storage.local_root.name.startswith("memory-b-dir-")
     assert storage.local_root == parse_storage("memory://b/dir").local_root == copy_root("memory://b/dir")
     assert storage.local_root != parse_storage("memory://b/dir2").local_root
     assert storage.describe("a") == "memory://b/dir/a"
-    assert str(storage.experiment("a")) == "memory://b/dir/a"
+    assert str(storage.remote / "a") == "memory://b/dir/a"
     monkeypatch.setenv("SWEEP_STORAGE", "memory://b/dir")
     assert parse_storage() == storage
     assert parse_storage("memory://").describe("a") == "memory://a"
@@ -83,9 +82,8 @@ def test_a_uri_is_worked_on_in_one_directory_of_the_cache(cache, monkeypatch):
 def test_a_file_system_of_ones_own_is_told_from_others_by_what_it_is(tmp_path):
     ours, theirs = (DirFileSystem(str(tmp_path / name), fsspec.filesystem("file")) for name in ("ours", "theirs"))
     storage = parse_storage("/exp", ours)
-    assert storage.uri == f"file://{tmp_path}/ours/exp"
-    assert storage.path == "exp"
-    assert not storage.is_named
+    assert str(storage) == f"file://{tmp_path}/ours/exp"
+    assert (storage.remote.uri, storage.remote.path) == ("", "exp")
     assert storage.local_root == parse_storage("exp/", ours).local_root
     assert storage.local_root != parse_storage("exp", theirs).local_root
 
@@ -104,7 +102,7 @@ def test_storage_that_cannot_be_meant_is_refused(path, filesystem, says):
         parse_storage(path, filesystem)
 
 
-def test_a_bucket_must_have_a_name(monkeypatch):
+def test_a_bucket_must_have_a_name_and_the_name_of_a_copy_holds_no_password(monkeypatch):
     assert "secret" not in copy_root("sftp://me:secret@host/dir").name
     monkeypatch.setattr(fsspec.core, "url_to_fs", lambda uri: (MemoryFileSystem(), ""))
     with pytest.raises(ConfigError, match="names no bucket; expected s3://bucket/directory"):
@@ -114,7 +112,7 @@ def test_a_bucket_must_have_a_name(monkeypatch):
 def test_storage_is_tried_before_anything_starts(tmp_path, storage, monkeypatch):
     check_writable(parse_storage(tmp_path))
     check_writable(storage)
-    assert storage.filesystem.find("/b") == []
+    assert storage.remote.find() == {}
     check_writable(parse_storage("new/dir", DirFileSystem(str(tmp_path), fsspec.filesystem("file"))))
     assert list((tmp_path / "new" / "dir").iterdir()) == []
 
@@ -129,7 +127,7 @@ def test_storage_is_tried_before_anything_starts(tmp_path, storage, monkeypatch)
 def test_what_belongs_to_this_machine_stays_here():
     sent = ("tuner.pkl", "abcde_00000", "codebook.txt")
     kept = ("code", "driver.lock", "sweep.db-wal", ".sweep-mirror.json.123", "..sweep-mirror.json.123")
-    names = (*sent, *kept, ".sweep-outgoing", ".probe-12", "tmp-x")
+    names = (*sent, *kept, ".probe-12", "tmp-x")
     assert tuple(name for name in names if is_mirrored(name)) == sent
 
 
@@ -202,7 +200,7 @@ def test_a_newer_local_copy_stays_and_an_older_one_is_replaced(tmp_path, storage
     assert ExperimentReader(experiment.root).snapshot().trials == newer.trials
     assert "of" not in ExperimentReader(experiment.root).meta
     verify(experiment.root / trial_id / "checkpoint_000001")
-    assert Owner.of(storage.experiment("made")).seq == newer.seq
+    assert Owner.of(storage.remote / "made").seq == newer.seq
 
 
 def parted(tmp_path, storage):
@@ -216,7 +214,7 @@ def parted(tmp_path, storage):
     shutil.copytree(experiment.root, ours)
     lose(experiment)
 
-    storage.experiment("made").remove_tree("")
+    (storage.remote / "made").remove_tree("")
     elsewhere = made(storage)
     for x in range(3):
         elsewhere.trial({"x": x}, at=2.0)
@@ -274,7 +272,7 @@ def test_a_checkpoint_that_is_damaged_or_whose_upload_was_cut_is_left_out_and_on
     trial_id = experiment.trial({"x": 1})
     cut, damaged, whole = (experiment.save(trial_id, number) for number in (1, 2, 3))
     uploaded(storage, experiment)
-    remote = storage.experiment("made")
+    remote = storage.remote / "made"
     remote.remove(f"{cut}/{MANIFEST}")
     remote.write(f"{damaged}/model", b"?" * len(f"{trial_id} 2"))
     lose(experiment)
@@ -345,14 +343,12 @@ def test_any_place_is_read_and_a_local_one_is_itself(tmp_path, kind):
 def test_a_local_copy_knows_its_storage_unless_only_an_object_reaches_it(tmp_path, storage):
     experiment = made(storage)
     uploaded(storage, experiment)
-    assert storage_of(experiment.root) is None
-    filesystems.remember_home(experiment.root, storage.experiment("made"), storage.uri_of("made"))
-    assert storage_of(experiment.root) == storage
-    filesystems.remember_home(tmp_path / "made", storage.experiment("made"), None)
-    assert storage_of(tmp_path / "made") is None
+    assert storage_of(experiment.root) == ""
     root = parse_storage("memory://")
-    filesystems.remember_home(root.local_root / "made", root.experiment("made"), root.uri_of("made"))
-    assert storage_of(root.local_root / "made") == root
+    only_object = parse_storage("b/dir", MemoryFileSystem())
+    for place, uri in ((storage, "memory://b/dir"), (root, "memory://"), (only_object, "")):
+        remember_home(tmp_path / "made", (place.remote / "made"))
+        assert storage_of(tmp_path / "made") == uri
 
 
 def test_an_unknown_experiment_is_named_with_the_nearest(storage):
@@ -377,12 +373,13 @@ def test_what_a_trial_continues_from_is_read_from_the_record(storage):
 
 def test_an_owner_and_a_state_are_read_as_they_were_written_and_damage_means_none(tmp_path):
     owner = Owner("run", 3, 1.5, "host", 7, epoch=2)
-    experiment = parse_storage("memory://b").experiment("made")
+    experiment = parse_storage("memory://b").remote / "made"
     owner.write(experiment)
     assert Owner.of(experiment) == owner
-    for damaged in (None, b"{", b"[]", b'{"later": 1}'):
-        assert Owner.parse(damaged) == Owner()
-    state = LocalState("version", "run", 3, {"a": (1, 2)}, ["t/checkpoint_000001"])
+    for damaged in (b"", b"{", b"[]", b'{"later": 1}'):
+        experiment.write(".sweep-record.json", damaged)
+        assert Owner.of(experiment) == Owner()
+    state = LocalState("version", "run", 3, {"a": "1 2"}, ["t/checkpoint_000001"])
     state.save(tmp_path)
     assert LocalState.load(tmp_path) == state
     (tmp_path / ".sweep-mirror.json").write_text('{"run": 1')

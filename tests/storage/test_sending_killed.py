@@ -53,7 +53,7 @@ class Place:
 
 
 def push(storage: Storage) -> None:
-    Mirror(storage.experiment("made"), storage.local_root / "made").sync(with_artifacts=True)
+    Mirror(storage.remote / "made", storage.local_root / "made").sync(with_artifacts=True)
 
 
 def save(experiment: MadeExperiment, number: int) -> str:
@@ -99,7 +99,7 @@ def check_goes_on(storage: Storage) -> None:
 
 def check_same(storage: Storage) -> None:
     """The remote directory holds what the local one does, and no more."""
-    root, remote = storage.local_root / "made", storage.experiment("made")
+    root, remote = storage.local_root / "made", (storage.remote / "made")
     found = remote.find()
     stored = StoredCheckpoints()
     with contextlib.closing(open_for_reading(root / "sweep.db")) as db:

@@ -119,6 +119,8 @@ class Driver:
         commands = [] if old is None else [Discard(old)]
         event = Reported(trial.id, 1, count, values, path)
         self.commit(event, trial, commands, {seq: values})
+        if old is not None:
+            self.record.discard(old.path)
 
     def close(self) -> None:
         self.journal.close()
@@ -404,7 +406,7 @@ def test_where_there_are_no_locks_a_shared_experiment_goes_by_its_ownership_and_
 
 def sender_of(driver: Driver, monkeypatch: pytest.MonkeyPatch, **how: Any) -> Sender:
     for name in ("_SHARED_GAP_S", "_FIRST_BACKOFF_S"):
-        monkeypatch.setattr(send, name, 0.05)  # it renews its ownership, too, which must not meet each taking over
+        monkeypatch.setattr(send, name, 0.2)  # it renews its ownership, too, which must not meet each taking over
     return Sender(driver.record, SyncConfig(**how), notice=driver.notices.append)
 
 

@@ -42,8 +42,8 @@ from sweep.engines.link import Link
 from sweep.engines.local.fork_server_client import own_path
 from sweep.engines.loop import LoopEngine
 from sweep.errors import ExperimentError
-from sweep.record.layout import STAGING, ExperimentLayout
-from sweep.storage.nodes import Home, end_staging, send_code
+from sweep.record.layout import ExperimentLayout
+from sweep.storage.nodes import Home
 from sweep.worker import wire
 from sweep.worker.group_environment import nodes_of
 
@@ -259,7 +259,7 @@ class Agents(LoopEngine):
     def _send_code(self, root: Path, paths: Sequence[str]) -> None:
         assert self._home is not None
         try:
-            send_code(self._home, root, paths, self._context.start_from)
+            self._home.send_code(root, paths, self._context.start_from)
         except Exception as error:  # whatever the package behind the file system raises
             raise ExperimentError(
                 f"what trials are made of cannot be written to {self._home.remote}: {type(error).__name__}: {error}. "
@@ -269,10 +269,10 @@ class Agents(LoopEngine):
     def _end_staging(self) -> None:
         if self._home is not None:
             try:
-                end_staging(self._home)
+                self._home.staging.remove_tree()
             except Exception as error:  # whatever the package behind the file system raises; the next run deletes it
                 self._say(
-                    f"{self._home.remote / STAGING} could not be deleted ({type(error).__name__}: {error}); it holds "
+                    f"{self._home.staging} could not be deleted ({type(error).__name__}: {error}); it holds "
                     "what trials were made of"
                 )
 

@@ -71,7 +71,7 @@ class Staging:
     def close(self) -> None:
         """Give up what is under way, and delete the directory."""
         self._transfers.close()
-        self._copy.close()
+        self._copy.clear()
 
     # --- from the driver ---------------------------------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class Staging:
                 self._transfers.add(key, partial(self._on_sent, event), partial(self._send_checkpoint, trial_id, path))
             case messages.Exited(trial_id, attempt):
                 key = (trial_id, attempt)
-                is_wanted = self._copy.home.sync_artifacts
+                is_wanted = self._copy.home.sync.sync_artifacts
                 work = partial(self._copy.send_artifacts, trial_id, self._log_files) if is_wanted else None
                 self._transfers.add(key, partial(self._on_exited, key, event), work)
             case messages.Released(trial_id, attempt) | messages.Declined(trial_id, attempt):
@@ -153,7 +153,8 @@ class Staging:
 
     def _send_checkpoint(self, trial_id: str, path: str) -> None:
         self._copy.send(path)
-        if self._copy.home.sync_artifacts_on_checkpoint:
+        sync = self._copy.home.sync
+        if sync.sync_artifacts and sync.sync_artifacts_on_checkpoint:
             self._copy.send_artifacts(trial_id, self._log_files)
 
     def _on_sent(self, event: Event) -> None:
