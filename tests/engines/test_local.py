@@ -297,20 +297,6 @@ def test_kill_ends_a_trial_that_holds_the_interpreter_and_ignores_signals(tmp_pa
     assert (events[0].exit.kind, events[0].exit.error) == (ExitKind.KILLED, "too slow")
 
 
-def test_kill_ends_a_trial_whose_host_is_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr("sweep.engines.local.engine._KILL_GRACE_S", 0.1)
-
-    def train(config):
-        report({"supervisor": os.getppid()})
-
-    with begun(context(tmp_path, train)) as engine:
-        (told,) = [e for e in collect(engine, has_reported(1), answer=None) if isinstance(e, Reported)]
-        os.kill(told.metrics["supervisor"], 19)
-        engine.execute(Kill("abcde_00000", 1))
-        events = collect(engine, has_released(1))
-        assert events[0].exit.kind is ExitKind.KILLED
-
-
 def test_close_leaves_no_process(tmp_path):
     def train(config):
         subprocess.Popen(["sleep", "1000"], start_new_session=True)

@@ -168,26 +168,12 @@ def left_after(driver, directory, who, number):
     return watch.left()
 
 
-def test_nothing_is_left_when_driver_and_hosts_are_killed_at_once(drive, tmp_path):
-    assert left_after(drive(WAITING), tmp_path / "exp", "supervisors", signal.SIGKILL) == []
-
-
-@pytest.mark.parametrize(("who", "number"), [("supervisors", signal.SIGSTOP), ("fork_server", signal.SIGKILL)])
+@pytest.mark.parametrize(
+    ("who", "number"),
+    [("supervisors", signal.SIGKILL), ("supervisors", signal.SIGSTOP), ("fork_server", signal.SIGKILL)],
+)
 def test_nothing_is_left_when_the_driver_is_killed_and_others_were_killed_or_stopped(drive, tmp_path, who, number):
     assert left_after(drive(WAITING), tmp_path / "exp", who, number) == []
-
-
-def test_trials_run_on_when_only_the_fork_server_is_killed(drive, tmp_path):
-    driver = drive(WAITING)
-    fork_server, _, everybody = people(driver, tmp_path / "exp")
-    watch = Watch([fork_server])
-    os.kill(fork_server, signal.SIGKILL)
-    assert watch.left() == []
-    still = of_experiment(tmp_path / "exp")
-    assert set(everybody) - {fork_server} <= set(still)
-    watch = Watch(still)
-    driver.kill()
-    assert watch.left() == []
 
 
 def test_a_killed_host_gives_lost_only_after_its_strays_are_gone(drive, tmp_path):
