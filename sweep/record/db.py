@@ -118,8 +118,9 @@ def read_meta(connection: sqlite3.Connection) -> dict[str, Any]:
     return {key: decode(value) for key, value in connection.execute("SELECT key, value FROM meta")}
 
 
-def check_version(connection: sqlite3.Connection, database: Path) -> None:
-    """Refuse a file that is no `sweep.db`, or is of another version.
+def check_format(connection: sqlite3.Connection, database: Path) -> None:
+    """Refuse a file that is no `sweep.db`, is of another version, or whose tables are not as they were made: what they
+    hold would be misread.
 
     Raises:
         ExperimentError: says so.
@@ -132,14 +133,6 @@ def check_version(connection: sqlite3.Connection, database: Path) -> None:
         raise ExperimentError(
             f"{database} has format {version}; this version of sweep knows {VERSION}. Install a newer sweep-engine."
         )
-
-
-def check_schema(connection: sqlite3.Connection, database: Path) -> None:
-    """Refuse a record whose tables are not as they were made: what they hold would be misread.
-
-    Raises:
-        ExperimentError: says so.
-    """
     found = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")}
     if not found.issuperset(SCHEMA.strip().removesuffix(";").split(";\n")):
         raise damaged(database, "what it says of its tables and views is not what was written")
@@ -287,8 +280,7 @@ def open_for_reading(database: Path, *, with_events: bool = True) -> Reading:
         connection = connect_for_reading(database)
         try:
             connection.execute("BEGIN")
-            check_version(connection, database)
-            check_schema(connection, database)
+            check_format(connection, database)
             check_high_water_mark(mark, end_of(connection)[0], database)
             if with_events:
                 check_history(connection, database)

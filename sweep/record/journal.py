@@ -17,7 +17,7 @@ from sweep.core.trial import CheckpointRef, Trial
 from sweep.errors import CheckpointError, ExperimentError, RecordError
 from sweep.record.checksums import MarkWriter, Totals, check_high_water_mark, crc_of, high_water_mark, linked, total
 from sweep.record.codec import command_rows, encode_event, pack
-from sweep.record.db import APPLICATION_ID, SCHEMA, VERSION, check_version, connect_for_reading
+from sweep.record.db import APPLICATION_ID, SCHEMA, VERSION, check_format, connect_for_reading
 from sweep.record.encoding import encode
 from sweep.record.files import sync, write_atomically
 
@@ -116,7 +116,7 @@ class Journal:
             # used by one thread at a time: the one that commits, and the one that closes
             self._db = sqlite3.connect(database, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA busy_timeout=5000")
-            check_version(self._db, database)
+            check_format(self._db, database)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute(f"PRAGMA synchronous={durability.upper()}")
             self._db.execute("PRAGMA wal_autocheckpoint=0")  # errors of its flushes would not be heard

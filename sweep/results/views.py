@@ -15,7 +15,8 @@ from searchers.errors import readable
 from sweep import checks
 from sweep.checkpoints.store import Checkpoint
 from sweep.core.ranking import Objectives, best_of, shown_objectives
-from sweep.core.results import TrialResult, own_metrics, reported, score
+from sweep.core.reports import worth
+from sweep.core.results import TrialResult, own_metrics, reported
 from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, UserCodeError, refuse_unknown
 from sweep.record.facts import Report
 from sweep.record.importing import unpickle
@@ -270,9 +271,7 @@ class Result(TrialView):
         layout, found = self._about.layout, self._reader.checkpoints(self.trial_id)
         kept = [(Checkpoint(layout.checkpoint(ref.path)), metrics) for ref, metrics in found]
         plan = self._reader.plan()
-        if attribute := plan.checkpoint_score:
-            kept.sort(key=lambda pair: score(TrialResult(pair[1]).get(attribute), plan.checkpoint_mode))
-        return kept
+        return sorted(kept, key=lambda pair: worth(TrialResult(pair[1]), plan))
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint:
         """Return the kept checkpoint whose report was the best of all by `metric`, not the last; NaN is never best.

@@ -74,12 +74,11 @@ def best_reports(
     reader: ExperimentReader, metric: str, mode: str, *, infinite: bool = False, trial_id: str | None = None
 ) -> dict[str, tuple[int, float]]:
     """Return (`result.seq`, value) of the best report of each trial, or only the named one, that has a usable one."""
-    best: dict[str, tuple[int, float]] = {}
-    for owner, seq, given in reader.values(metric, trial_id):
-        value, known = rankable(given, infinite=infinite), best.get(owner)
-        if value is not None and (known is None or beats(value, known[1], mode)):
-            best[owner] = (seq, value)
-    return best
+    values: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for owner, seq, value in reader.values(metric, trial_id):
+        values[owner].append((seq, value))
+    found = {owner: best_of(pairs, mode, infinite=infinite) for owner, pairs in values.items()}
+    return {owner: best for owner, best in found.items() if best is not None}
 
 
 def known_objective(metric: str | None, mode: str | None) -> tuple[str, str]:
