@@ -117,7 +117,8 @@ class Reported:
     verdict: Verdict = Verdict.NONE
 
     def __reduce__(self) -> tuple[Any, ...]:  # a dataclass's own way takes twice as long; agents send nothing so often
-        return Reported, (self.trial_id, self.attempt, self.seq, self.metrics, self.checkpoint, self.verdict)
+        report = (self.trial_id, self.attempt, self.seq, self.metrics, self.checkpoint)
+        return Reported, (*report, self.verdict) if self.verdict else report
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -130,7 +131,7 @@ def fill(
         time_before_s: `time_total_s` of the report before.
         restored_s: `time_total_s` of the checkpoint that the attempt started from.
     """
-    values = dict(metrics)
+    values = {sys.intern(str(name)): value for name, value in metrics.items()}  # each report has copies of its keys
     values.setdefault("training_iteration", count)
     this = as_float(values.get("time_this_iter_s")) or 0.0
     total = time_before_s + this if time_before_s else this

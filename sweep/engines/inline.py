@@ -25,7 +25,6 @@ from sweep.core.trial import Outcome, Trial
 from sweep.engines.base import Engine, EngineCommand, EngineContext
 from sweep.engines.exits import classify, unstarted
 from sweep.engines.jobs import JobMaker
-from sweep.engines.link import event_of
 from sweep.errors import SweepError
 from sweep.record.importing import unpickle
 from sweep.record.layout import ExperimentLayout
@@ -57,8 +56,8 @@ class _Attempt:
         """Hand over what a worker would write."""
         with self._engine.turn:
             for message in wire.Frames().feed(data):
-                if (event := event_of(message)) is not None:
-                    self._engine.events.append(event)
+                if isinstance(message, wire.WorkerEvent):
+                    self._engine.events.append(message)
             self._engine.turn.notify_all()
 
     def receive(self) -> Answer:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import select
 import socket
-import sys
 from collections.abc import Callable
 from typing import Any
 
-from sweep.core.messages import Reported, Saved, Started, Waiting
 from sweep.core.trial import Outcome
 from sweep.worker import wire
 from sweep.worker.channel import receive_from
@@ -125,15 +123,3 @@ class Link:
             return b""
         self.is_open = bool(data)
         return data
-
-
-WorkerEvent = Started | Reported | Saved | Waiting
-
-
-def event_of(message: wire.FromWorker) -> WorkerEvent | None:
-    """Return what a worker's message is for the core; None: nothing."""
-    if isinstance(message, wire.Report):
-        # Each comes with copies of its keys, which take more room than its values.
-        shared = {sys.intern(name) if type(name) is str else name: value for name, value in message.metrics.items()}
-        return Reported(*message.key, message.seq, shared, message.checkpoint)
-    return message if isinstance(message, WorkerEvent) else None

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import select
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from sweep import train
 from sweep.checkpoints.store import Checkpoint, discard
 from sweep.core.config import CheckpointConfig, FailureConfig
 from sweep.core.group import START_ERROR
-from sweep.core.messages import Continue, Saved, Stop, Waiting
+from sweep.core.messages import Continue, Reported, Saved, Stop, Waiting
 from sweep.core.nesting import place_inside
 from sweep.core.ranking import best_of
 from sweep.core.resources import Device, Node, Placement, Resources
@@ -279,12 +280,12 @@ class _Nested:
             except ChannelClosed:
                 os._exit(1)  # the supervisor is gone
             match message:
-                case wire.Report(_, seq, metrics, path):
+                case Reported(_, _, seq, metrics, path):
                     count += 1
                     self._note(metrics, path, count)
                     if self._is_forwarding and not is_stopping:
                         try:
-                            self._session.report(metrics, self._kept[-1][0] if path else None)
+                            self._session.report(dict(metrics), self._kept[-1][0] if path else None)
                         except StopRequested:
                             is_stopping = True
                     tell(Stop(*job.key, seq) if is_stopping else Continue(*job.key, seq))
@@ -313,7 +314,7 @@ class _Nested:
                 return False
             poll.poll()
 
-    def _note(self, metrics: dict[str, Any] | None, path: str | None, count: int) -> None:
+    def _note(self, metrics: Mapping[str, Any] | None, path: str | None, count: int) -> None:
         if metrics is not None:
             last = self._history[-1] if self._history else {}
             self._history.append(

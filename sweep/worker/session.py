@@ -15,7 +15,7 @@ from typing import Any, NoReturn, SupportsFloat
 
 from sweep.checkpoints.manifest import MANIFEST, DamagedError, set_aside, verify
 from sweep.checkpoints.store import Checkpoint, free_target, known_whole, persist
-from sweep.core.messages import Save, Saved, Stop, Waiting
+from sweep.core.messages import Reported, Save, Saved, Stop, Waiting
 from sweep.core.resources import Resources
 from sweep.core.results import ANONYMOUS_METRIC
 from sweep.core.trial import Cause
@@ -185,7 +185,7 @@ class Session:
             )
 
     def _framed(self, values: dict[str, Any], stored: str | None) -> bytes:
-        return wire.frame(wire.Report(self.job.key, self.num_reports + 1, values, stored))
+        return wire.frame(Reported(*self.job.key, self.num_reports + 1, values, stored))
 
     def _continue_from(self, stored: str) -> None:
         self._checkpoint = known_whole(os.path.join(self.job.directory, stored))

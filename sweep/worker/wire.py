@@ -20,7 +20,7 @@ from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 from zlib import crc32
 
-from sweep.core.messages import Continue, Save, Saved, Started, Stop, Waiting
+from sweep.core.messages import Continue, Reported, Save, Saved, Started, Stop, Waiting
 from sweep.core.trial import Cause, Outcome
 from sweep.errors import SweepError
 
@@ -173,15 +173,6 @@ class Stored(NamedTuple):
 
 
 # --- from a worker ---------------------------------------------------------------------------------------------------
-
-
-class Report(NamedTuple):
-    """Worker to driver, rank to supervisor: a report; `checkpoint` is a path in the experiment, of a rank its shard."""
-
-    key: tuple[str, int]
-    seq: int
-    metrics: dict[str, Any]
-    checkpoint: str | None
 
 
 class Done(NamedTuple):
@@ -427,7 +418,8 @@ class Passed(NamedTuple):
 # --- how they are written --------------------------------------------------------------------------------------------
 
 ToWorker = Job | GroupJob | Continue | Save | Stop | Merge | Stored
-FromWorker = Started | Report | Saved | Waiting | Done | Pids | Joined | Merged | Relayed
+WorkerEvent = Started | Reported | Saved | Waiting  # of a rank, `Reported.checkpoint` is its shard
+FromWorker = WorkerEvent | Done | Pids | Joined | Merged | Relayed
 ToSupervisor = StartWorker | StartGroup | EndTree
 FromSupervisor = Hello | Exited | Idle | Refused
 ToForkServer = Begin | ForkSupervisor | Rest

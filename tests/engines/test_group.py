@@ -633,7 +633,7 @@ def test_what_a_rank_wrote_before_it_died_is_told_before_its_end(bench):
     bench.start(1)
     bench.say(0, Started(*KEY, 1))
     bench.say(0, wire.Joined())
-    bench.say(0, wire.Report(KEY, 1, {"loss": 0.5}, None))
+    bench.say(0, Reported(*KEY, 1, {"loss": 0.5}, None))
     os.kill(bench.pids[0], signal.SIGKILL)
     os.waitid(os.P_PID, bench.pids[0], os.WEXITED | os.WNOWAIT)
     (pidfd,) = [number for number, _ in bench.group.descriptors()][2:]
@@ -641,7 +641,7 @@ def test_what_a_rank_wrote_before_it_died_is_told_before_its_end(bench):
     pids, started, reported, done = bench.heard()
     assert pids == wire.Pids(tuple(bench.pids))
     assert started == Started(*KEY, bench.pids[0])
-    assert reported == wire.Report(KEY, 1, {"loss": 0.5}, None)
+    assert reported == Reported(*KEY, 1, {"loss": 0.5}, None)
     assert done.outcome.kind == "KILLED"
     assert bench.group.is_over
 

@@ -13,7 +13,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from sweep.checkpoints.store import MANIFEST, Checkpoint, persist
 from sweep.core import messages
-from sweep.core.messages import Exit, ExitKind
+from sweep.core.messages import Exit, ExitKind, Reported
 from sweep.core.resources import Resources
 from sweep.core.trial import CheckpointRef, Outcome, Trial, evolve
 from sweep.engines.cluster.log_relay import LogTails, LogWriter
@@ -320,7 +320,7 @@ def test_shards_travel_ahead_of_what_names_them(post, home):
     shard.mkdir(parents=True)
     (shard / "part").write_text("of rank 1")
     said, heard = [], []
-    word = wire.Relayed("", 1, wire.Report(("a", 1), 1, {}, str(shard)), 0.0)
+    word = wire.Relayed("", 1, Reported("a", 1, 1, {}, str(shard)), 0.0)
     far.staging.say_of(KEY, word, lambda key, word: said.append(word))
     far.staging.say_of(KEY, word._replace(word=wire.Done(1, Outcome("FINISHED"), 0.0)), lambda _, w: said.append(w))
     until(lambda: (far.staging.settle(), len(said) == 2)[1])

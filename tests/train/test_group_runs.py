@@ -23,7 +23,7 @@ from orphans import MARK, wait_until_gone
 from recorded import exits, most_at_once, only, overlapping_runs, reports
 
 import sweep
-from sweep.core.messages import ExitKind, Released, Waiting
+from sweep.core.messages import ExitKind, Released, Reported, Waiting
 from sweep.core.resources import Device
 from sweep.core.results import reported
 from sweep.core.trial import Cause, Outcome
@@ -366,7 +366,7 @@ def test_a_group_that_has_ended_before_its_report_is_answered_is_heard_to_its_en
     driver, trial = socket.socketpair()  # which says nothing
     stopped, said = Outcome("STOPPED", *"abc"), []
     space = Waiting("a", "waits for disk space", Cause.SPACE)
-    for message in (space, Waiting("a", ""), wire.Report(("a", 1), 1, {"a": 1}, None), wire.Done(stopped, 0.0)):
+    for message in (space, Waiting("a", ""), Reported("a", 1, 1, {"a": 1}, None), wire.Done(stopped, 0.0)):
         theirs.sendall(wire.frame(message))
     theirs.close()
     nested = object.__new__(_Nested)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import sweep
-from sweep.core.messages import Continue
+from sweep.core.messages import Continue, Reported
 from sweep.core.resources import Bundle, Resources
 from sweep.errors import MetricError, ResourceError, UserCodeError
 from sweep.train import (
@@ -346,7 +346,7 @@ class Peer:
         return [
             {key: value for key, value in message.metrics.items() if key not in filled_in}
             for message in self.sent
-            if isinstance(message, wire.Report)
+            if isinstance(message, Reported)
         ]
 
 
@@ -382,7 +382,7 @@ def run_rank(tmp_path):
 def test_a_rank_says_that_it_has_joined_and_runs_the_loop_with_the_merged_config(run_rank):
     trainer = DataParallelTrainer(loop, train_loop_config={"lr": 0.1, "net": {"width": 8, "depth": 2}})
     peer = run_rank(trainer, {"train_loop_config": {"net": {"width": 16}}, "scaling_config": {"num_workers": 2}})
-    assert peer.kinds == [wire.Joined, wire.Report]
+    assert peer.kinds == [wire.Joined, Reported]
     assert peer.reports == [{"got": {"lr": 0.1, "net": {"width": 16, "depth": 2}}}]
     assert run_rank(trainer, {}).reports == [{"got": {"lr": 0.1, "net": {"width": 8, "depth": 2}}}]
 
@@ -536,7 +536,7 @@ def test_a_group_of_one_runs_where_there_are_no_ranks(run_rank, own, config):
     scaling = ScalingConfig(**own)
     trainer = DataParallelTrainer(takes_nothing, scaling_config=scaling, backend_config=backend)
     peer = run_rank(trainer, config, None, is_shipped=False)
-    assert peer.kinds == [wire.Report]
+    assert peer.kinds == [Reported]
     assert backend.calls == ["start 0 of 1", "finish"]
 
 

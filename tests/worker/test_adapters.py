@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sweep.checkpoints.store import Checkpoint, persist
-from sweep.core.messages import Continue, Saved, Stop
+from sweep.core.messages import Continue, Reported, Saved, Stop
 from sweep.errors import TrainableError, UserCodeError
 from sweep.worker import session as session_module
 from sweep.worker import wire
@@ -34,7 +34,7 @@ class Driver:
 
     def send(self, data):
         messages = list(self.frames.feed(data))
-        self.reports += [message for message in messages if isinstance(message, wire.Report)]
+        self.reports += [message for message in messages if isinstance(message, Reported)]
         self.saved += [message for message in messages if isinstance(message, Saved)]
 
     def receive(self):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from sweep.checkpoints.store import Checkpoint
-from sweep.core.messages import Continue, Saved, Stop, Waiting
+from sweep.core.messages import Continue, Reported, Saved, Stop, Waiting
 from sweep.errors import CheckpointError, UserCodeError
 from sweep.worker import disk_wait, wire
 from sweep.worker import session as module
@@ -234,7 +234,7 @@ def test_a_checkpoint_waits_for_room_and_no_half_of_it_stays_meanwhile(open_sess
     )
     report(loss=1.0, checkpoint=Checkpoint(source))
     assert waits(peer) == ["waits for disk space", ""]
-    assert [type(message) for message in peer.sent] == [Waiting, Waiting, wire.Report]
+    assert [type(message) for message in peer.sent] == [Waiting, Waiting, Reported]
     assert left_meanwhile == [[], []]
     stored = get_checkpoint()
     assert (os.path.basename(stored.path), Path(stored.path, "model").read_text()) == ("checkpoint_000001", "all of it")
@@ -249,7 +249,7 @@ def test_a_stop_ends_the_wait_for_room_and_nothing_is_reported(open_session, tmp
     with pytest.raises(StopRequested):
         report(loss=1.0, checkpoint=Checkpoint(tmp_path / "source"))
     assert (session.is_stopping, waits(peer)) == (True, ["waits for disk space", ""])
-    assert wire.Report not in map(type, peer.sent)
+    assert Reported not in map(type, peer.sent)
 
 
 def test_a_class_is_asked_for_its_state_again_when_there_is_room(open_session, soon):
@@ -310,7 +310,7 @@ def test_a_trial_that_is_told_to_save_and_end_does_not_wait_for_ever(open_sessio
     with pytest.raises(StopRequested):
         report(loss=1.0)
     assert waits(peer) == ["waits for disk space", ""]
-    assert isinstance(peer.sent[0], wire.Report)
+    assert isinstance(peer.sent[0], Reported)
     assert Saved not in map(type, peer.sent)
 
 

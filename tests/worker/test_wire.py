@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweep.core.group import Dismiss
-from sweep.core.messages import Started, Waiting
+from sweep.core.messages import Reported, Started, Waiting
 from sweep.core.trial import Cause, Outcome
 from sweep.worker import wire
 from sweep.worker.metrics import MAX_BYTES
-from sweep.worker.wire import Done, EndTree, Frames, Message, Relayed, Report, decode, encode, frame
+from sweep.worker.wire import Done, EndTree, Frames, Message, Relayed, decode, encode, frame
 
 KEY = ("abcde_00001", 1)
 
@@ -76,8 +76,8 @@ STRAYS = {
     "no message": framed(pickle.dumps(3)),
     "too few": framed(pickle.dumps(Wrong(Started, 1))),
     "of the driver": frame(EndTree()),
-    "wrong type": framed(pickle.dumps(Wrong(Report, KEY, "1", {}, None))),
-    "no metrics": framed(pickle.dumps(Wrong(Report, KEY, 1, [1], None))),
+    "wrong type": framed(pickle.dumps(Wrong(Reported, *KEY, "1", {}, None))),
+    "no metrics": framed(pickle.dumps(Wrong(Reported, *KEY, 1, [1], None))),
     "wrong outcome": frame(Done(Outcome("FAILED", 3), 0.0)),  # type: ignore[arg-type]
     "no cause": framed(pickle.dumps(Wrong(Waiting, "a", "b", "c"))),
     "code": framed(pickle.dumps(Wrong(Waiting, "a", decode))),
@@ -96,7 +96,7 @@ def test_what_a_trial_writes_that_is_no_message_is_refused_and_nothing_of_it_is_
 def test_any_bytes_in_a_stream_end_it_or_are_waited_for(data, at, is_inserted):
     told = [
         STARTED,
-        Report(KEY, 1, {"loss": 0.5}, None),
+        Reported(*KEY, 1, {"loss": 0.5}, None),
         Done(Outcome("FINISHED"), 2.0),
         Waiting("a", "b", Cause.SPACE),
     ]
@@ -111,7 +111,7 @@ def test_any_bytes_in_a_stream_end_it_or_are_waited_for(data, at, is_inserted):
 def test_the_largest_messages_of_workers_are_taken():
     whole = Outcome("FAILED", "e" * 1000, "t" * (1 << 16), "ValueError", bytes(1 << 20), {"cpu": 1.0})
     messages = [
-        Report(KEY, 1, {"text": "x" * MAX_BYTES}, "t/checkpoint_1"),
+        Reported(*KEY, 1, {"text": "x" * MAX_BYTES}, "t/checkpoint_1"),
         Done(whole, 2.0),
         Relayed("n", 0, Dismiss(), 1.0),
     ]

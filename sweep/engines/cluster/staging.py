@@ -12,11 +12,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Hashable
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 from sweep.core import messages
-from sweep.core.messages import Event
+from sweep.core.messages import Event, Reported
 from sweep.core.trial import Trial
 from sweep.engines.cluster.log_relay import LogTails
 from sweep.storage.nodes import NodeCopy, delete
@@ -189,7 +190,7 @@ class Staging:
 def _shards_of(word: Any) -> tuple[str, ...]:
     """Return the directories of shards that a word names."""
     match word:
-        case wire.Relayed(word=wire.Report(checkpoint=str(shard))) if shard:
+        case wire.Relayed(word=Reported(checkpoint=str(shard))) if shard:
             return (shard,)
         case wire.Relayed(word=wire.Merge(shards=shards)):
             return tuple(shards)
@@ -198,8 +199,8 @@ def _shards_of(word: Any) -> tuple[str, ...]:
 
 def _with_shards(word: Any, shards: list[str]) -> Any:
     """Return a word with other directories."""
-    if isinstance(word.word, wire.Report):
-        return word._replace(word=word.word._replace(checkpoint=shards[0]))
+    if isinstance(word.word, Reported):
+        return word._replace(word=replace(word.word, checkpoint=shards[0]))
     return word._replace(word=word.word._replace(shards=tuple(shards)))
 
 

@@ -18,7 +18,7 @@ from sweep.core.trial import Outcome, Trial
 from sweep.engines.base import EngineCommand, EngineContext, T
 from sweep.engines.exits import classify, num_oom_kills, unstarted
 from sweep.engines.jobs import JobMaker, store_trainable
-from sweep.engines.link import Link, event_of
+from sweep.engines.link import Link
 from sweep.engines.local.backpressure import Backpressure
 from sweep.engines.local.claims import Sharing, open_claims
 from sweep.engines.local.gpu_cleanup import GpuCleanup
@@ -369,11 +369,11 @@ class LocalEngine(SlotEngine):
     def _on_worker(self, slot: Slot, received: Sequence[wire.FromWorker]) -> None:
         attempt, link = slot.attempt, slot.link
         for message in received:
-            event = event_of(message)
+            event = message if isinstance(message, wire.WorkerEvent) else None
             if attempt is None or (event is not None and not attempt.is_told_by(event)):
                 continue  # it is of a thread that an earlier trial of the worker has left
             match message:
-                case wire.Report():
+                case messages.Reported():
                     attempt.has_reported = True
                     self._watchdogs.rest(attempt)
                 case messages.Started(pid=pid):

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sweep.core import group as core
-from sweep.core.messages import Continue, Saved, Started, Stop, Waiting
+from sweep.core.messages import Continue, Reported, Saved, Started, Stop, Waiting
 from sweep.core.trial import Outcome
 from sweep.engines.local.ranks import LocalRanks, MakeRank
 from sweep.worker import wire
@@ -147,7 +147,7 @@ class Group(LocalRanks):
         assert self._rules is not None
         actions: list[core.Action] = []
         match message:
-            case wire.Report(_, seq, metrics, shard):
+            case Reported(_, _, seq, metrics, shard):
                 if rank == 0:
                     self._reports[seq] = metrics
                 actions = self._rules.reported(rank, seq, shard or "", now)
@@ -206,7 +206,7 @@ class Group(LocalRanks):
                 case core.Merge(rank, seq, shards):
                     self._send(rank, wire.Merge(seq, tuple(shards)))
                 case core.Forward(seq, path):
-                    self._up.send(wire.Report(self._key, seq, self._reports.pop(seq), path))
+                    self._up.send(Reported(*self._key, seq, self._reports.pop(seq), path))
                 case core.Late(seq, path):
                     self._up.send(Saved(*self._key, seq, path))
                 case core.Joined():

@@ -16,7 +16,7 @@ from sweep.core.messages import Kill, Waiting
 from sweep.core.resources import Resources
 from sweep.core.trial import Outcome, Trial
 from sweep.engines.base import EngineContext
-from sweep.engines.link import Link, WorkerEvent
+from sweep.engines.link import Link
 from sweep.engines.local.fork_server_client import PRELOADED, ForkServerClient, cache, fork_server_for
 from sweep.engines.local.processes import await_end, send
 from sweep.engines.loop import Loop, LoopEngine
@@ -58,7 +58,7 @@ class Attempt:
         """Return the trial's id and the number of the attempt."""
         return self.trial.id, self.trial.attempt
 
-    def is_told_by(self, event: WorkerEvent) -> bool:
+    def is_told_by(self, event: wire.WorkerEvent) -> bool:
         """Whether an event is of this attempt."""
         return event.trial_id == self.trial.id and getattr(event, "attempt", self.trial.attempt) == self.trial.attempt
 
