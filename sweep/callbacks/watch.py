@@ -15,6 +15,7 @@ from sweep.core.trial import Cause, Status, Trial
 _REPORTS = 10  # of one trial, after which a key that a rule goes by is missed
 _MISSPELT = 0.8  # likeness of two names, of which one is the other with a slip: `val_loss` is none of `loss`
 _COUNTS = (2, 5)  # failures alike at which it is said: early, and once more when it is sure
+_AGAIN = "starts again after: "
 _SAY_S = 60.0  # between two notices of a full disk
 
 
@@ -32,17 +33,18 @@ class FailureNotices(FilesCallback):
     def on_trial_recover(self, trial: Trial) -> None:
         if trial.cause is Cause.DAMAGED:  # which is no fault of its own
             self._notice(f"trial {trial.number:05d} {trial.reason}")
-        else:
+        elif _AGAIN in trial.reason:  # and not because the driver was restarted
             self.on_trial_error(trial)
 
     def on_trial_error(self, trial: Trial) -> None:
         if self._is_over or trial.id in self._seen:
             return
-        error = trial.reason.rpartition("starts again after: ")[2]
+        error = trial.reason.partition("\n")[0].rpartition(_AGAIN)[2]
         self._first = self._first or without_numbers(error)
         self._seen.add(trial.id)
         count = len(self._seen)
-        is_alike = not trial.last_result and without_numbers(error) == self._first
+        is_its_own = trial.failure in ("user", "start") and not trial.last_result
+        is_alike = is_its_own and without_numbers(error) == self._first
         self._is_over = not is_alike or count >= _COUNTS[-1]
         if is_alike and count in _COUNTS:
             more = f"sweep logs {shlex.quote(self.layout.root.name)} {trial.number:05d}"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import sweep
-from sweep.callbacks.watch import SchedulerNotices, SpaceNotice
+from sweep.callbacks.watch import FailureNotices, SchedulerNotices, SpaceNotice
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
 from sweep.core.trial import Cause, Status, Trial, evolve
@@ -65,6 +65,23 @@ def test_what_a_scheduler_notes_is_said_as_soon_as_it_does_and_that_there_is_not
         ended = evolve(trial(number), last_result=TrialResult({"m": 1}), status=status)
         notice.on_step({ended.id: ended}, 0.0, [ended.id])
     assert [text[:53] for text in said] == ["early", "trial 00001 ended without a checkpoint, and FIFOSched"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "failure", "is_said"),
+    [
+        ("starts again after: KeyError: 'lr'", "user", True),
+        ("starts again after: its node n1 is gone", "node_lost", False),
+        ("starts again: the driver was restarted", "", False),
+    ],
+)
+def test_trials_that_start_again_failed_alike_only_by_errors_of_their_own(tmp_path, reason, failure, is_said):
+    said: list[str] = []
+    notice = FailureNotices(said.append)
+    notice.setup(experiment_dir=str(tmp_path), plan=None, num_trials=None)
+    for number in range(3):
+        notice.on_trial_recover(evolve(trial(number), reason=reason, failure=failure, cause=Cause.RETRY))
+    assert len(said) == is_said
 
 
 @pytest.mark.parametrize("verbose", [0, 1])
