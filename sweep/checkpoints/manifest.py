@@ -42,11 +42,10 @@ def write_manifest(directory: str) -> None:
         sync(inner)
 
 
-def verify(directory: str | os.PathLike[str], *, is_hashed: bool = True, is_exact: bool = True) -> None:
+def verify(directory: str | os.PathLike[str], *, is_exact: bool = True) -> None:
     """Check a stored checkpoint against its manifest: names, sizes, and checksums.
 
     Args:
-        is_hashed: False compares names and sizes only.
         is_exact: False also accepts a directory in which there is more than was stored, and one without a manifest as
             long as there is anything in it: such as a person put there.
 
@@ -56,14 +55,14 @@ def verify(directory: str | os.PathLike[str], *, is_hashed: bool = True, is_exac
     """
     root = os.path.abspath(directory)
     try:
-        _verify(root, is_hashed, is_exact)
+        _verify(root, is_exact)
     except OSError as error:
         if error.errno in _LOST:
             raise DamagedError(f"the checkpoint {root} is damaged: {error.strerror} ({error.filename}).") from error
         raise
 
 
-def _verify(root: str, is_hashed: bool, is_exact: bool) -> None:
+def _verify(root: str, is_exact: bool) -> None:
     found = set(_files(root))
     try:
         with open(os.path.join(root, MANIFEST), encoding="utf-8") as file:
@@ -87,7 +86,7 @@ def _verify(root: str, is_hashed: bool, is_exact: bool) -> None:
         actual = os.path.getsize(path)
         if actual != size:
             raise DamagedError(f"the checkpoint {root} is damaged: {name} has {actual} bytes, expected {size}.")
-        if is_hashed and _checked(path)[1] != checksum:
+        if _checked(path)[1] != checksum:
             raise DamagedError(f"the checkpoint {root} is damaged: the contents of {name} have changed.")
 
 
@@ -97,14 +96,11 @@ def _entries(manifest: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
 
 
 def set_aside(root: str, path: str) -> str:
-    """Move a damaged checkpoint out of the way, `checkpoint_000003` to `damaged_checkpoint_000003`, and return that.
+    """Move a damaged checkpoint of the experiment in `root` out of the way, `checkpoint_000003` to
+    `damaged_checkpoint_000003`, and return that.
 
     Several processes may find the same damage: for those that come late, and where nothing can be renamed, nothing is
     returned. Nor is anything moved that lies outside of the experiment, where a symbolic link leads.
-
-    Args:
-        root: of the experiment.
-        path: of the checkpoint in it.
     """
     if leads_outside(root, path):
         return ""

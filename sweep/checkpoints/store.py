@@ -242,11 +242,7 @@ def known_whole(path: str) -> Checkpoint:
 
 
 def persist(
-    source_dir: str | os.PathLike[str],
-    target_dir: str | os.PathLike[str],
-    *,
-    is_source_spent: bool = False,
-    is_source_immutable: bool = False,
+    source_dir: str | os.PathLike[str], target_dir: str | os.PathLike[str], *, is_source_spent: bool = False
 ) -> None:
     """Store the files of `source_dir` as the checkpoint `target_dir`, whole or not at all, durable on return.
 
@@ -255,10 +251,6 @@ def persist(
     Args:
         target_dir: must not exist; its parent is created.
         is_source_spent: `source_dir` lies on the same file system and is not needed any more: renamed, not copied.
-        is_source_immutable: `source_dir` is a stored checkpoint: its files are shared by hard links where possible.
-
-    Raises:
-        CheckpointError: there is no such source, the target exists, or the disk refused.
     """
     source, target = os.path.abspath(source_dir), os.path.abspath(target_dir)
     if not os.path.isdir(source):
@@ -272,8 +264,7 @@ def persist(
         if is_source_spent:
             os.rename(source, temporary)
         else:
-            copy = _link_or_copy if is_source_immutable else shutil.copy2
-            shutil.copytree(source, temporary, ignore=shutil.ignore_patterns(MANIFEST), copy_function=copy)
+            shutil.copytree(source, temporary, ignore=shutil.ignore_patterns(MANIFEST))
         write_manifest(temporary)
         os.rename(temporary, target)
         sync(os.path.dirname(target))
@@ -286,11 +277,7 @@ def persist(
 
 
 def discard(directory: str | os.PathLike[str]) -> None:
-    """Delete a checkpoint; a process killed meanwhile leaves a `tmp-*`, never half a checkpoint. Gone already is fine.
-
-    Raises:
-        CheckpointError: the disk refused.
-    """
+    """Delete a checkpoint, if it is there; a process killed meanwhile leaves a `tmp-*`, never half a checkpoint."""
     target = os.path.abspath(directory)
     temporary = _beside(target)
     try:
@@ -307,11 +294,7 @@ def discard(directory: str | os.PathLike[str]) -> None:
 
 def discard_in(root: str | os.PathLike[str], path: str) -> bool:
     """Delete a checkpoint of the experiment in `root`, and return whether it may be: a directory that a symbolic link
-    leads to, outside of the experiment, is left alone.
-
-    Raises:
-        CheckpointError: the disk refused.
-    """
+    leads to, outside of the experiment, is left alone."""
     if leads_outside(root, path):
         return False
     discard(os.path.join(root, path))
@@ -325,11 +308,7 @@ def free_target(trial_dir: str | os.PathLike[str], name: str, attempt: int) -> s
 
 
 def fetch(remote: RemoteDirectory, target_dir: str | os.PathLike[str]) -> None:
-    """Bring a checkpoint from remote storage, verified, whole or not at all; there already is fine.
-
-    Raises:
-        CheckpointError: it is not (whole) there, it is damaged, or it cannot be brought.
-    """
+    """Bring a checkpoint from remote storage, verified, whole or not at all; there already is fine."""
     target = os.path.abspath(target_dir)
     if os.path.isdir(target):
         return
@@ -443,10 +422,3 @@ def _beside(target: str) -> str:
     """Return a new name beside a checkpoint, under which it is a stray."""
     parent, name = os.path.split(target)
     return os.path.join(parent, f"{STRAY_PREFIX}{name}-{os.getpid()}-{next(_counter)}")
-
-
-def _link_or_copy(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)  # another file system, or one without hard links

@@ -162,9 +162,7 @@ class Session:
 
     def _keep(self, checkpoint: Checkpoint, seq: int) -> str:
         """Store a checkpoint that comes with report `seq`; return what the report says of it."""
-        path = checkpoint.path
-        is_stored = path.startswith(self.job.directory + os.sep) and os.path.exists(os.path.join(path, MANIFEST))
-        return self._patiently(lambda: self._store(path, seq, is_source_immutable=is_stored), path)
+        return self._patiently(lambda: self._store(checkpoint.path, seq), checkpoint.path)
 
     def _check(self, checkpoint: Any) -> None:
         """Refuse what is none, and a directory of the caller's, where other trials write into it meanwhile."""
