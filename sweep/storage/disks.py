@@ -18,19 +18,14 @@ SHARED_VARIABLE = "SWEEP_SHARED_STORAGE"
 # Types as the kernel names them (the kernel's Documentation/filesystems, and the manuals of those that are not part of
 # it): file systems of a server, then those of a cluster.
 _NETWORK = frozenset(
-    {
-        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ncpfs", "coda", "davfs"),
-        *("ceph", "ceph-fuse", "lustre", "beegfs", "fhgfs", "gpfs", "orangefs", "pvfs2", "panfs", "wekafs", "quobyte"),
-        *("glusterfs", "ocfs2", "gfs", "gfs2", "lizardfs", "moosefs", "mfs", "juicefs", "cvfs"),
-    }
+    "nfs nfs4 cifs smb3 smbfs afs ncpfs coda davfs ceph ceph-fuse lustre beegfs fhgfs gpfs orangefs pvfs2 panfs wekafs "
+    "quobyte glusterfs ocfs2 gfs gfs2 lizardfs moosefs mfs juicefs cvfs".split()
 )
 # Programs that serve files of this machine by FUSE; all others are taken for shared. What a host gives to its virtual
 # machine (virtiofs, 9p) counts as local: a container may have nothing else.
 _LOCAL_FUSE = frozenset(
-    {
-        *("overlayfs", "fuse-overlayfs", "ntfs-3g", "ntfs", "exfat", "encfs", "gocryptfs", "cryfs", "mergerfs"),
-        *("bindfs", "unionfs", "lxcfs", "squashfuse", "squashfuse_ll", "archivemount", "fuse2fs", "zfs", "apfs"),
-    }
+    "overlayfs fuse-overlayfs ntfs-3g ntfs exfat encfs gocryptfs cryfs mergerfs bindfs unionfs lxcfs squashfuse "
+    "squashfuse_ll archivemount fuse2fs zfs apfs".split()
 )
 
 

@@ -196,17 +196,6 @@ def test_a_checkpoint_is_deleted_only_after_a_record_without_it_was_published(ma
     assert sorted(path.name for path in (machines.storage / TRIAL).iterdir()) == ["checkpoint_000004"]
 
 
-def test_what_was_committed_here_and_not_published_is_there_again_here(machines):
-    driver = Driver(machines.at("first"))
-    for _ in range(3):
-        driver.report()
-    driver.die()
-    again = Driver(machines.at("first"), was_left=True)
-    assert (again.notices, again.trials[0].count) == ([], 3)
-    assert check_published(machines.storage) == 4
-    again.close()
-
-
 def test_another_machine_goes_on_from_what_was_published_and_the_first_one_finds_itself_superseded(machines, driver):
     driver.record.sync()
     driver.report()
