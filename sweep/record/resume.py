@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +29,7 @@ from sweep.record.db import last_event, open_for_reading, read_meta, understood
 from sweep.record.encoding import decode, untag
 from sweep.record.facts import END, last_plan, read_facts
 from sweep.record.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
-from sweep.record.stored import StoredCheckpoints, saved_before, strangers_of
+from sweep.record.stored import StoredCheckpoints, saved_before
 
 if TYPE_CHECKING:
     from sweep.schedulers.base import Scheduler
@@ -92,7 +93,7 @@ def load(database: Path, *, root: Path | None = None) -> Loaded:
         loaded.strays = sorted(
             existing - wanted - {trial.checkpoint.path for trial in loaded.trials if trial.checkpoint}
         )
-        loaded.strangers = strangers_of(root, db)
+        loaded.strangers = _strangers(root, str(loaded.meta.get("prefix")), {trial.id for trial in loaded.trials})
         return loaded
 
 
@@ -123,6 +124,13 @@ def _existing(root: Path, trials: Iterable[Trial]) -> set[str]:
             names = os.listdir(root / trial.id)
             found |= {f"{trial.id}/{name}" for name in names if name[:4] == "tmp-" or CHECKPOINT_PATTERN.match(name)}
     return found
+
+
+def _strangers(root: Path, prefix: str, known: Collection[str]) -> list[str]:
+    """Return the directories of trials of the record's last moments, which were lost by a power cut, or never
+    published. Their numbers will be given to others."""
+    found = [path for path in root.iterdir() if re.fullmatch(rf"{re.escape(prefix)}_\d{{5,}}", path.name)]
+    return sorted(path.name for path in found if path.name not in known and path.is_dir() and not path.is_symlink())
 
 
 def kept_before(database: Path, plan: Plan, existing: set[str], before: int) -> dict[str, list[Kept]]:

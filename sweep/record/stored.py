@@ -6,7 +6,6 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from sweep.record.codec import metrics_of
@@ -67,17 +66,6 @@ def references(db: sqlite3.Connection) -> dict[str, set[str]]:
     rows = db.execute("SELECT trial_id, state FROM trial WHERE state GLOB '*/checkpoint_*'")
     found = {trial_id: set(_REFERENCE.findall(state)) for trial_id, state in rows}
     return {trial_id: paths for trial_id, paths in found.items() if paths}
-
-
-def strangers_of(root: Path, db: sqlite3.Connection) -> list[str]:
-    """Return the directories of trials that a record does not know: those of its last moments, which were lost by a
-    power cut, or never published. Their numbers will be given to others."""
-    known = set(statuses(db))
-    prefixes = {trial_id.rpartition("_")[0] for trial_id in known}
-    prefixes |= {json.loads(row[0]) for row in db.execute("SELECT value FROM meta WHERE key = 'prefix'")}
-    names = {path.name: re.fullmatch(r"([0-9a-f]{5})_\d{5,}", path.name) for path in root.iterdir() if path.is_dir()}
-    found = (name for name, match in names.items() if match and match[1] in prefixes and name not in known)
-    return sorted(name for name in found if not (root / name).is_symlink())
 
 
 def trial_of(checkpoint: str) -> str:
