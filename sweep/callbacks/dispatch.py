@@ -31,6 +31,7 @@ _SLOW_S = 5.0  # a hook that takes longer than this is named
 _FLUSH_S = 30.0  # how long the end waits for callbacks to finish
 _POLL_S = 0.01  # between two looks for room in the queue
 _LOOK_S = 0.1  # a signal that another thread was given is heard so late
+_SOME = ("a callback", 0.0)  # where it is not known which
 _STATE_S = 10.0  # between two times that the callbacks' own states are stored
 
 _HOOKS: Mapping[Hook, tuple[str, ...]] = {
@@ -241,18 +242,14 @@ class Dispatcher:
         with contextlib.suppress(KeyboardInterrupt):  # the user does not want to wait
             if not self._is_over_within(_SLOW_S):
                 left_s = _FLUSH_S - _SLOW_S
-                waits = f"the end of the sweep waits for {self._busy_with()}, at most {left_s:g} s more"
+                waits = f"the end of the sweep waits for {(self._busy or _SOME)[0]}, at most {left_s:g} s more"
                 self._warn(f"{waits}; Ctrl-C twice leaves it")
                 self._is_over_within(left_s)
         self.driver_is_in = None
         if is_late := not self._is_over_within(0):
-            name = self._busy_with()
+            name = (self._busy or _SOME)[0]
             self._notice(f"{name} did not finish within {_FLUSH_S:g} s; what it had not written is in sweep.db")
         return not is_late
-
-    def _busy_with(self) -> str:
-        busy = self._busy
-        return busy[0] if busy is not None else "a callback"
 
     def _is_over_within(self, limit_s: float) -> bool:
         """Wait for the thread, in short steps: of two signals at once, the kernel may give one to another thread."""

@@ -1,4 +1,4 @@
-"""What every sweep writes and says: tracebacks, trials that wait for room, keys that nobody reports, alike failures."""
+"""What every sweep says: trials that wait for room, keys that nobody reports, alike failures."""
 
 from __future__ import annotations
 
@@ -94,20 +94,6 @@ def test_a_stop_key_with_a_slip_is_said_at_the_first_report_of_an_endless_trial_
     said = "made 1 report without 'training_iterations', which stop= names; it ends nothing until it is reported. Did"
     assert shown.count(said) == 1
     assert "Did you mean 'training_iteration'" in shown
-
-
-def test_every_failure_is_appended_to_error_txt(tmp_path: Path) -> None:
-    def fails(config: dict[str, Any]) -> None:
-        raise ValueError("no luck today")
-
-    analysis = sweep.run(
-        fails, storage_path=tmp_path, verbose=0, engine="inline", max_failures=1, raise_on_failed_trial=False
-    )
-    text = Path(analysis.trials[0].path, "error.txt").read_text()
-    assert text.count("ValueError: no luck today") == 2
-    assert "Failure # 1 (occurred at 20" in text
-    assert "Failure # 2 (occurred at 20" in text
-    assert "test_watch.py" in text
 
 
 @pytest.mark.parametrize(
