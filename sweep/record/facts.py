@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -68,8 +68,11 @@ def read_facts(
     """
     patterns = ["*"] if kinds is None else [f'{{"kind":"{kind.__name__}"*' for kind in kinds]
     owners = None if trial_id is None else [trial_id]
-    with _opened(source) as db:
-        for seq, owner, text in events(db, patterns, after=after, before=before, trial_ids=owners):
+    with ExitStack() as stack:
+        if isinstance(source, Path):
+            path, source = source, stack.enter_context(closing(open_for_reading(source)))
+            stack.enter_context(understood(path))
+        for seq, owner, text in events(source, patterns, after=after, before=before, trial_ids=owners):
             if not with_results and text.startswith(REPORT) and '"commands":' not in text:
                 continue
             data = json.loads(text)
@@ -78,15 +81,6 @@ def read_facts(
             event = event_of(data, owner, metrics or {}, trust=trust)
             caused = None if commands is None else untag(commands, trust=trust)
             yield Fact(seq, data["at"], data["wall"], event, caused, metrics)
-
-
-@contextmanager
-def _opened(source: Path | sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    if isinstance(source, sqlite3.Connection):
-        yield source
-        return
-    with closing(open_for_reading(source)) as db, understood(source):
-        yield db
 
 
 def last_plan(db: sqlite3.Connection) -> Plan | None:
