@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import cycle
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweep.core.ranking import beats, rankable
 from sweep.core.values import shown_range
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 
 _MOST = 2000  # values of an experiment that are drawn
-_LOOKS = tuple(FATES.values())
 
 
 def draw_best_so_far(readers: Mapping[str, ExperimentReader], metric: str, mode: str, over: str) -> go.Figure:
@@ -49,9 +49,10 @@ def draw_best_so_far(readers: Mapping[str, ExperimentReader], metric: str, mode:
             hovertext=[f"{plain(name)}: {number_text(point[2])} after {some(point[0], 'trial')}" for point in points],
             hoverinfo="text",
         )
-        for (name, points), look in zip(series.items(), _looks(len(series)), strict=True)
+        for (name, points), look in zip(series.items(), cycle(FATES.values()), strict=False)
         if points
     ]
+    is_log = shown_range(point[2] for points in series.values() for point in points)[2]
     ends = ", ".join(f"{plain(name)} {number_text(points[-1][2])}" for name, points in series.items() if points)
     return finish(
         traces,
@@ -59,7 +60,7 @@ def draw_best_so_far(readers: Mapping[str, ExperimentReader], metric: str, mode:
         f"best {plain(metric)} so far",
         summary=f"the best {plain(metric)} so far of each experiment; at the end: {ends}.",
         xaxis_title=f"{unit} of driving" if over == "time" else "trials with a last report",
-        yaxis={"title": plain(metric), "type": "log" if _is_log(series) else "linear"},
+        yaxis={"title": plain(metric), "type": "log" if is_log else "linear"},
     )
 
 
@@ -85,7 +86,7 @@ def draw_values(readers: Mapping[str, ExperimentReader], metric: str, mode: str)
             marker={"color": look.color, "size": 4, "opacity": 0.6, "symbol": look.symbol},
             line={"width": 1.5},
         )
-        for (name, values), look in zip(found.items(), _looks(len(found)), strict=True)
+        for (name, values), look in zip(found.items(), cycle(FATES.values()), strict=False)
     ]
     sizes = ", ".join(f"{plain(name)} {some(len(values), 'trial')}" for name, values in found.items())
     is_log = shown_range(value for values in found.values() for value in values)[2]
@@ -115,11 +116,3 @@ def _improvements(reader: ExperimentReader, metric: str, mode: str) -> list[tupl
     if found:
         found.append((len(times), times[-1][1], found[-1][2]))
     return found
-
-
-def _looks(number: int) -> list[Any]:
-    return [_LOOKS[i % len(_LOOKS)] for i in range(number)]
-
-
-def _is_log(series: Mapping[str, Sequence[tuple[int, float, float]]]) -> bool:
-    return shown_range(point[2] for points in series.values() for point in points)[2]

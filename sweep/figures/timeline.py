@@ -48,7 +48,10 @@ def draw_timeline(field: Field, trials: Sequence[Any] | None, by: str, most: int
     if trials is None and by == "trial":
         rows, note = field.thinned(rows, most)
     if by == "trial":
-        bars, axis, height = _by_trial(list(spans_of(history, rows, now)), [row.number for row in rows])
+        at = {row.number: index for index, row in enumerate(rows)}
+        bars = [_Bar(at[span.number], span) for span in spans_of(history, rows, now)]
+        axis = {"title": "trial", **_rows([str(number) for number in at])}
+        height = min(900, max(300, 180 + 14 * len(at)))
     else:
         wanted = {row.trial_id for row in rows}
         held = [one for one in history.attempts if one.trial_id in wanted]
@@ -74,16 +77,6 @@ def draw_timeline(field: Field, trials: Sequence[Any] | None, by: str, most: int
         barmode="overlay",
         bargap=0.15,
         height=height,
-    )
-
-
-def _by_trial(spans: Sequence[Span], numbers: Sequence[int]) -> tuple[list[_Bar], dict[str, Any], int]:
-    place = {number: index for index, number in enumerate(numbers)}
-    bars = [_Bar(place[span.number], span) for span in spans]
-    return (
-        bars,
-        {"title": "trial", **_rows([str(number) for number in numbers])},
-        min(900, max(300, 180 + 14 * len(numbers))),
     )
 
 

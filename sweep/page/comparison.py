@@ -56,13 +56,10 @@ COMPARISON_PARTS: Mapping[str, Callable[[Mapping[str, Subject]], str]] = {
 COMPARISON_TITLES: Mapping[str, str] = {"overview": "Side by side", "differences": "What differs"}
 
 
-def _exact(value: Any) -> Any:
-    return str(value) if isinstance(value, int) else value  # a seed is no measurement
-
-
 def _facts(subject: Subject) -> dict[str, Any]:
     meta = subject.reader.meta
-    found: dict[str, Any] = {name.replace("_", " "): _exact(meta.get(name)) for name in _FACTS}
+    found: dict[str, Any] = {name.replace("_", " "): meta.get(name) for name in _FACTS}
+    found |= {name: str(value) for name, value in found.items() if isinstance(value, int)}  # a seed is no measurement
     for group in ("space", "versions", "machine"):
         values = meta.get(group)
         found |= {f"{group}: {key}": value for key, value in values.items()} if isinstance(values, Mapping) else {}

@@ -36,7 +36,7 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> str:
 def rows(heads: Sequence[str], body: Iterable[Sequence[Any]], caption: str) -> str:
     """Return a small table; cells are shown as `shown` does, the caption is for screen readers."""
     head = "".join(f'<th scope="col">{escaped(one)}</th>' for one in heads)
-    lines = "".join("<tr>" + "".join(_cell(value) for value in row) + "</tr>" for row in body)
+    lines = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in body)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escaped(caption)}"><table><caption>'
         f"{escaped(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
