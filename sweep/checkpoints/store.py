@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sweep.checkpoints.manifest import MANIFEST, METADATA, verify, write_manifest
+from sweep.checkpoints.manifest import MANIFEST, METADATA, DamagedError, verify, write_manifest
 from sweep.errors import CheckpointError, ExperimentError, refuse_unknown
 from sweep.record.files import first_free, sync, write_atomically
 from sweep.record.layout import leads_outside
@@ -308,14 +308,15 @@ def free_target(trial_dir: str | os.PathLike[str], name: str, attempt: int) -> s
 
 
 def fetch(remote: RemoteDirectory, target_dir: str | os.PathLike[str]) -> None:
-    """Bring a checkpoint from remote storage, verified, whole or not at all; there already is fine."""
+    """Bring a checkpoint from remote storage, verified, whole or not at all; there already is fine. Raises DamagedError
+    if it is not whole there, another CheckpointError if it cannot be brought."""
     target = os.path.abspath(target_dir)
     if os.path.isdir(target):
         return
     temporary = _beside(target)
     try:
         if not _download(remote, temporary, with_manifest=True):
-            raise CheckpointError(f"the checkpoint {remote} has no manifest: its upload did not end.")
+            raise DamagedError(f"the checkpoint {remote} has no manifest: its upload did not end.")
         verify(temporary)
         try:
             persist(temporary, target, is_source_spent=True)
@@ -360,14 +361,14 @@ def _download(remote: RemoteDirectory, target: str | os.PathLike[str], *, with_m
     try:
         found = remote.find()
         if not found:
-            raise CheckpointError(
+            raise DamagedError(
                 f"there is no checkpoint at {remote}. It may have been deleted because of num_to_keep; raise it."
             )
         manifest = remote.read(MANIFEST)
         if manifest is not None:
             for name, (size, _) in json.loads(manifest)["files"].items():
                 if found.get(name) != size:
-                    raise CheckpointError(
+                    raise DamagedError(
                         f"the checkpoint {remote} is damaged: {name} "
                         f"has {found.get(name, 'no')} bytes, expected {size}."
                     )

@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from searchers.errors import nearest
+from sweep.checkpoints.manifest import DamagedError
+from sweep.checkpoints.store import fetch
 from sweep.errors import NoExperimentError
 from sweep.record.db import open_for_reading
 from sweep.record.layout import CHECKPOINT_PATTERN, DATABASE, ExperimentLayout, split_uri
 from sweep.record.lock import DriverLock
 from sweep.record.stored import StoredCheckpoints, references, statuses, trial_of
 from sweep.storage.filesystems import RemoteDirectory, explained, remember_home
-from sweep.storage.local_copy import bring_checkpoint, changed_files, is_log, is_mirrored, remote_checkpoints
+from sweep.storage.local_copy import changed_files, is_log, is_mirrored, remote_checkpoints
 from sweep.storage.location import Storage, parse_storage
 from sweep.storage.ownership import LocalState, Owner, install_record, set_aside
 
@@ -165,6 +167,8 @@ def _pull_checkpoints(remote: RemoteDirectory, root: Path) -> bool:
         going = {trial_id for trial_id, status in statuses(db).items() if status != "TERMINATED"}
         needed = {path for trial_id, paths in references(db).items() if trial_id in going for path in paths}
     needed |= {path for path in stored.kept & set(LocalState.load(root).elsewhere) if trial_of(path) in going}
-    # One that is damaged is left out: the trial continues from the one before.
-    come = [path for path in sorted(needed) if bring_checkpoint(remote / path, ExperimentLayout(root).checkpoint(path))]
-    return bool(come)
+    missing = {path for path in needed if not ExperimentLayout(root).checkpoint(path).is_dir()}
+    for path in sorted(missing):
+        with contextlib.suppress(DamagedError):  # the trial continues from the one before
+            fetch(remote / path, root / path)
+    return any((root / path).is_dir() for path in missing)

@@ -8,10 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from sweep.checkpoints.manifest import MANIFEST
-from sweep.checkpoints.store import STRAY_PREFIX, fetch
-from sweep.errors import CheckpointError
+from sweep.checkpoints.store import STRAY_PREFIX
 from sweep.record.layout import CHECKPOINT_PATTERN, DATABASE, MARK, MIRROR_STATE, RECORD_MARK, REMOTE_NOTE, STAGING
-from sweep.storage.filesystems import RemoteDirectory
 
 _LOGS = (
     *("params.json", "params.pkl", "result.json", "progress.csv", "error.txt", "error.pkl"),
@@ -23,23 +21,6 @@ _LOCAL_PREFIXES = (
     *(DATABASE, STRAY_PREFIX, ".probe-", "..", MIRROR_STATE, REMOTE_NOTE, RECORD_MARK, STAGING),
     Path(DATABASE).with_suffix(MARK).name,
 )
-
-
-def bring_checkpoint(remote: RemoteDirectory, target: Path) -> bool:
-    """Fetch a checkpoint; False: it is here already, or damaged or gone there, and whoever needs it finds it missing.
-
-    Raises:
-        CheckpointError: the storage cannot be reached, or this disk is full.
-    """
-    if target.is_dir():
-        return False
-    try:
-        fetch(remote, target)
-    except CheckpointError as error:
-        if error.__cause__ is not None:
-            raise
-        return False
-    return True
 
 
 def is_log(name: str, more: Collection[str] = ()) -> bool:

@@ -13,15 +13,16 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sweep.checkpoints.manifest import MANIFEST
-from sweep.checkpoints.store import STRAY_PREFIX, send
+from sweep.checkpoints.manifest import MANIFEST, DamagedError
+from sweep.checkpoints.store import STRAY_PREFIX, fetch, send
 from sweep.core.config import SyncConfig
 from sweep.record.layout import STAGING, ExperimentLayout, cache_root, tidy_name
 from sweep.storage.filesystems import RemoteDirectory, remember_home
-from sweep.storage.local_copy import bring_checkpoint, changed_files, files_of_trial
+from sweep.storage.local_copy import changed_files, files_of_trial
 
 _START = "code/start"
 
@@ -102,8 +103,9 @@ class NodeCopy:
         return self._layout.checkpoint(path).is_dir()
 
     def bring(self, path: str) -> None:
-        """Fetch a checkpoint; see `bring_checkpoint`."""
-        bring_checkpoint(self._remote / path, self._layout.checkpoint(path))
+        """Fetch a checkpoint; whoever needs one that is damaged there, or gone, finds it missing."""
+        with suppress(DamagedError):
+            fetch(self._remote / path, self._layout.checkpoint(path))
 
     def send(self, path: str) -> None:
         """Send a checkpoint, manifest last; one that is not here was sent by the node that made it."""
