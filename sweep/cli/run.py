@@ -275,7 +275,8 @@ def _asked(reader: ExperimentReader, storage: str, *, is_quiet: bool) -> tuple[A
     except SweepError as error:
         raise type(error)(f"{error}{how}") from error.__cause__
     if trainable is None or lost:
-        raise ExperimentError(f"{', '.join(lost) or 'the trainable'} cannot be loaded here.{how}")
+        what = ", ".join(f"{name} ({why})" for name, why in lost.items()) or "the trainable"
+        raise ExperimentError(f"{what} cannot be loaded here.{how}")
     if is_quiet:
         given.pop("progress_reporter", None)
     if target:

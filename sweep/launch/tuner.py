@@ -125,7 +125,7 @@ class Tuner:
         for given in filter(None, (tune_config, run_config)):
             usual = _of(type(given)())
             changes |= {name: value for name, value in _of(given).items() if value != usual[name]}
-        if lost := [name for name in lost if name not in changes]:
+        if lost := {name: why for name, why in lost.items() if name not in changes}:
             hints = {"config": "param_space", "search_alg": "tune_config", "scheduler": "tune_config"}
             shown = ", ".join(f"{name} ({hints.get(name, 'run_config')}=...)" for name in lost)
             why = "what was given could not be pickled, or its code is not here"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +51,8 @@ def write_saved_spec(root: Path, data: bytes) -> None:
     write_atomically(root / TUNER_PKL, data, is_private=True)
 
 
-def read_saved_spec(root: Path, *, with_trainable: bool = False) -> tuple[dict[str, Any], list[str]]:
-    """Return the arguments, and the names of those that could not be stored or cannot be loaded here.
+def read_saved_spec(root: Path, *, with_trainable: bool = False) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the arguments, and why others by their names could not be stored or cannot be loaded here.
 
     The trainable is kept where no import finds it again, and returned on request.
 
@@ -73,10 +72,13 @@ def read_saved_spec(root: Path, *, with_trainable: bool = False) -> tuple[dict[s
     if not with_trainable:
         parts.pop("trainable", None)
     arguments: dict[str, Any] = {}
+    lost = {}
     for name, data in parts.items():
-        with suppress(Exception):  # None could not be pickled; a class may be gone, or need what this process has not
+        try:
             arguments[name] = unpickle(data)
-    return arguments, [name for name in parts if name not in arguments]
+        except Exception as error:  # a class may be gone, or need what this process has not
+            lost[name] = "it could not be pickled" if data is None else str(error)
+    return arguments, lost
 
 
 def with_environment(

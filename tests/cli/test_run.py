@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -351,9 +352,11 @@ def test_what_a_script_gave_by_with_parameters_is_asked_for_in_python(tmp_path: 
     import sweep as package
 
     package.run(package.with_parameters(train, data=1), name="big", storage_path=tmp_path, engine="inline", verbose=0)
-    assert "the trainable cannot be loaded here. big was started" in str(
-        call("resume", "big", "--storage", str(tmp_path)).exception
-    )
+    refused = call("resume", "big", "--storage", str(tmp_path)).exception
+    assert "the trainable cannot be loaded here. big was started" in str(refused)
+    write_saved_spec(tmp_path / "big", pack_saved_spec({"callbacks": [threading.Lock()]}))
+    refused = call("resume", "big", "--storage", str(tmp_path)).exception
+    assert str(refused).startswith("callbacks (it could not be pickled) cannot be loaded here. big was started")
 
 
 # --- for real ---
