@@ -88,6 +88,12 @@ def test_a_file_system_of_ones_own_is_told_from_others_by_what_it_is(tmp_path):
     assert storage.local_root != parse_storage("exp", theirs).local_root
 
 
+def test_a_file_system_of_pyarrow_is_known_by_its_kind():
+    of_pyarrow = type("S3FileSystem", (), {"type_name": "s3", "__module__": "pyarrow._s3fs"})()
+    remote = parse_storage("b/dir", of_pyarrow).remote
+    assert (str(remote), remote.uri, remote.is_object_store) == ("s3://b/dir", "", True)
+
+
 @pytest.mark.parametrize(
     ("path", "filesystem", "says"),
     [

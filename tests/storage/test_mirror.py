@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -218,14 +217,6 @@ def test_a_checkpoint_deleted_here_is_deleted_there_after_the_record_that_does_n
     assert sorted(made[6:]) == [("rm_file", f"{old}/inner/state"), ("rm_file", f"{old}/model")]
     there = remote.find()
     assert sorted(name for name in there if "checkpoint" in name) == files_of(new)
-
-
-def test_a_checkpoint_that_the_record_needs_stays_there_though_it_is_gone_here(experiment, changes, uploader, remote):
-    path = save(experiment, 1)
-    uploader.sync()
-    shutil.rmtree(experiment.root / path)
-    uploader.sync()
-    assert remote.stamp(f"{path}/{MANIFEST}")
 
 
 def test_a_checkpoint_that_is_given_up_while_it_is_sent_arrives_whole_and_goes_after_that(
