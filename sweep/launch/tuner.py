@@ -127,9 +127,8 @@ class Tuner:
             changes |= {name: value for name, value in _of(given).items() if value != usual[name]}
         if lost := {name: why for name, why in lost.items() if name not in changes}:
             hints = {"config": "param_space", "search_alg": "tune_config", "scheduler": "tune_config"}
-            shown = ", ".join(f"{name} ({hints.get(name, 'run_config')}=...)" for name in lost)
-            why = "what was given could not be pickled, or its code is not here"
-            raise ExperimentError(f"{root / TUNER_PKL} does not hold everything: {why}. Pass it again: {shown}.")
+            shown = "; ".join(f"{name} ({hints.get(name, 'run_config')}=...): {why}" for name, why in lost.items())
+            raise ExperimentError(f"{root / TUNER_PKL} does not hold everything. Pass it again: {shown}.")
         errored = "resume" if resume_errored else "restart" if restart_errored else "skip"
         tuner = cls.__new__(cls)
         tuner._trainable = trainable

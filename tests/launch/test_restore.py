@@ -195,7 +195,7 @@ def test_what_cannot_be_pickled_is_named_and_can_be_given_again(tmp_path: Path) 
 
     running = RunConfig(name="e", storage_path=tmp_path, verbose=0, callbacks=[Stubborn()])
     Tuner(job, param_space={"x": 1}, run_config=running).fit()
-    with pytest.raises(ExperimentError, match=r"Pass it again: callbacks \(run_config=\.\.\.\)"):
+    with pytest.raises(ExperimentError, match=r"again: callbacks \(run_config=\.\.\.\): it could not be pickled"):
         Tuner.restore(tmp_path / "e", job)
     tuner = Tuner.restore(tmp_path / "e", job, run_config=RunConfig(callbacks=[sweep.Callback()]))
     assert len(tuner.fit()) == 1
