@@ -6,11 +6,11 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import cloudpickle
 
-from sweep.core.resources import Node, Placement
+from sweep.core.resources import Device, Node, Placement
 from sweep.core.trial import Trial
 from sweep.engines.base import EngineContext
 from sweep.record.layout import ExperimentLayout
@@ -228,10 +228,10 @@ class JobMaker:
             checkpoint=os.path.join(self._directory, start.path)
             if start is not None
             else start_from or self._context.start_from,
-            resources=trial.resources.to_json(),
+            resources=trial.resources,
             is_chdir=self._context.is_chdir,
             has_company=self._context.has_company,
-            placement=trial.placement.to_json() if trial.placement is not None else None,
+            placement=trial.placement,
             devices=self._held(trial),
             own_threads=self.environ.get("OMP_NUM_THREADS", ""),
             log_limit_bytes=self._context.log_limit_bytes,
@@ -250,14 +250,9 @@ class JobMaker:
             return placement
         return Placement(tuple([place for place in placement.bundles if place.node == node]))
 
-    def _held(self, trial: Trial) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    def _held(self, trial: Trial) -> tuple[tuple[str, Device], ...]:
         """Return the devices of a trial with their nodes, for a group that it may start itself."""
-        if trial.placement is None or not any(bundle.devices for bundle in trial.placement.bundles):
-            return ()
-        held = {(place.node, device) for place in trial.placement.bundles for device, _ in place.devices}
+        held = set(trial.placement.placed_devices if trial.placement is not None else ())
         return tuple(
-            (node.id, dataclasses.astuple(device))
-            for node in self._nodes
-            for device in node.devices
-            if (node.id, device.id) in held
+            [(node.id, device) for node in self._nodes for device in node.devices if (node.id, device.id) in held]
         )

@@ -18,7 +18,7 @@ from sweep.core.group import START_ERROR
 from sweep.core.messages import Continue, Reported, Saved, Stop, Waiting
 from sweep.core.nesting import place_inside
 from sweep.core.ranking import best_of
-from sweep.core.resources import Device, Node, Placement, Resources
+from sweep.core.resources import Node, Placement, Resources
 from sweep.core.results import TrialResult, fill, reported, score
 from sweep.core.retention import Kept, expendable
 from sweep.core.trial import CheckpointRef, Outcome
@@ -176,9 +176,9 @@ class _Nested:
         """
         session, job = self._session, self._session.job
         wanted = self._trainer.resources_of({})
-        held = Resources.from_json(job.resources)
-        placement = Placement.from_json(job.placement)
-        kinds = {(node, device[0]): device[1] for node, device in job.devices}
+        held, placement = job.resources, job.placement
+        assert placement is not None
+        kinds = {(node, device.id): device.kind for node, device in job.devices}
         found = place_inside(wanted, held, placement, kinds, only=job.node)
         if found is None and job.node:
             is_spread = wanted.strategy == "STRICT_SPREAD" and len(wanted.bundles) > 1
@@ -209,8 +209,7 @@ class _Nested:
         own = session.job
         spec = trainer.spec_of({})
         start, _, count = self._kept[-1] if self._kept else (self._start, {}, 0)
-        devices = [(node, Device(*values)) for node, values in own.devices]
-        nodes = {node: tuple(device for at, device in devices if at == node) for node, _ in devices}
+        nodes = {node: tuple(device for at, device in own.devices if at == node) for node, _ in own.devices}
         environ = self._environ()
         number = len(self._placement.bundles) - spec.has_head if spec.num_ports < 0 else spec.num_ports
         ports = open_ports(number, spec.port_kind)

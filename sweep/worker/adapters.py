@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, SupportsFloat
 
-from sweep.core.resources import Resources
 from sweep.errors import UserCodeError
 from sweep.worker.saved import load_from, save_into
 from sweep.worker.session import Session, StopRequested, as_report, report
@@ -57,7 +56,7 @@ def _reporter(session: Session) -> Callable[..., None]:
         report(_metric, **kw)
 
     vars(reporter).update(trial_id=job.trial_id, trial_name=job.shown_name, logdir=job.trial_dir)
-    vars(reporter).update(trial_resources=Resources.from_json(job.resources))
+    vars(reporter).update(trial_resources=job.resources)
     return reporter
 
 

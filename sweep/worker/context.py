@@ -32,7 +32,7 @@ class Context:
 
     def get_trial_resources(self) -> Resources | None:
         """Return what the trial asked for; None outside a sweep."""
-        return Resources.from_json(self._session.job.resources) if self._session else None
+        return self._session.job.resources if self._session else None
 
     def get_experiment_name(self) -> str | None:
         """Return the name of the experiment; None outside a sweep."""

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 from zlib import crc32
 
 from sweep.core.messages import Continue, Reported, Save, Saved, Started, Stop, Waiting
+from sweep.core.resources import Device, Placement, Resources
 from sweep.core.trial import Cause, Outcome
 from sweep.errors import SweepError
 
@@ -72,7 +73,7 @@ class Job(NamedTuple):
         variables: of the environment, to set; None removes one.
         base_count: reports that the trial had made when the checkpoint was taken.
         checkpoint: absolute path of the checkpoint to start from, or empty.
-        resources, placement: the trial's request and what it holds, as JSON values; devices: those, with their nodes.
+        resources, placement: the trial's request and what it holds; devices: those, with their nodes.
         rank: which worker of a group this is; None: the trial is this one process.
         own_threads: what the user has set `OMP_NUM_THREADS` to; empty: nothing.
         log_limit_bytes: size that each file of the trial's output is kept below; 0: unlimited.
@@ -97,12 +98,12 @@ class Job(NamedTuple):
     seed: int
     base_count: int
     checkpoint: str
-    resources: dict[str, Any]
+    resources: Resources
     is_chdir: bool
     rank: Rank | None = None
     home: str = ""
-    placement: Any = None
-    devices: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    placement: Placement | None = None
+    devices: tuple[tuple[str, Device], ...] = ()
     own_threads: str = ""
     log_limit_bytes: int = 0
     outputs: tuple[str, ...] = ()

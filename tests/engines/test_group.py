@@ -541,7 +541,7 @@ class Bench:
             seed=0,
             base_count=0,
             checkpoint="",
-            resources={},
+            resources=Resources(),
             is_chdir=False,
         )
         ranks = tuple(wire.RankJob(wire.Rank(rank, size), {}, 1) for rank in range(size))

@@ -12,6 +12,7 @@ import pytest
 
 from sweep.checkpoints.store import Checkpoint, persist
 from sweep.core.messages import Continue, Reported, Saved, Stop
+from sweep.core.resources import Resources
 from sweep.errors import TrainableError, UserCodeError
 from sweep.worker import session as session_module
 from sweep.worker import wire
@@ -53,7 +54,7 @@ def opened(tmp_path):
         fields = dict.fromkeys(wire.Job._fields, "")
         fields |= {"trial_id": KEY[0], "attempt": KEY[1], "directory": str(tmp_path), "rank": None}
         fields |= {"name": "train", "checkpoint": checkpoint, "base_count": base_count, "trial_name": "mine"}
-        fields |= {"resources": {"bundles": [{"cpu": 1.0}]}}
+        fields |= {"resources": Resources()}
         session = Session(wire.Job(**fields), driver)
         install(session)
         return session

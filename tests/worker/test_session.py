@@ -14,6 +14,7 @@ import pytest
 
 from sweep.checkpoints.store import Checkpoint
 from sweep.core.messages import Continue, Reported, Saved, Stop, Waiting
+from sweep.core.resources import Resources
 from sweep.errors import CheckpointError, UserCodeError
 from sweep.worker import disk_wait, wire
 from sweep.worker import session as module
@@ -44,7 +45,7 @@ class Peer:
 def job(directory, **changes):
     fields = dict.fromkeys(wire.Job._fields, "")
     fields.update(trial_id=KEY[0], attempt=KEY[1], experiment="e", directory=str(directory), name="train", seed=5)
-    fields.update(base_count=0, num_threads=1, resources={"bundles": [{"cpu": 1.0}]}, **changes)
+    fields.update(base_count=0, num_threads=1, resources=Resources(), **changes)
     return wire.Job(**fields)
 
 
