@@ -46,6 +46,8 @@ class SpaceSearcher(Searcher):
 
     def _take_run(self, config: Mapping[str, Any], num_samples: int | None, seed: int) -> bool:
         """Take space and seed; constants of the run's space are added to the configs of one given here."""
+        if self.is_adaptive:
+            self._check_goal()
         self._run_seed = checks.seed("seed", seed) or 0
         if not self._has_own_space:
             self._take_space(config)

@@ -307,6 +307,8 @@ def test_a_wrong_argument_is_named(build, arguments, words):
 def test_metric_mode_and_space_must_be_known(kind):
     with pytest.raises(SearchError, match="needs both, for instance metric='loss'"):
         kind({"x": uniform(0, 1)}).suggest("t")
+    with pytest.raises(SearchError, match="mode=None; it needs both"):
+        kind(metric="loss").set_search_properties(None, None, {"x": uniform(0, 1)})  # before a run begins
     with pytest.raises(SearchError, match="has no space to search"):
         kind(metric="loss", mode="min").suggest("t")
 
