@@ -282,7 +282,7 @@ SECONDS = "is .*expected seconds above 0, or None for no limit"
 def test_what_makes_no_sense_is_refused_and_a_single_class_may_be_named_alone(given, said):
     with pytest.raises((ConfigError, TypeError), match=f"(?i){said}"):
         sweep.FailureConfig(**given)
-    assert sweep.FailureConfig(retry_on="lost").retried == ("lost",)
+    assert sweep.FailureConfig(retry_on="lost").retry_on == ("lost",)
 
 
 def test_the_same_is_not_said_twice_with_different_values():

@@ -21,8 +21,7 @@ _SAY_S = 60.0  # between two notices of a full disk
 
 class FailureNotices(FilesCallback):
     """Say early when all trials fail alike before their first report: it is the code, not the configs. And say when a
-    trial continues from another checkpoint than its last, because that proved damaged.
-    """
+    trial continues from another checkpoint than its last, because that proved damaged."""
 
     def __init__(self, notice: Callable[[str], None]) -> None:
         self._notice = notice
@@ -55,9 +54,7 @@ class FailureNotices(FilesCallback):
 
 
 class SchedulerNotices(Callback):
-    """Say what a scheduler notes as soon as it does; and at the first trial that ends without one, that it needs
-    checkpoints.
-    """
+    """Say what a scheduler notes; and at the first trial that ends without a checkpoint, that it needs them."""
 
     def __init__(self, scheduler: Any, is_copying: bool, notice: Callable[[str], None]) -> None:
         self._scheduler, self._notice = scheduler, notice
@@ -90,17 +87,15 @@ class SpaceNotice(Callback):
         short = [trial for name in changed if (trial := trials[name]).reason and trial.waits_for_space]
         if short and now >= self._not_before:
             self._not_before = now + _SAY_S
-            text = f"trial {short[0].number:05d} {short[0].reason}"
-            self._warn(f"{text}. Free some space and it goes on; Ctrl-C ends it")
+            trial = short[0]
+            self._warn(f"trial {trial.number:05d} {trial.reason}. Free some space and it goes on; Ctrl-C ends it")
 
 
 class MissingKeys(Callback):
-    """Say once that what a rule goes by is not reported, so that the rule does nothing: after ten reports of a trial,
-    or at the end of one that finished; and at the first report of a key that looks like a slip.
+    """Say once that a key of a rule is not reported: after ten reports of a trial, or at the end of one that finished;
+    and at the first report of a key that looks like a slip.
 
-    `rules` say of a key what names it and what follows. `warn` is told where trials go on that a rule may be meant to
-    end, `notice` of the others.
-    """
+    `rules` say of a key what names it and what follows. `warn` is told where trials go on that a rule may end."""
 
     def __init__(self, rules: Mapping[str, str], notice: Callable[[str], None], warn: Callable[[str], None]) -> None:
         self._rules = dict(rules)  # of those neither seen nor missed so far

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from searchers.errors import nearest
 from sweep.checks import is_whole, number, one_of, refuse, seconds, whole
-from sweep.core.failures import CLASSES, RETRIED
+from sweep.core.failures import CLASSES
 from sweep.errors import ConfigError, refuse_unknown
 
 if TYPE_CHECKING:
@@ -181,11 +181,6 @@ class FailureConfig(Checked):
     def report_limit_s(self) -> float | None:
         """Seconds that a report may take, whichever spelling was used."""
         return self.hang_timeout_s if self.report_timeout_s is None else self.report_timeout_s  # type: ignore[return-value]
-
-    @property
-    def retried(self) -> tuple[str, ...]:
-        """The classes of failures after which a trial is started again."""
-        return RETRIED if self.retry_on is None else tuple(self.retry_on)
 
 
 _limit = partial(seconds, most=1e9, expected="seconds above 0, or None for no limit")

@@ -341,7 +341,7 @@ def _plan(spec: RunSpec, trainable: PreparedTrainable, policies: Policies, ahead
         "stop": criteria,
         "time_budget_s": spec.budget_s,
         "can_save_on_demand": is_class,
-        "retry_on": failures.retried,
+        "retry_on": Plan.retry_on if failures.retry_on is None else failures.retry_on,
         "fail_fast": bool(failures.fail_fast),
         "checkpoint_score": keep.checkpoint_score_attribute or "",
         "checkpoint_mode": keep.checkpoint_score_order,

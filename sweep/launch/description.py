@@ -66,7 +66,7 @@ def surprises(built: Built, place: Place, trainable: PreparedTrainable) -> Itera
     """Yield, a line each, what silently costs the user a day: nothing to resume, unseen GPUs, lists that stay lists."""
     spec = built.spec
     if spec.resuming.is_wanted and not spec.resuming.is_auto and not place.exists:
-        yield f"there is no experiment {place.name!r} in {place.parent} to resume; a new one starts"
+        yield f"there is no experiment {place.name!r} in {place.storage} to resume; a new one starts"
     if spec.nodes is None and isinstance(spec.engine, str):
         yield from inventory.notices()
     ray = sys.modules.get("ray")
@@ -160,7 +160,7 @@ def meta_of_run(
         "resources_per_trial": None if built.wanted is None else built.wanted.to_json(),
         "seed": built.seed,
         "warm_start": None if spec.warm_start is None else encode(spec.warm_start),  # a text: it may be long
-        "storage_path": place.parent,
+        "storage_path": str(place.storage),
         "resume_command": place.resume_command,
         "python": sys.version.split()[0],
         "command": old_meta.get("command") or command_line(),

@@ -34,11 +34,6 @@ class Place:
     def name(self) -> str:
         return self.layout.root.name
 
-    @property
-    def parent(self) -> str:
-        """What holds the experiment: a directory, or a URI."""
-        return str(self.storage)
-
     def let_go(self) -> None:
         """Remove what was made for the name's sake and has remained empty."""
         for path in self.claimed:
@@ -54,8 +49,7 @@ def place_of(spec: RunSpec, trainable: PreparedTrainable) -> Place:
         name, claimed = _claim(storage, f"{tidy_name(trainable.name)}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
     else:
         check_name(name := spec.name)
-    is_resumed = spec.resuming.is_wanted
-    if is_resumed:
+    if is_resumed := spec.resuming.is_wanted:
         pull(storage, name)
     layout = ExperimentLayout(storage.local_root / name)
     exists = layout.database.exists()

@@ -111,8 +111,7 @@ class Tuner:
         meta = ExperimentReader(root).meta
         recorded = (meta.get("trainable") or {}).get("name")
         if trainable is None:
-            call = f"Tuner.restore(path, trainable={recorded})"
-            raise ConfigError(f"Tuner.restore({str(root)!r}) needs the trainable: {call}.")
+            raise ConfigError(f"{root} needs the trainable: Tuner.restore(path, trainable={recorded}).")
         name = trainable if isinstance(trainable, str) else prepare(trainable).name
         if recorded not in (None, name):
             what = f"the experiment {root} was run with the trainable {recorded!r}"
