@@ -76,5 +76,6 @@ def restore_from_dir(searcher: Searcher, checkpoint_dir: Any) -> None:
     names = os.listdir(shown) if os.path.isdir(shown) else []
     states = sorted(name for name in names if name.startswith(_PREFIX) and name.endswith(_SUFFIX))
     if not states:
-        raise SearchError(f"{shown!r} holds no {_PREFIX}*{_SUFFIX}; write one with searcher.save_to_dir(directory).")
+        how = "save_to_dir(directory) writes one. To learn from an experiment, give the run warm_start=directory."
+        raise SearchError(f"{shown!r} holds no {_PREFIX}*{_SUFFIX}; {how}")
     searcher.restore(os.path.join(shown, states[-1]))

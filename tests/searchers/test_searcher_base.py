@@ -245,7 +245,7 @@ def test_what_cannot_be_restored_is_refused_with_the_reason(tmp_path):
         search.restore(tmp_path / "state")
     with pytest.raises(SearchError, match="the state is of metric='loss' and mode='min', this search is for"):
         OptunaSearch(metric="loss", mode="max").restore(tmp_path / "state")
-    with pytest.raises(SearchError, match=r"holds no searcher-state-\*\.json"):
+    with pytest.raises(SearchError, match=r"holds no searcher-state-\*\.json; .* warm_start=directory"):
         OptunaSearch().restore_from_dir(tmp_path)
     with pytest.raises(SearchError, match="Recorder cannot be saved"):
         Recorder().save(tmp_path / "told")
