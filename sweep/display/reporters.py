@@ -200,8 +200,7 @@ class CLIReporter(ProgressReporter, Progress):
         return lines
 
     def _ordered(self, trials: Sequence[Any]) -> list[Any]:
-        """Return the trials in the order in which they are shown: those that run first; when sorted the best by their
-        last reports first."""
+        """Return the trials in the order in which they are shown: those that run, or the best, first."""
         if not self._is_sorted or not self._metric:
             return sorted(trials, key=lambda trial: (_ORDER.index(trial.status), trial.number))
         sign = -1 if self._mode == "max" else 1

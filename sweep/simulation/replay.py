@@ -191,12 +191,9 @@ class _Record:
         arguments, lost = read_saved_spec(self.layout.root)
         arguments |= given
         needed = ("search_alg", "scheduler", "config", "stop")
-        missing = [name for name in lost if name in needed and name not in given]
+        missing = [f"{name} ({why})" for name, why in lost.items() if name in needed and name not in given]
         if missing:
-            raise ExperimentError(
-                f"{self.layout.root} does not hold {' and '.join(missing)}: it could not be pickled, or its code is "
-                "not here. Pass it to sweep.replay."
-            )
+            raise ExperimentError(f"{self.layout.root} does not hold {', '.join(missing)}. Pass it to sweep.replay.")
         kept = ("metric", "mode", "num_samples", "max_concurrent_trials", *needed)
         known = {name: arguments[name] for name in kept if name in arguments}
         points = None if "search_alg" in given else recorded_points(meta)  # another searcher may not learn
