@@ -62,6 +62,8 @@ _TABLE = """
     sweep.tune.execution: trial_runner tune_controller ray_trial_executor
     sweep.tune.trainable: function_trainable metadata FunctionTrainable wrap_function
     sweep.tune.syncer: Syncer SyncerCallback
+- write the model in save_checkpoint() or cleanup(), or call export_model() by hand.
+    sweep.tune.experiment.ExportFormat
 - machines are reached by an engine; files go to storage_path='s3://...', which takes a URI.
     sweep.tune.integration: docker kubernetes
 - use TorchTrainer, TensorflowTrainer, JaxTrainer or DataParallelTrainer of sweep.train, with a ScalingConfig.
