@@ -61,7 +61,7 @@ def place_of(spec: RunSpec, trainable: PreparedTrainable) -> Place:
         if driver is not None and driver.is_alive:
             advice = f"A driver runs it now (pid {driver.pid}): give {other}, or wait for its end"
         else:
-            how = command if HAS_NO_RESUME.get() else resume
+            how = command if HAS_NO_RESUME.get() or trainable.group else resume
             deletion = storage.deletion(name, is_shell=is_typed)
             advice = f"Continue it with {how}, give {other}, or delete it: {deletion}"
         raise ExperimentError(f"there already is an experiment {name!r} in {storage}. {advice}")
@@ -87,7 +87,7 @@ def _resume_command(spec: RunSpec, trainable: PreparedTrainable, storage: Storag
         is_usual = root.parent == parse_storage().local_root
         where = "" if is_usual else f" --storage {shlex.quote(str(storage))}"
         return f"sweep resume {shlex.quote(root.name)}{where}"
-    if HAS_NO_RESUME.get():
+    if HAS_NO_RESUME.get() or trainable.group:  # nor has the fit() of a trainer
         place = os.path.relpath(root) if storage.remote is None else storage.describe(root.name)
         is_named = trainable.group is None and trainable.name != "lambda"
         return f"sweep.Tuner.restore({place!r}, {trainable.name if is_named else 'trainable'}).fit()"

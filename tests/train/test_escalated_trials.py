@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import sweep
 from sweep.cli.main import sweep as command
+from sweep.errors import ExperimentError
 from sweep.record.facts import read_facts
 from sweep.record.reader import ExperimentReader
 from sweep.train import DataParallelTrainer, RunConfig, ScalingConfig, TuneReportCallback
@@ -251,6 +252,15 @@ def test_what_a_train_loop_returns_is_ignored(tmp_path, value):
     result = DataParallelTrainer(returning, scaling_config=ScalingConfig(num_workers=2), run_config=config).fit()
     assert result.metrics == {"loss": 1}
     assert len(result.metrics_dataframe) == 1
+
+
+def test_a_second_fit_under_one_name_is_told_the_call_that_continues_the_first(tmp_path):
+    running = RunConfig(name="once", verbose=0, storage_path=tmp_path)
+    trainer = DataParallelTrainer(lambda: sweep.report(loss=1), run_config=running)
+    trainer.fit()
+    with pytest.raises(ExperimentError, match=r"Continue it with sweep.Tuner.restore\('.*once', trainable\)\.fit\(\)"):
+        trainer.fit()
+    assert len(sweep.Tuner.restore(tmp_path / "once", trainer).fit()) == 1
 
 
 def test_a_trial_that_starts_again_gives_its_checkpoint_to_its_group(run, tmp_path):
