@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import cycle
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 from sweep.core.ranking import beats, rankable
 from sweep.core.values import shown_range
 from sweep.errors import MetricError
-from sweep.figures.style import FATES, axis_of_time, finish, graph_objects, number_text, plain, rounded, some
+from sweep.figures.style import FATES, Figure, axis_of_time, finish, graph_objects, number_text, plain, rounded, some
 from sweep.record.reader import ExperimentReader
 from sweep.results.winners import scores
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
 
 _MOST = 2000  # values of an experiment that are drawn
 
 
-def draw_best_so_far(readers: Mapping[str, ExperimentReader], metric: str, mode: str, over: str) -> go.Figure:
+def draw_best_so_far(readers: Mapping[str, ExperimentReader], metric: str, mode: str, over: str) -> Figure:
     """Return the best value so far of each experiment.
 
     Args:
@@ -64,7 +59,7 @@ def draw_best_so_far(readers: Mapping[str, ExperimentReader], metric: str, mode:
     )
 
 
-def draw_values(readers: Mapping[str, ExperimentReader], metric: str, mode: str) -> go.Figure:
+def draw_values(readers: Mapping[str, ExperimentReader], metric: str, mode: str) -> Figure:
     """Return the values of all trials of each experiment, by their last reports, as boxes with their points.
 
     Raises:

@@ -7,24 +7,20 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweep.core.values import shown_range
 from sweep.errors import ConfigError, MetricError
 from sweep.figures.parameters import Parameter, parameters
 from sweep.figures.slices import axis_of
-from sweep.figures.style import FATES, SCALE, finish, graph_objects, rounded, some
+from sweep.figures.style import FATES, SCALE, Figure, finish, graph_objects, rounded, some
 from sweep.figures.trials import Field, by_fate, marks
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
 
 _MOST = 2000
 _MOST_CELLS = 24  # on a side
 
 
-def draw_contour(field: Field, x: str, y: str) -> go.Figure:
+def draw_contour(field: Field, x: str, y: str) -> Figure:
     """Return the areas; see `Plots.contour`."""
     if x == y:
         raise ConfigError(f"contour({x!r}, {y!r}) names one parameter twice; give two different ones.")

@@ -6,20 +6,16 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweep import checks
 from sweep.core.values import as_float
-from sweep.figures.style import BEST, FATES, Look, axis_of_values, finish, plain, rounded, some, whole_ticks
+from sweep.figures.style import BEST, FATES, Figure, Look, axis_of_values, finish, plain, rounded, some, whole_ticks
 from sweep.figures.trials import Field, Point, by_fate, lines, spread
 from sweep.record.facts import read_reports
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 from sweep.results.winners import no_number
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
 
 _LAST_TIME = 2e11  # seconds since 1970 that are still a date
 _MOST_POINTS = 24_000  # of all curves together
@@ -43,7 +39,7 @@ def curves_of(reader: ExperimentReader, rows: Sequence[TrialRow], metric: str, x
     return found
 
 
-def draw_curves(field: Field, x: str, trials: Sequence[Any] | None, most: int) -> go.Figure:
+def draw_curves(field: Field, x: str, trials: Sequence[Any] | None, most: int) -> Figure:
     """Return the learning curves; see `Plots.curves`."""
     checks.whole("most", most, least=1)
     if not isinstance(x, str) or not x:
@@ -60,12 +56,13 @@ def draw_curves(field: Field, x: str, trials: Sequence[Any] | None, most: int) -
     steps = [step for curve in sparse.values() for step, _, _ in curve]
     is_clock = x == "timestamp" and all(0 <= step < _LAST_TIME for step in steps)
     is_whole = not is_clock and all(step == int(step) for step in steps)
-    place: Callable[[float], Any] = _at_clock if is_clock else rounded
-    groups = [
-        (FATES[fate], found) for fate, found in by_fate([row for row in rows if row.number != field.best]).items()
-    ]
+
+    def place(step: float) -> Any:
+        return datetime.fromtimestamp(step).isoformat(" ", "seconds") if is_clock else rounded(step)
+
+    others = by_fate([row for row in rows if row.number != field.best])
     style = {"width": 1.5, "opacity": 0.85} if len(rows) <= _MANY else {"width": 1, "opacity": 0.6}
-    traces = [_trace(field, look, found, sparse, place, **style) for look, found in reversed(groups)]
+    traces = [_trace(field, FATES[fate], found, sparse, place, **style) for fate, found in reversed(others.items())]
     for row in [row for row in rows if row.number == field.best]:
         look = Look(f"best: trial {field.best}", BEST, "star", FATES[row.state].dash)
         traces.append(_trace(field, look, [row], sparse, place, width=3, opacity=1))
@@ -82,10 +79,6 @@ def draw_curves(field: Field, x: str, trials: Sequence[Any] | None, most: int) -
         yaxis=axis,
         legend_traceorder="reversed",  # those that finished lie above the others, and are named first
     )
-
-
-def _at_clock(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).isoformat(" ", "seconds")
 
 
 def _trace(

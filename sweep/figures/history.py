@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweep import checks
 from sweep.core.ranking import beats
 from sweep.figures.style import (
     BEST,
     FATES,
+    Figure,
     axis_of_time,
     axis_of_values,
     finish,
@@ -22,15 +23,11 @@ from sweep.figures.style import (
 from sweep.figures.trials import Field, by_fate, marks
 from sweep.record.rows import TrialRow
 
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-
 _MOST = 2000
 _FLOOR = 0.03  # of the height: where trials are marked that have no number
 
 
-def draw_history(field: Field, over: str) -> go.Figure:
+def draw_history(field: Field, over: str) -> Figure:
     """Return the history; see `Plots.history`."""
     checks.one_of("over", over, ("trials", "time"))
     valued = {row.number for row in field.valued()}
@@ -69,13 +66,11 @@ def draw_history(field: Field, over: str) -> go.Figure:
 def _without_number(field: Field, rows: Sequence[TrialRow], x_of: dict[int, Any]) -> list[Any]:
     """Return marks at the lower edge of trials that ended without a number: failed, NaN, infinite, never reported."""
     floor = {row.number: _FLOOR for row in rows}
-    failed = [row for row in rows if row.status == "ERROR"]
-    ended = [row for row in rows if row.status != "ERROR"]
     looks = {
-        "failed": FATES["failed"]._replace(name="failed, no number", symbol="x-thin-open"),
-        "ended": FATES["finished"]._replace(name="ended, no number", symbol="circle-x-open"),
+        "ERROR": FATES["failed"]._replace(name="failed, no number", symbol="x-thin-open"),
+        "TERMINATED": FATES["finished"]._replace(name="ended, no number", symbol="circle-x-open"),
     }
-    kinds = [(looks["failed"], failed), (looks["ended"], ended)]
+    kinds = [(look, [row for row in rows if row.status == status]) for status, look in looks.items()]
     return [marks(field, one, look, (x_of, floor), marker={"size": 8}, yaxis="y2") for look, one in kinds if one]
 
 

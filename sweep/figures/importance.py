@@ -6,18 +6,14 @@ import inspect
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from searchers.optuna_space import quiet
 from sweep import checks
 from sweep.errors import ConfigError, MetricError
 from sweep.figures.parameters import Parameter, parameters
-from sweep.figures.style import FATES, finish, graph_objects, plain, rounded, some
+from sweep.figures.style import FATES, Figure, finish, graph_objects, plain, rounded, some
 from sweep.figures.trials import Field, spread
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
 
 LEAST = 20  # trials with a number: of fewer a parameter that does not matter often looks like the one that does
 _MOST = 1000
@@ -78,7 +74,7 @@ def importances(field: Field, evaluator: Any = None) -> tuple[dict[str, float], 
     return {name: float(share) for name, share in found.items()}, varied, " ".join(notes)
 
 
-def draw_importance(field: Field, evaluator: Any) -> go.Figure:
+def draw_importance(field: Field, evaluator: Any) -> Figure:
     """Return the importances; see `Plots.importance`."""
     shares, _, note = importances(field, evaluator)
     order = sorted(shares, key=lambda name: shares[name])
@@ -122,9 +118,8 @@ def _evaluator(evaluator: Any, num_trials: int) -> tuple[Any, str]:
         part = max(0.1, _AMONG_BEST / num_trials)
         called = f"{called} of the best {math.ceil(part * num_trials)} against all"
         keys = inspect.signature(made).parameters
-        options["target_quantile" if "target_quantile" in keys else "baseline_quantile"] = (
-            part  # the latter of Optuna 4
-        )
+        key = "target_quantile" if "target_quantile" in keys else "baseline_quantile"  # the latter of Optuna 4
+        options[key] = part
     try:
         with quiet():
             return made(**options), called

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweep.core.values import shown_range
 from sweep.figures.parameters import Parameter, parameters, ticks_between, ticks_of_log
-from sweep.figures.style import GREY, LINE_SCALE, finish, graph_objects, number_text, one_line, plain, rounded, some
+from sweep.figures.style import (
+    GREY,
+    LINE_SCALE,
+    Figure,
+    finish,
+    graph_objects,
+    number_text,
+    one_line,
+    plain,
+    rounded,
+    some,
+)
 from sweep.figures.trials import Field
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
 
 _MOST = 500  # lines: of more none can be followed
 _MOST_AXES = 8
@@ -22,7 +29,7 @@ _NARROW = 270  # pixels on which axes and their texts have to find room
 _ROOM = 0.12  # of an axis, below it, for trials that lack the parameter
 
 
-def draw_parallel(field: Field, names: Sequence[str] | None) -> go.Figure:
+def draw_parallel(field: Field, names: Sequence[str] | None) -> Figure:
     """Return parallel coordinates; see `Plots.parallel`."""
     valued = field.valued()
     rows, note = field.thinned(valued, _MOST)

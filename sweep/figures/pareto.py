@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from searchers.pareto import pareto_front
 from sweep import checks
 from sweep.errors import ConfigError
-from sweep.figures.style import BEST, GREY, Look, axis_of_values, finish, number_text, plain, rounded, some
+from sweep.figures.style import BEST, GREY, Figure, Look, axis_of_values, finish, number_text, plain, rounded, some
 from sweep.figures.trials import Field, marks, spread
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 from sweep.results.winners import no_number
 
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-
 _MOST = 2000
 
 
-def draw_pareto(reader: ExperimentReader, metrics: Sequence[str] | None, modes: Sequence[str] | None) -> go.Figure:
+def draw_pareto(reader: ExperimentReader, metrics: Sequence[str] | None, modes: Sequence[str] | None) -> Figure:
     """Return the front and the rest; see `Plots.pareto`."""
     names, goals, notes = _objectives(reader, metrics, modes)
     field = Field(reader)
@@ -49,10 +45,8 @@ def draw_pareto(reader: ExperimentReader, metrics: Sequence[str] | None, modes: 
     layout: dict[str, Any] = {"xaxis": axes[0], "yaxis": axes[1]}
     if len(names) == 3:
         for axis in axes:
-            axis |= {
-                "title": {"text": axis["title"], "font": {"size": 11}},
-                "dtick": 1 if axis["type"] == "log" else None,
-            }
+            axis["title"] = {"text": axis["title"], "font": {"size": 11}}
+            axis["dtick"] = 1 if axis["type"] == "log" else None
         scene = dict(zip(("xaxis", "yaxis", "zaxis"), axes, strict=True))
         layout = {"scene": scene | {"camera": {"eye": {"x": 1.7, "y": 1.7, "z": 1.1}}}, "height": 540}
     return finish(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweep.core.history import History
 from sweep.core.results import flatten
@@ -16,13 +15,9 @@ from sweep.core.values import as_float
 from sweep.errors import ConfigError, MetricError
 from sweep.figures.parameters import named_parameters, parameter_of
 from sweep.figures.slices import axis_of
-from sweep.figures.style import BEST, FATES, GREY, Look, finish, plain, rounded, some
+from sweep.figures.style import BEST, FATES, GREY, Figure, Look, finish, plain, rounded, some
 from sweep.figures.trials import Field, lines, spread, value_text
 from sweep.record.reader import ExperimentReader
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
 
 SCHEDULERS = ("pbt", "pb2", "pbt_replay")  # as the record names those that change configs
 _MOST = 100  # trials
@@ -76,7 +71,7 @@ def stretches_of(reader: ExperimentReader) -> dict[int, list[Stretch]]:
     return found
 
 
-def draw_population(field: Field, names: Sequence[str] | None) -> go.Figure:
+def draw_population(field: Field, names: Sequence[str] | None) -> Figure:
     """Return the population; see `Plots.population`."""
     rows = {row.number: row for row in field.rows}  # others began while this was read
     found = {number: stretches for number, stretches in stretches_of(field.reader).items() if number in rows}
@@ -98,9 +93,7 @@ def draw_population(field: Field, names: Sequence[str] | None) -> go.Figure:
         notes.append(f"The first {_MOST_PANELS} of {len(chosen)} parameters; params=[...] chooses others.")
         chosen = chosen[:_MOST_PANELS]
     panels = 1 + len(chosen)
-    figure = importlib.import_module("plotly.subplots").make_subplots(
-        rows=panels, cols=1, shared_xaxes=True, vertical_spacing=0.12 / panels, row_heights=[1.3] + [1.0] * len(chosen)
-    )
+    heights = {"row_heights": [1.3] + [1.0] * len(chosen), "vertical_spacing": 0.12 / panels}
     traces = _lineage(field, rows, shown, way)
     layout: dict[str, Any] = {"yaxis": {"title": "trial", "autorange": "reversed", "zeroline": False}}
     layout["yaxis"] |= {"tickvals": sorted(kept)} if len(kept) <= 20 else {}
@@ -118,7 +111,7 @@ def draw_population(field: Field, names: Sequence[str] | None) -> go.Figure:
         notes=[field.note, *notes],
         summary=f"Lineage of {some(len(kept), 'trial')}: {some(len(changes), 'change')}, {len(clones)} of them with "
         f"another trial's checkpoint; below it the schedules of {', '.join(plain(name, 30) for name in chosen)}.",
-        figure=figure,
+        subplots={"rows": panels, "cols": 1, "shared_xaxes": True, **heights},
         height=390 + 150 * len(chosen),
         **layout,
     )

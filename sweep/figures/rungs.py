@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweep import checks
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, MetricError
 from sweep.figures.curves import Curve, curves_of
-from sweep.figures.style import FATES, axis_of_values, finish, graph_objects, plain, rounded, some
+from sweep.figures.style import FATES, Figure, axis_of_values, finish, graph_objects, plain, rounded, some
 from sweep.figures.trials import Field, Point, by_fate, lines, spread
 from sweep.record.rows import TrialRow
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
 
 _MOST_LINES = 300
 _MOST_RUNGS = 8
@@ -35,7 +30,7 @@ def found_rungs(rows: Sequence[TrialRow], time_attr: str) -> list[float]:
     return [*stops, last] if stops and last > stops[-1] else stops
 
 
-def draw_rungs(field: Field, at: Sequence[float] | None, time_attr: str | None) -> go.Figure:
+def draw_rungs(field: Field, at: Sequence[float] | None, time_attr: str | None) -> Figure:
     """Return the rungs; see `Plots.rungs`."""
     field.valued()
     time_attr = time_attr or str(field.reader.meta.get("time_attr") or "training_iteration")
@@ -61,14 +56,14 @@ def draw_rungs(field: Field, at: Sequence[float] | None, time_attr: str | None) 
     is_compared = any(one is not None for row in correlations for one, _ in row)
     compared = _COMPARED if is_compared else f"Ranks at two rungs need {_LEAST_PAIRS} trials that came to both."
     heights = [0.6, 0.4][: 1 + is_compared]
-    figure = importlib.import_module("plotly.subplots").make_subplots(
-        rows=len(heights), cols=1, row_heights=heights, vertical_spacing=0.17
-    )
     traces = [_lines(field, fate, found, table, steps) for fate, found in by_fate(shown).items()]
     traces += [_heatmap(correlations, steps)] if is_compared else []
     came = [f"{step:g}<br>{num:,} came<br>{out:,} out" for step, (num, out) in zip(steps, counts, strict=True)]
     axis, outside = axis_of_values(field.shown, every)
     places = list(range(len(steps)))
+    shared = {"tickvals": places, "ticktext": [f"{step:g}" for step in steps], "showgrid": False, "zeroline": False}
+    title = f"{plain(time_attr, 30)}: rank correlation"
+    matrix = {"xaxis2": shared | {"title": title}, "yaxis2": shared | {"autorange": "reversed"}}
     ends = {"range": [-0.3, len(steps) - 0.7], "zeroline": False}
     return finish(
         traces,
@@ -76,19 +71,12 @@ def draw_rungs(field: Field, at: Sequence[float] | None, time_attr: str | None) 
         f"{field.shown} at each rung",
         notes=[field.note, thinned if len(shown) < len(reported) else "", compared, outside],
         summary=_summary(field, steps, counts, correlations),
-        figure=figure,
+        subplots={"rows": len(heights), "cols": 1, "row_heights": heights, "vertical_spacing": 0.17},
         xaxis={"tickvals": places, "ticktext": came, **ends},
         yaxis=axis,
         height=680 if is_compared else 440,
-        **(_matrix_axes(steps, time_attr) if is_compared else {}),
+        **(matrix if is_compared else {}),
     )
-
-
-def _matrix_axes(steps: Sequence[float], time_attr: str) -> dict[str, Any]:
-    places = {"tickvals": list(range(len(steps))), "ticktext": [f"{step:g}" for step in steps]}
-    shared = {**places, "showgrid": False, "zeroline": False}
-    title = f"{plain(time_attr, 30)}: rank correlation"
-    return {"xaxis2": shared | {"title": title}, "yaxis2": shared | {"autorange": "reversed"}}
 
 
 def _given(at: Sequence[float]) -> list[float]:
@@ -109,11 +97,11 @@ def _counts(rows: Sequence[TrialRow], steps: Sequence[float], time_attr: str) ->
     came, stopped = [0] * len(steps), [0] * len(steps)
     for row in rows:
         time = as_float((row.last_metrics or {}).get(time_attr))
-        level = -1 if time is None else sum(time >= step for step in steps) - 1
-        for index in range(level + 1):
+        level = 0 if time is None else sum(time >= step for step in steps)
+        for index in range(level):
             came[index] += 1
-        if level >= 0 and row.was_stopped_early:
-            stopped[level] += 1
+        if level and row.was_stopped_early:
+            stopped[level - 1] += 1
     return list(zip(came, stopped, strict=True))
 
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweep.figures.parameters import Parameter, parameters
-from sweep.figures.style import FATES, axis_of_values, finish, plain, some, whole_ticks
+from sweep.figures.style import FATES, Figure, axis_of_values, finish, plain, some, whole_ticks
 from sweep.figures.trials import Field, by_fate, marks
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
 
 _MOST_MARKS = 6000  # in all panels together
 _MOST_PANELS = 12
@@ -21,7 +16,7 @@ _PANEL_HEIGHT = 210
 _MOST_LETTERS = 12  # of a category
 
 
-def draw_slice(field: Field, names: Sequence[str] | None) -> go.Figure:
+def draw_slice(field: Field, names: Sequence[str] | None) -> Figure:
     """Return the panels; see `Plots.slice`."""
     rows = field.valued()
     shown, notes = parameters(field.reader, rows, names, most=_MOST_PANELS)
@@ -31,13 +26,8 @@ def draw_slice(field: Field, names: Sequence[str] | None) -> go.Figure:
     columns = min(2, len(shown))
     has_words = any(len(label) > 6 for one in shown for label in one.labels or ())  # which need room below the axis
     panels = math.ceil(len(shown) / columns)
-    figure = importlib.import_module("plotly.subplots").make_subplots(
-        rows=panels,
-        cols=columns,
-        shared_yaxes=True,
-        horizontal_spacing=0.04,
-        vertical_spacing=(0.5 if has_words else 0.34) / (panels + 1),
-    )
+    room = (0.5 if has_words else 0.34) / (panels + 1)
+    spacing = {"horizontal_spacing": 0.04, "vertical_spacing": room}
     layout = {}
     axis, outside = axis_of_values("", field.ranked.values(), field.best_value)
     for index, one in enumerate(shown):
@@ -51,7 +41,7 @@ def draw_slice(field: Field, names: Sequence[str] | None) -> go.Figure:
         notes=[field.note, note or field.without(rows, "have no number"), *notes, outside],
         summary=f"{field.shown} of {some(len(drawn), 'trial')} over {', '.join(one.title for one in shown)}, a panel "
         "for each.",
-        figure=figure,
+        subplots={"rows": panels, "cols": columns, "shared_yaxes": True, **spacing},
         height=130 + (_PANEL_HEIGHT + 40 * has_words) * panels + (60 if panels == 1 else 0),
         **layout,
     )

@@ -6,9 +6,9 @@ import importlib
 import importlib.util
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from sweep.core.values import as_float, printed, shown_range, sound_text
 from sweep.errors import ConfigError
@@ -16,17 +16,13 @@ from sweep.errors import ConfigError
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-
+Figure: TypeAlias = "go.Figure"  # plotly is imported by what draws
 GREY = "#7a7a7a"  # at least 4:1 on white and on nearly black: nothing else is known of the page
 _FAINT = "rgba(128,128,128,0.25)"
 _NOWHERE = "rgba(0,0,0,0)"
 BEST = "#009E73"
 SCALE = "Cividis"  # of areas: perceptually uniform, also for those who see two colours
-LINE_SCALE = [
-    [0.0, "#a3a3a3"],
-    [0.5, "#6da5cf"],
-    [1.0, "#1173b8"],
-]  # of lines: both ends are seen on white and on black
+LINE_SCALE = [[0.0, "#a3a3a3"], [0.5, "#6da5cf"], [1.0, "#1173b8"]]  # of lines: seen on white and on black
 _NOTE_LINE = 15  # pixels
 _NOTE_WIDTH = 48  # characters on a line, on a page of 300 px
 # Tags, entities, attributes of a page, formulas ($...$) and what hover templates fill in (%{...}).
@@ -188,19 +184,20 @@ def finish(
     *,
     summary: str,
     notes: Iterable[str] = (),
-    figure: go.Figure | None = None,
+    subplots: Mapping[str, Any] | None = None,
     **layout: Any,
-) -> go.Figure:
+) -> Figure:
     """Return a figure of these traces with what every figure has.
 
     Args:
         name: of the method of `Plots` that draws it.
         title, notes, summary: texts in which names of the user are `plain`; the notes say what was thinned or left out,
             and are shown below the title; the summary says what is to be seen, for those who hear the page.
-        figure: one with subplots; None: a new one.
+        subplots: what `plotly.subplots.make_subplots` is told; None: there are none.
         layout: what this figure needs beyond the template.
     """
-    figure = graph_objects().Figure() if figure is None else figure
+    go = graph_objects()
+    figure = go.Figure() if subplots is None else importlib.import_module("plotly.subplots").make_subplots(**subplots)
     figure.add_traces(traces)
     note = " ".join(filter(None, notes))
     wrapped = textwrap.wrap(note, _NOTE_WIDTH, break_long_words=False, break_on_hyphens=False)

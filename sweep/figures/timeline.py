@@ -5,18 +5,14 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from sweep import checks
 from sweep.core.history import Attempt
 from sweep.errors import MetricError
 from sweep.figures.attempts import Span, held_until, phases_of, places_of, spans_of
-from sweep.figures.style import FATES, axis_of_time, finish, graph_objects, lines_of, plain, rounded, some
+from sweep.figures.style import FATES, Figure, axis_of_time, finish, graph_objects, lines_of, plain, rounded, some
 from sweep.figures.trials import Field
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
 
 _MOST_BARS = 2500
 _MOST_TICKS = 20
@@ -37,7 +33,7 @@ class _Bar(NamedTuple):
     span: Span
 
 
-def draw_timeline(field: Field, trials: Sequence[Any] | None, by: str, most: int) -> go.Figure:
+def draw_timeline(field: Field, trials: Sequence[Any] | None, by: str, most: int) -> Figure:
     """Return the timeline; see `Plots.timeline`."""
     checks.one_of("by", by, ("trial", "device"))
     checks.whole("most", most, least=1)
