@@ -35,7 +35,11 @@ def as_searcher(given: Any) -> Searcher:
         if _is_sampler(given):
             return OptunaSearch(sampler=given)
         if not _missing(given):
-            return as_searcher(_built(given))
+            try:
+                return as_searcher(given())
+            except TypeError as error:
+                what = f"{given.__name__} is a class and could not be called: {error}"
+                raise SearchError(f"{what}. Pass an object.") from error
     elif _is_sampler(type(given)):
         return OptunaSearch(sampler=given)
     elif not _missing(given):
@@ -73,22 +77,12 @@ class ForeignSearcher(Searcher):
         self._open: dict[str, Config] = {}
         self._has_warned = False
 
-    def set_search_properties(
-        self,
-        metric: Names,
-        mode: Names,
-        config: Mapping[str, Any],
-        *,
-        num_samples: int | None = None,
-        seed: int = 0,
-        **spec: Any,
-    ) -> bool:
+    def set_search_properties(self, metric: Names, mode: Names, config: Mapping[str, Any], **told: Any) -> bool:
         """Tell the object what the run knows. It may refuse the space; a run without one needs no answer."""
-        if not super().set_search_properties(metric, mode, config, **spec):
+        if not super().set_search_properties(metric, mode, config, **told):
             return False
         take = getattr(self.searcher, "set_search_properties", None)
-        if num_samples is not None:
-            spec["num_samples"] = num_samples
+        spec = {name: value for name, value in told.items() if name != "seed" and value is not None}
         has_taken = callable(take) and bool(take(metric, mode, dict(config), **taken_by(take, spec)))
         self._fixed = constants_of(config)
         return has_taken or not has_domains(config)
@@ -147,18 +141,18 @@ class ForeignSearcher(Searcher):
         self.searcher.add_evaluated_point(own, result[self.metric])
 
     def save(self, checkpoint_path: Any) -> None:
-        self._for_files("save")(checkpoint_path)
+        self._file("save", checkpoint_path)
 
     def restore(self, checkpoint_path: Any) -> None:
-        self._for_files("restore")(checkpoint_path)
+        self._file("restore", checkpoint_path)
 
     def _has(self, method: str) -> bool:
         return callable(getattr(self.searcher, method, None))
 
-    def _for_files(self, name: str) -> Any:
+    def _file(self, name: str, path: Any) -> None:
         if not self._has(name):
             raise SearchError(f"{self._who} has no method {name}; a run that is continued with resume=True needs none.")
-        return getattr(self.searcher, name)
+        getattr(self.searcher, name)(path)
 
     def _answer(self, trial_id: str) -> Mapping[str, Any] | Signal:
         answer = self.searcher.suggest(trial_id)
@@ -185,13 +179,6 @@ def _is_sampler(kind: type) -> bool:
     return any(one.__name__ == "BaseSampler" and one.__module__.partition(".")[0] == "optuna" for one in kind.__mro__)
 
 
-def _built(kind: type) -> Any:
-    try:
-        return kind()
-    except TypeError as error:
-        raise SearchError(f"{kind.__name__} is a class and could not be called: {error}. Pass an object.") from error
-
-
 # --- configs that are not ours: what they leave out, and what they leave undecided ------------------------------------
 
 
@@ -201,13 +188,9 @@ def constants_of(space: Mapping[str, Any]) -> Config:
     for key, node in space.items():
         if not has_domains(node):
             found[key] = fresh(node)
-        elif _is_group(node) and (inner := constants_of(node)):
+        elif isinstance(node, Mapping) and grid_values(node) is None and (inner := constants_of(node)):
             found[key] = inner
     return found
-
-
-def _is_group(node: Any) -> bool:
-    return isinstance(node, Mapping) and grid_values(node) is None
 
 
 def check_decided(config: Any, path: Path = ()) -> None:

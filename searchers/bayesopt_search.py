@@ -11,7 +11,7 @@ from typing import Any
 from searchers import checks
 from searchers.base import EXHAUSTED, NOT_NOW, Config, Signal, derived_seed
 from searchers.errors import SpaceError
-from searchers.history import HistorySearch, NamedSpace, Tried, load
+from searchers.history import HistorySearch, Tried, load
 from searchers.keywords import refuse_unknown
 from searchers.named_space import DomainSpace, Range, Values
 from searchers.space import Categorical, Domain, Float, Normal, uniform
@@ -95,8 +95,7 @@ class BayesOptSearch(HistorySearch):
             SpaceError: a parameter is no plain range of floats.
         """
         bounds: dict[str, Any] = {}
-        for name, domain in DomainSpace(check_space(spec), "BayesOptSearch").parameters.items():
-            _check_domain(name, domain)
+        for name, domain in _FloatSpace(spec, "BayesOptSearch").parameters.items():
             assert isinstance(domain, Float)
             if Range(domain).is_log:
                 warnings.warn(f"the bounds of {name} leave out that its range is logarithmic.", stacklevel=2)
@@ -119,12 +118,9 @@ class BayesOptSearch(HistorySearch):
             analysis, self._analysis = self._analysis, None
             self.add_evaluated_trials(analysis)
 
-    def _read(self, space: Any) -> NamedSpace:
+    def _read(self, space: Any) -> DomainSpace:
         load("bayes_opt", "bayesian-optimization", "BayesOptSearch")
-        taken = DomainSpace(_with_domains(check_space(space)), "BayesOptSearch")
-        for name, domain in taken.parameters.items():
-            _check_domain(name, domain)
-        return taken
+        return _FloatSpace(_with_domains(check_space(space)), "BayesOptSearch")
 
     def _propose(self, number: int) -> Values | Signal:
         domains = self._domains()
@@ -201,9 +197,8 @@ class BayesOptSearch(HistorySearch):
         return tuple(round(part, DIGITS) for part in self._parts(values))
 
     def _domains(self) -> dict[str, Float]:
-        space = self._known_space()
-        assert isinstance(space, DomainSpace)
-        return {name: domain for name, domain in space.parameters.items() if isinstance(domain, Float)}
+        domains = self._known_space().parameters
+        return {name: domain for name, domain in domains.items() if isinstance(domain, Float)}
 
 
 def _with_domains(space: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -219,15 +214,18 @@ def _with_domains(space: Mapping[str, Any]) -> Mapping[str, Any]:
     return space
 
 
-def _check_domain(name: str, domain: Domain) -> None:
-    """Refuse a parameter that is no plain range of floats."""
-    base, q = domain.base_and_q() if isinstance(domain, Float) else (None, None)
-    if base is None or q is not None or isinstance(base, Normal):
-        raise SpaceError(
-            f"{name} is {'a choice' if isinstance(domain, Categorical) else repr(domain)}; BayesOptSearch has "
-            "continuous ranges of floats only. Use uniform or loguniform, and round in the trial; the searchers "
-            "'hyperopt' and 'optuna' have all kinds of parameters."
-        )
+class _FloatSpace(DomainSpace):
+    """A space of plain ranges of floats."""
+
+    def check(self, name: str, domain: Domain) -> None:
+        base, q = domain.base_and_q() if isinstance(domain, Float) else (None, None)
+        if base is None or q is not None or isinstance(base, Normal):
+            raise SpaceError(
+                f"{name} is {'a choice' if isinstance(domain, Categorical) else repr(domain)}; BayesOptSearch has "
+                "continuous ranges of floats only. Use uniform or loguniform, and round in the trial; the searchers "
+                "'hyperopt' and 'optuna' have all kinds of parameters."
+            )
+        super().check(name, domain)
 
 
 def _checked_utility(given: Mapping[str, Any] | None) -> Mapping[str, Any]:

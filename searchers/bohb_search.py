@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from statistics import NormalDist
-from typing import Any, NamedTuple, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from searchers import checks
 from searchers.base import NOT_NOW, Config, Signal, derived_seed, keyed_rng
 from searchers.errors import SearchError, SpaceError
-from searchers.history import HistorySearch, NamedSpace
+from searchers.history import HistorySearch
 from searchers.keywords import refuse_unknown
 from searchers.named_space import DomainSpace, Range, Values
 from searchers.space import Categorical, Domain, Float, Integer, Normal
@@ -192,12 +192,8 @@ def _without_gaps(points: Array, num_options: Sequence[int], rng: np.random.Gene
     return filled
 
 
-class _Model(NamedTuple):
-    """The densities of the good and of the bad points of one budget."""
-
-    good: _Density
-    bad: _Density
-
+_Model = tuple[_Density, _Density]
+"""The densities of the good and of the bad points of one budget."""
 
 _Point = tuple[int, float, list[float]]
 """The number of the suggestion, -1 for a point from elsewhere; the loss, infinite for the worst; the position."""
@@ -217,7 +213,8 @@ def _model_of(points: Sequence[_Point], num_options: Sequence[int], tuning: _Tun
     newest = rest[np.argsort(numbers[rest], kind="stable")][-max(_MOST, least) :]
     rng = keyed_rng(derived_seed(seed, len(losses)), 1)
     filled = [_without_gaps(np.array([points[i][2] for i in part]), num_options, rng) for part in (best, newest)]
-    return _Model(*(_Density(part, num_options, tuning.min_bandwidth) for part in filled))
+    good, bad = (_Density(part, num_options, tuning.min_bandwidth) for part in filled)
+    return good, bad
 
 
 # --- the searcher ----------------------------------------------------------------------------------------------------
@@ -381,7 +378,7 @@ class BOHBSearch(HistorySearch):
         if self._space is not None:
             self._check_restored()
 
-    def _read(self, space: Any) -> NamedSpace:
+    def _read(self, space: Any) -> DomainSpace:
         taken = DomainSpace(space, "BOHBSearch")
         self._axes = {name: _Axis(name, domain) for name, domain in sorted(taken.parameters.items())}
         self._check_restored()
@@ -393,7 +390,7 @@ class BOHBSearch(HistorySearch):
         model = None if rng.random() < self._tuning.random_fraction else self._model()
         if model is None:
             return {}
-        candidates = model.good.draw(self._tuning.num_samples, self._tuning.bandwidth_factor, rng)
+        candidates = model[0].draw(self._tuning.num_samples, self._tuning.bandwidth_factor, rng)
         good, bad = (np.maximum(density.log_at(candidates), _FLOOR) for density in model)
         best = candidates[np.argmax(good - bad)]
         return {name: axis.value(float(at)) for (name, axis), at in zip(self._axes.items(), best, strict=True)}

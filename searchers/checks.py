@@ -148,14 +148,8 @@ def _range(least: float | None, above: float | None, most: float | None, below: 
 
 
 _checks = Checks(SearchError, UnknownNameError)
-refuse, whole, number, seconds, one_of, mode = (
-    _checks.refuse,
-    _checks.whole,
-    _checks.number,
-    _checks.seconds,
-    _checks.one_of,
-    _checks.mode,
-)
+refuse, whole, number = _checks.refuse, _checks.whole, _checks.number
+one_of, mode = _checks.one_of, _checks.mode
 
 
 def seed(name: str, value: Any) -> int | None:

@@ -63,12 +63,11 @@ class GridSearch(SpaceSearcher):
         self._num_samples: int | None = None
         self._num_before = 0  # configs that were suggested by the search that this one goes on from
         self._open: dict[str, Config] = {}
-        self._variants: Variants | None = None
         if space is not None:
             self._take_space(space)
 
     def _take_space(self, space: Any) -> None:
-        self._variants = Variants(space, self._points, is_constant=self._are_draws_constant)
+        self._space = Variants(space, self._points, is_constant=self._are_draws_constant)
 
     def _take_run(self, config: Mapping[str, Any], num_samples: int | None, seed: int) -> bool:
         expected = "a whole number of at least 0, or None for no limit"
@@ -81,13 +80,13 @@ class GridSearch(SpaceSearcher):
         A given point is one sample, of which only what is left of the grid is tried. Points are never cut off. After
         `set_state` these are samples behind those of the search that this one goes on from.
         """
-        if self._variants is None or num_samples is None:
+        if self._space is None or num_samples is None:
             return num_samples
-        return self._variants.count(self._variants.sample_of(self._num_before) + num_samples) - self._num_before
+        count: int = self._space.count(self._space.sample_of(self._num_before) + num_samples)
+        return count - self._num_before
 
     def suggest(self, trial_id: str) -> Config | Signal:
-        if self._variants is None:
-            raise self._no_space()
+        variants = self._known_space()
         if trial_id in self._open:
             return self._with_constants(self._open[trial_id])
         if self._max_concurrent and len(self._open) >= self._max_concurrent:
@@ -95,7 +94,7 @@ class GridSearch(SpaceSearcher):
         limit = self.num_trials(self._num_samples)
         if limit is not None and self._count - self._num_before >= limit:
             return EXHAUSTED
-        config = self._open[trial_id] = self._variants.config(self._count, self._seed)
+        config = self._open[trial_id] = variants.config(self._count, self._seed)
         self._count += 1
         return self._with_constants(config)
 

@@ -8,14 +8,12 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, Literal, Protocol
-
-import numpy as np
+from typing import Any, Literal
 
 from searchers.base import Config, Signal, keyed_rng
 from searchers.checks import as_number
 from searchers.errors import SearchError, SpaceError
-from searchers.named_space import Values
+from searchers.named_space import DomainSpace, Values
 from searchers.space_searcher import SpaceSearcher
 from searchers.variants import fresh
 
@@ -29,16 +27,6 @@ def load(module: str, package: str, who: str) -> Any:
         if error.name != module.partition(".")[0]:
             raise SearchError(f"{who} cannot import {package}, which misses {error.name!r}: {error}") from error
         raise SearchError(f"{who} needs the package {package}: pip install {package}") from error
-
-
-class NamedSpace(Protocol):
-    """What a search needs of its space."""
-
-    def config(self, values: Values, filled: Any, rng: np.random.Generator) -> tuple[Config, Values]:
-        """Return the config of `values`, and the values of all its parameters; `rng` draws those not given."""
-
-    def fix(self, point: Mapping[str, Any]) -> tuple[Values, Any]:
-        """Return the values that `point` gives, and what else `config` must know of it, as its `filled`."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +65,6 @@ class HistorySearch(SpaceSearcher):
         super().__init__(space, metric, mode, points_to_evaluate, seed, seed_name)
         self._check_one_objective(metric, mode)
         self._own_space = space
-        self._space: NamedSpace | None = None
         self._past: list[Tried] = []  # ended
         self._open: dict[str, tuple[Tried, Config]] = {}
 
@@ -138,19 +125,18 @@ class HistorySearch(SpaceSearcher):
     # --- for the subclass --------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _read(self, space: Any) -> NamedSpace:
+    def _read(self, space: Any) -> DomainSpace:
         """Return a space with its parameters, after a check that the library is there and can search it."""
 
     @abstractmethod
     def _propose(self, number: int) -> Values | Signal:
         """Return the values of suggestion `number`; those left out are drawn."""
 
-    def _known_space(self) -> NamedSpace:
+    def _known_space(self) -> DomainSpace:
         if self._space is None and self._has_own_space:
             self._take_space(self._own_space)  # not before it is needed: the library is loaded for it
-        if self._space is None:
-            raise self._no_space()
-        return self._space
+        space: DomainSpace = super()._known_space()
+        return space
 
     def _history(self) -> list[Tried]:
         """Return what was tried, points from elsewhere first, then by number."""

@@ -11,7 +11,7 @@ import numpy as np
 from searchers import checks
 from searchers.base import Config, Signal, derived_seed
 from searchers.errors import SpaceError, nearest
-from searchers.history import HistorySearch, NamedSpace, Tried, load
+from searchers.history import HistorySearch, Tried, load
 from searchers.keywords import refuse_unknown
 from searchers.named_space import DomainSpace, Range, Values
 from searchers.space import Categorical, Domain, Float, Function, Integer, Normal
@@ -74,7 +74,7 @@ class HyperOptSearch(HistorySearch):
         converted: dict[str, Any] = _converted(hyperopt, spec, (prefix,) if prefix else ())
         return converted
 
-    def _read(self, space: Any) -> NamedSpace:
+    def _read(self, space: Any) -> DomainSpace:
         hyperopt = load("hyperopt", "hyperopt", "HyperOptSearch")
         if _is_expression(space):
             raise SpaceError(
@@ -86,10 +86,10 @@ class HyperOptSearch(HistorySearch):
                 "the space holds hp expressions of Hyperopt and domains such as uniform; write all in one way."
             )
         if expressions:
-            self._domain = hyperopt.Domain(_nothing, dict(space))
+            self._domain = hyperopt.Domain(None, dict(space))
             return _ExpressionSpace(space, self._domain, hyperopt)
         taken = DomainSpace(space, "HyperOptSearch")
-        self._domain = hyperopt.Domain(_nothing, _expression(hyperopt, space, ()))
+        self._domain = hyperopt.Domain(None, _expression(hyperopt, space, ()))
         return taken
 
     def _propose(self, number: int) -> Values | Signal:
@@ -109,8 +109,7 @@ class HyperOptSearch(HistorySearch):
                 verbose=False,
             )
         values = {name: drawn[0] for name, drawn in suggested[0]["misc"]["vals"].items() if len(drawn)}
-        domains = space.parameters if isinstance(space, DomainSpace) else {}
-        return {name: _brought_in(domains.get(name), value) for name, value in values.items()}
+        return {name: _brought_in(space.parameters.get(name), value) for name, value in values.items()}
 
     def _trials(self, hyperopt: Any, history: Sequence[Tried]) -> Any:
         """Return the history as Hyperopt keeps it; it takes a trial without a loss as the worst."""
@@ -128,16 +127,17 @@ class HyperOptSearch(HistorySearch):
         return hyperopt.trials_from_docs(documents)
 
 
-class _ExpressionSpace:
-    """A nested dict of `hp` expressions; the parameters are their labels."""
+class _ExpressionSpace(DomainSpace):
+    """A nested dict of `hp` expressions; what is searched are their labels."""
 
     def __init__(self, space: Mapping[str, Any], domain: Any, hyperopt: Any) -> None:
+        super().__init__({}, "HyperOptSearch")
         self._space = dict(space)
         self._domain = domain
         self._hyperopt = hyperopt
 
-    def config(self, values: Values, fixed: Any, rng: np.random.Generator) -> tuple[Config, Values]:
-        if fixed is not None:
+    def config(self, values: Values, filled: Any, rng: np.random.Generator) -> tuple[Config, Values]:
+        if filled is not None:
             values = self._completed(values, rng)
         with warnings.catch_warnings(action="ignore"):
             config = self._hyperopt.space_eval(self._space, values)
@@ -168,10 +168,6 @@ class _ExpressionSpace:
             found = suggested[0]["misc"]["vals"].items()
             drawn.update({name: _plain(vals[0]) for name, vals in found if len(vals) and name in missing})
         return {**drawn, **values}
-
-
-def _nothing(config: Any) -> float:
-    return 0.0
 
 
 def _is_expression(value: Any) -> bool:

@@ -15,7 +15,7 @@ from searchers.checks import as_number, listed
 from searchers.errors import SearchError
 from searchers.keywords import refuse_unknown
 from searchers.optuna_samplers import CONSTRAINTS, Sampling, is_generation_full, showing, with_open_trials
-from searchers.optuna_space import OptunaDomains, Space, check_used, decoded, encoded, quiet, space_of, study_trial
+from searchers.optuna_space import OptunaDomains, check_used, decoded, encoded, quiet, space_of, study_trial
 from searchers.space_searcher import SpaceSearcher
 from searchers.variants import constants_by_name, fresh
 
@@ -166,7 +166,6 @@ class OptunaSearch(SpaceSearcher):
         self._rewards = _checked_rewards(evaluated_rewards, self._points)
         self._study_name = study_name
         self._storage = storage
-        self._space: Space | None = None
         self._study: Study | None = None
         self._study_attrs: dict[str, Any] = {}
         self._recorded: dict[str, Any] = {}  # trials that a lasting storage had from before, by our id
@@ -343,11 +342,6 @@ class OptunaSearch(SpaceSearcher):
         self._take_goal(state, has_begun=self._study is not None or bool(self._open))
         super().set_state(state)
         self._restored = state
-
-    def _known_space(self) -> Space:
-        if self._space is None:
-            raise self._no_space()
-        return self._space
 
     @quiet()
     def _new_study(self) -> Study:

@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from searchers.base import Config
 from searchers.errors import SearchError, SpaceError, nearest
@@ -37,22 +37,13 @@ def quiet() -> Iterator[None]:
             optuna.logging.set_verbosity(level)
 
 
-class Space(Protocol):
-    """What a search needs of its space."""
-
-    is_conditional: bool
-    is_discrete: bool  # every parameter has finitely many values, as far as is known without a trial
-    distributions: dict[str, BaseDistribution]  # those that are known without a trial
-
-    def suggest(self, trial: BaseTrial, filled: Any = None) -> Config:
-        """Return a config, asking `trial` for every parameter; `filled` is what `fix` returned for a point."""
-
-    def fix(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-        """Return the parameters that `point` gives, and the space with everything else that it gives in it."""
-
-
 class OptunaDomains(DomainSpace):
-    """A nested dict of domains; a choice is a parameter whose choices stand for its options, see `_labels`."""
+    """A nested dict of domains; a choice is a parameter whose choices stand for its options, see `_labels`.
+
+    Attributes:
+        distributions: those that are known without a trial.
+        is_discrete: every parameter has finitely many values, as far as is known without a trial.
+    """
 
     def __init__(self, space: Mapping[str, Any]) -> None:
         self.distributions: dict[str, BaseDistribution] = {}
@@ -67,6 +58,8 @@ class OptunaDomains(DomainSpace):
         return super().holds(name, domain, value) and contains(self.distributions[name], value)
 
     def suggest(self, trial: BaseTrial, filled: Any = None) -> Config:
+        """Return a config, asking `trial` for every parameter; `filled` is what `fix` returned for a point."""
+
         def decide(path: Path, domain: Domain) -> Any:
             name = path_name(path)
             distribution: Any = self.distributions.get(name) or distribution_of(name, domain)
@@ -138,6 +131,9 @@ class _DistributionSpace(_FunctionSpace):
             if not contains(known, value):
                 raise SpaceError(f"the point sets {name} to {value!r}; expected a value of {known}.")
         return params, None
+
+
+Space = OptunaDomains | _FunctionSpace
 
 
 def space_of(space: Any) -> Space:

@@ -37,19 +37,12 @@ def pareto_front(points: Sequence[Sequence[Any]], modes: Sequence[str]) -> list[
     for number, point in enumerate(points):
         if len(point) != len(modes):
             raise SearchError(f"point {number} has {len(point)} values; expected {len(modes)}, one for each mode.")
-        losses = _losses_of(point, modes)
-        if losses is not None:
+        values = [(checks.as_number(value), mode) for value, mode in zip(point, modes, strict=True) if mode != "obs"]
+        if not any(math.isnan(value) for value, _ in values):
+            losses = tuple(-value if mode == "max" else value for value, mode in values)
             numbers_of.setdefault(losses, []).append(number)
     front = _front(sorted(numbers_of))
     return sorted(number for losses in front for number in numbers_of[losses])
-
-
-def _losses_of(point: Sequence[Any], modes: Sequence[str]) -> Losses | None:
-    """Return what is to be minimised; None if a value is no number."""
-    numbers = [(checks.as_number(value), mode) for value, mode in zip(point, modes, strict=True) if mode != "obs"]
-    if any(math.isnan(number) for number, _ in numbers):
-        return None
-    return tuple(-number if mode == "max" else number for number, mode in numbers)
 
 
 def _front(ordered: Sequence[Losses]) -> list[Losses]:

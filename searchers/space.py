@@ -518,7 +518,7 @@ def grid_search(values: Iterable[Any], *more: Any) -> dict[str, list[Any]]:
 
 # --- as JSON ---------------------------------------------------------------------------------------------------------
 
-_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Uniform, LogUniform, Normal, Grid, Quantized)}
+_SAMPLERS: dict[str, Any] = {kind.__name__: kind for kind in (Uniform, LogUniform, Normal, Grid, Quantized)}
 
 
 def to_json(node: Any, text_of: Callable[[Any], str] = repr) -> Any:
@@ -553,16 +553,10 @@ def from_json(data: Any, object_of: Callable[[str], Any], computed: Any) -> Any:
     items = [from_json(part, object_of, computed) for part in parts]
     if kind in ("list", "tuple", "dict"):
         return items if kind == "list" else tuple(items) if kind == "tuple" else dict(items)
-    if kind in _KINDS:
-        return _KINDS[kind](*items)
+    if kind in _SAMPLERS:
+        return _SAMPLERS[kind](*items)
     sampler, *items = items
-    domain: Float | Integer | Categorical
-    if kind == "Categorical":
-        domain = Categorical(items)
-    else:
-        domain = (
-            Integer(*items) if kind == "Integer" else Float(*(one if math.isfinite(one) else None for one in items))
-        )
+    domain = Categorical(items) if kind == "Categorical" else {"Float": Float, "Integer": Integer}[kind](*items)
     domain.sampler = sampler
     return domain
 

@@ -33,6 +33,7 @@ class SpaceSearcher(Searcher):
         self._run_seed = 0
         self._points = check_points(points_to_evaluate)
         self._has_own_space = space is not None
+        self._space: Any = None  # as the subclass reads it
         self._fixed: Mapping[str, Any] = {}  # constants of the run, beside a space of our own
         self._count = 0
 
@@ -81,9 +82,11 @@ class SpaceSearcher(Searcher):
             given = f"{type(self).__name__} has metric={self.metric!r} and mode={self.mode!r}"
             raise SearchError(f"{given}; it needs both, for instance metric='loss', mode='min'.")
 
-    def _no_space(self) -> SearchError:
-        advice = "pass space= or call set_search_properties(metric, mode, config)"
-        return SearchError(f"{type(self).__name__} has no space to search; {advice}.")
+    def _known_space(self) -> Any:
+        if self._space is None:
+            advice = "pass space= or call set_search_properties(metric, mode, config)"
+            raise SearchError(f"{type(self).__name__} has no space to search; {advice}.")
+        return self._space
 
     def _with_constants(self, config: Mapping[str, Any]) -> Config:
         """Return a config of the space as a new one with the constants of the run."""

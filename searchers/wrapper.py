@@ -32,18 +32,9 @@ class Wrapper(Searcher):
         self.is_adaptive, self.num_repeats = searcher.is_adaptive, searcher.num_repeats
         self.searcher = searcher
 
-    def set_search_properties(
-        self,
-        metric: Names,
-        mode: Names,
-        config: Mapping[str, Any],
-        *,
-        num_samples: int | None = None,
-        seed: int = 0,
-        **spec: Any,
-    ) -> bool:
+    def set_search_properties(self, metric: Names, mode: Names, config: Mapping[str, Any], **told: Any) -> bool:
         take = self.searcher.set_search_properties
-        told = {"num_samples": self._num_suggestions(num_samples), "seed": seed, **spec}
+        told["num_samples"] = self._num_suggestions(told.get("num_samples"))
         is_taken = take(metric, mode, config, **taken_by(take, told))
         self.metric, self.mode = self.searcher.metric, self.searcher.mode
         return is_taken

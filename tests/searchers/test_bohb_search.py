@@ -236,7 +236,7 @@ def test_points_from_elsewhere_count_for_their_budget_or_the_largest():
 
 def model_points(search):
     model = search._model()
-    return None if model is None else (model.good.points[:, 0].tolist(), model.bad.points[:, 0].tolist())
+    return None if model is None else tuple(density.points[:, 0].tolist() for density in model)
 
 
 def fed(losses_of, budgets=(1, 3, 9), **config):
