@@ -58,23 +58,18 @@ SCHEDULERS: dict[str, type[Scheduler]] = {
     "resource_changing": ResourceChangingScheduler,
 }
 
-# What a scheduler cannot do without: arguments of which one must be given, and how to come by it.
+# What a scheduler cannot do without: arguments of which one must be given, and a call that gives it.
 _NEEDED: dict[type[Scheduler], tuple[tuple[str, ...], str]] = {
     PopulationBasedTrainingReplay: (
         ("policy_file",),
-        "Pass scheduler=sweep.PopulationBasedTrainingReplay('sweep_results/NAME/pbt_policy_<trial>.txt'). A sweep with "
-        "scheduler=sweep.PopulationBasedTraining(...) writes such a file for each trial that continues from another.",
+        "PopulationBasedTrainingReplay('sweep_results/NAME/pbt_policy_<trial>.txt'). A sweep with "
+        "scheduler=sweep.PopulationBasedTraining(...) writes such a file.",
     ),
     PopulationBasedTraining: (
         ("hyperparam_mutations", "custom_explore_fn"),
-        "Pass scheduler=sweep.PopulationBasedTraining(hyperparam_mutations={'lr': sweep.loguniform(1e-4, 1e-1)}), with "
-        "what may change while trials train.",
+        "PopulationBasedTraining(hyperparam_mutations={'lr': sweep.loguniform(1e-4, 1e-1)}).",
     ),
-    PB2: (
-        ("hyperparam_bounds",),
-        "Pass scheduler=sweep.PB2(hyperparam_bounds={'lr': [1e-4, 1e-1]}), with what may change while trials train and "
-        "between which values.",
-    ),
+    PB2: (("hyperparam_bounds",), "PB2(hyperparam_bounds={'lr': [1e-4, 1e-1]})."),
 }
 
 
@@ -88,7 +83,8 @@ def create_scheduler(name: str, **arguments: Any) -> Scheduler:
     kind = SCHEDULERS.get(str(name).lower())
     if kind is None:
         raise UnknownNameError(f"there is no scheduler {name!r}. {nearest(str(name).lower(), SCHEDULERS)}")
-    needed, what_to_do = _NEEDED.get(kind, ((), ""))
+    needed, example = _NEEDED.get(kind, ((), ""))
     if needed and not arguments.keys() & set(needed):
-        raise ConfigError(f"the scheduler {name!r} needs {' or '.join(needed)}, which no name can give. {what_to_do}")
+        lack = f"the scheduler {name!r} needs {' or '.join(needed)}, which no name can give"
+        raise ConfigError(f"{lack}. Pass scheduler=sweep.{example}")
     return kind(**arguments)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -14,7 +15,7 @@ from sweep.core.messages import Decision, StopTrial
 from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
 from sweep.errors import refuse_unknown
-from sweep.schedulers.rungs import Ladder, PromotionLadder, RungScheduler, StoppingLadder
+from sweep.schedulers.rungs import PromotionLadder, RungScheduler, StoppingLadder
 
 _LARGEST = 1e300  # stands for infinity, so that a quantile between two is a number
 
@@ -97,12 +98,8 @@ class AsyncHyperBandScheduler(RungScheduler):
         rungs: Sequence[float] | None = None,
     ) -> None:
         self.type = checks.one_of("type", type, ("stopping", "promotion"))
-
-        def ladder(milestones: Sequence[float]) -> Ladder:
-            if type == "promotion":
-                return PromotionLadder(milestones, reduction_factor)
-            return StoppingLadder(milestones, lambda: _Rung(reduction_factor))
-
+        stopping = partial(StoppingLadder, make_rung=lambda: _Rung(reduction_factor))
+        ladder = partial(PromotionLadder, eta=reduction_factor) if type == "promotion" else stopping
         limits = (max_t, grace_period, reduction_factor, stop_last_trials, rungs)
         super().__init__(time_attr, metric, mode, *limits, ladder=ladder, brackets=brackets)
 

@@ -26,11 +26,7 @@ def quantile_size(num_trials: int, fraction: float) -> int:
 
 
 def checked_mutations(mutations: Any, path: str = "hyperparam_mutations") -> dict[str, Any]:
-    """Return what may be changed as a nested dict of lists, domains and functions.
-
-    Raises:
-        ConfigError: a value is none of these, is empty, or depends on other values (`sample_from`).
-    """
+    """Return what may be changed as a nested dict of lists, domains and functions; anything else is a ConfigError."""
     if not isinstance(mutations, Mapping):
         checks.refuse(path, mutations, "a dict of names and what each may become")
     checked: dict[str, Any] = {}
@@ -62,10 +58,9 @@ def checked_mutations(mutations: Any, path: str = "hyperparam_mutations") -> dic
 def explore(
     config: Mapping[str, Any],
     mutations: Mutations,
-    *,
     rng: np.random.Generator,
-    resample_probability: float = 0.25,
-    perturbation_factors: Sequence[float] = (1.2, 0.8),
+    resample_probability: float,
+    factors: Sequence[float],
 ) -> dict[str, Any]:
     """Return a changed copy of a config; what `mutations` does not name stays as it is.
 
@@ -80,30 +75,20 @@ def explore(
     for key, spec in mutations.items():
         if isinstance(spec, Mapping):
             inner = new.get(key)
-            new[key] = explore(
-                inner if isinstance(inner, dict) else {},
-                spec,
-                rng=rng,
-                resample_probability=resample_probability,
-                perturbation_factors=perturbation_factors,
-            )
+            new[key] = explore(inner if isinstance(inner, dict) else {}, spec, rng, resample_probability, factors)
         elif key not in new or rng.random() < resample_probability:
             new[key] = _drawn(spec, rng)
         elif isinstance(spec, list):
             new[key] = _neighbour(new[key], spec, rng)
         else:
-            new[key] = _scaled(new[key], spec, rng, perturbation_factors)
+            new[key] = _scaled(new[key], spec, rng, factors)
     return new
 
 
 def customised(
     config: dict[str, Any], custom_explore_fn: Callable[[dict[str, Any]], Mapping[str, Any]] | None
 ) -> dict[str, Any]:
-    """Return what a function of the user makes of a changed config; without one, the config itself.
-
-    Raises:
-        ConfigError: it returned no dict.
-    """
+    """Return what a function of the user makes of a changed config; without one, the config itself."""
     if custom_explore_fn is None:
         return config
     answer = custom_explore_fn(config)
@@ -143,10 +128,9 @@ def _scaled(value: Any, spec: Any, rng: np.random.Generator, factors: Sequence[f
     if not checks.is_number(value, is_finite=False):
         return _drawn(spec, rng)
     new = float(value) * float(factors[int(rng.integers(len(factors)))])
-    is_whole = isinstance(value, Integral)
     if not math.isfinite(new):
         return _drawn(spec, rng)
-    if is_whole:
+    if is_whole := isinstance(value, Integral):
         new = int(new)
     if isinstance(spec, Integer):
         return int(spec.quantize(min(max(new, spec.first), spec.last)))

@@ -58,21 +58,14 @@ class _Member:
 
 
 class _Bracket:
-    """Trials that are compared with each other at one milestone after another.
-
-    Attributes:
-        level: index of the milestone that they run towards, or wait at.
-        is_halved: it moved to another level, and those that need not wait any more are not resumed yet.
-        num_taken: places that are taken; failures before the first milestone give theirs back.
-        is_closed: no more trials come in: it is full, or there will be no more.
-    """
+    """Trials that are compared with each other at one milestone after another."""
 
     def __init__(self, levels: Levels) -> None:
         self.levels = levels
-        self.level = 0
-        self.is_halved = False
-        self.num_taken = 0
-        self.is_closed = False
+        self.level = 0  # index of the milestone that they run towards, or wait at
+        self.is_halved = False  # it moved to another level, and those that need not wait any more are not resumed yet
+        self.num_taken = 0  # places; failures before the first milestone give theirs back
+        self.is_closed = False  # no more trials come in: it is full, or there will be no more
         self.members: dict[str, _Member] = {}
 
     @property
@@ -93,32 +86,6 @@ class _Bracket:
     @property
     def is_everybody_waiting(self) -> bool:
         return 0 < len(self.members) == len(self.waiting)
-
-    def join(self, trial_id: str) -> None:
-        self.members[trial_id] = _Member()
-        self.num_taken += 1
-        self.is_closed = self.is_closed or self.num_taken >= self.levels[0][0]
-
-    def record(self, member: _Member, time: float, score: float) -> None:
-        """Keep a score for each milestone that a member reaches with it."""
-        for _, milestone in self.levels[len(member.scores) :]:
-            if time < milestone:
-                break
-            member.scores.append(score)
-
-    def halve(self) -> list[tuple[str, float]]:
-        """Move to the next level; returns those not among the best that wait, with the score that was too low.
-
-        A trial that has not reached the milestone (the user may have paused it) stays in, uncompared.
-        """
-        level, keep = self.level, self.levels[self.level + 1][0]
-        ranking = sorted(self.waiting, key=lambda trial_id: -self.members[trial_id].scores[level])
-        out = [(trial_id, self.members.pop(trial_id).scores[level]) for trial_id in ranking[keep:]]
-        best = {trial_id: self.members.pop(trial_id) for trial_id in ranking[:keep]}
-        self.members = {**best, **self.members}  # the best are resumed first
-        self.level += 1
-        self.is_halved = True
-        return out
 
 
 @refuse_unknown()
@@ -190,7 +157,8 @@ class HyperBandScheduler(MetricScheduler):
         decisions = self._catch_up(trial, bracket)
         if trial.id not in bracket.members:
             return decisions
-        bracket.record(member, time, score)
+        reached = sum(time >= milestone for _, milestone in bracket.levels)
+        member.scores += [score] * (reached - len(member.scores))
         if self._stop_last and len(member.scores) == len(bracket.levels):
             why = f"reached the last milestone of its bracket: {self.time_attr}={time:g}"
             stop = StopTrial(trial.id, why, Cause.REACHED)
@@ -239,9 +207,11 @@ class HyperBandScheduler(MetricScheduler):
             self._filling = _Bracket(next(self._plans))
             self._brackets.append(self._filling)
         self._known.add(trial_id)
-        self._of[trial_id] = self._filling
-        self._filling.join(trial_id)
-        return self._filling
+        self._of[trial_id] = bracket = self._filling
+        bracket.members[trial_id] = _Member()
+        bracket.num_taken += 1
+        bracket.is_closed = bracket.num_taken >= bracket.levels[0][0]
+        return bracket
 
     def _leave(self, trial_id: str, bracket: _Bracket) -> list[Decision]:
         """Drop a trial that ended; the others may have waited for it alone."""
@@ -277,13 +247,23 @@ class HyperBandScheduler(MetricScheduler):
         return decisions
 
     def _halve(self, bracket: _Bracket) -> list[Decision]:
-        time, keep = bracket.milestone, bracket.levels[bracket.level + 1][0]
+        """Move a bracket to its next level, without those that wait and are not among the best.
+
+        A trial that has not reached the milestone (the user may have paused it) stays in, uncompared.
+        """
+        level, keep = bracket.level, bracket.levels[bracket.level + 1][0]
+        ranking = sorted(bracket.waiting, key=lambda trial_id: -bracket.members[trial_id].scores[level])
         decisions: list[Decision] = []
-        for trial_id, score in bracket.halve():
+        for trial_id in ranking[keep:]:
+            score = bracket.members.pop(trial_id).scores[level]
             del self._of[trial_id]
-            self.num_stopped += 1
-            why = f"stopped early: {self._shown(score)} at {time} is not among the best {keep}"
+            why = f"stopped early: {self._shown(score)} at {bracket.milestone} is not among the best {keep}"
             decisions.append(StopTrial(trial_id, why))
+        self.num_stopped += len(decisions)
+        best = {trial_id: bracket.members.pop(trial_id) for trial_id in ranking[:keep]}
+        bracket.members = {**best, **bracket.members}  # the best are resumed first
+        bracket.level += 1
+        bracket.is_halved = True
         return decisions
 
     def state(self) -> Any:

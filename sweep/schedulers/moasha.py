@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -65,14 +66,8 @@ class MOASHAScheduler(RungScheduler):
         rungs: Sequence[float] | None = None,
     ) -> None:
         limits = (max_t, grace_period, reduction_factor, stop_last_trials, rungs)
-        super().__init__(
-            time_attr,
-            None,
-            None,
-            *limits,
-            ladder=lambda milestones: StoppingLadder(milestones, lambda: ParetoOrder(reduction_factor)),
-            brackets=brackets,
-        )
+        ladder = partial(StoppingLadder, make_rung=lambda: ParetoOrder(reduction_factor))
+        super().__init__(time_attr, None, None, *limits, ladder=ladder, brackets=brackets)
         self.metrics: tuple[str, ...] = ()
         self.modes: tuple[str, ...] = ()
         self._given_mode = mode
@@ -127,11 +122,10 @@ class MOASHAScheduler(RungScheduler):
         missed = self._ladder(trial).judge(trial.id, time, point)
         if missed is None:
             return ()
-        milestone, number = missed
         scores = zip(self.metrics, point, strict=True)
         shown = ", ".join(f"{name}={result[name]:.4g}" for name, score in scores if score == score) or "no number"
-        share = f"the best 1/{self.reduction_factor:g} of {number}"
-        return [StopTrial(trial.id, f"stopped early: {shown} at {milestone:g} is not among {share}")]
+        share = f"the best 1/{self.reduction_factor:g} of {missed[1]}"
+        return [StopTrial(trial.id, f"stopped early: {shown} at {missed[0]:g} is not among {share}")]
 
 
 def _modes(mode: Names, number: int) -> tuple[str, ...]:
@@ -167,13 +161,12 @@ class ParetoOrder:
         if any(value != value for value in point):
             return self.num
         insort(self._points, point)
-        before = 0
+        places = most + 1  # that are left
         for front in _fronts(self._points):
             if point in front:
-                is_among = before + len(front) <= most + 1 or _is_early(front, point, most + 1 - before)
-                return None if is_among else self.num
-            before += len(front)
-            if before > most:
+                return None if len(front) <= places or _is_early(front, point, places) else self.num
+            places -= len(front)
+            if places < 1:
                 break
         return self.num
 

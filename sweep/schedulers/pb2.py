@@ -247,11 +247,7 @@ def _find_checkpoint(track: _Track, trial: Trial) -> None:
 
 
 def _checked_bounds(bounds: Any, path: tuple[Any, ...] = ()) -> Iterator[_Bound]:
-    """Yield the bounds of a nested dict.
-
-    Raises:
-        ConfigError: one of them is no pair of finite numbers, the first below the second.
-    """
+    """Yield the bounds of a nested dict; each must be two finite numbers, the first below the second."""
     here = "hyperparam_bounds" + "".join(f"[{key!r}]" for key in path)
     if bounds is None and not path:
         return
@@ -260,10 +256,7 @@ def _checked_bounds(bounds: Any, path: tuple[Any, ...] = ()) -> Iterator[_Bound]
             yield from _checked_bounds(inner, (*path, key))
         return
     is_pair = isinstance(bounds, (list, tuple)) and len(bounds) == 2 and bool(path)
-    if not is_pair or not all(map(checks.is_number, bounds)):
-        what = "two finite numbers [low, high], or a dict of these" if path else "a dict of config keys and [low, high]"
-        checks.refuse(here, bounds, what)
-    low, high = bounds
-    if not low < high:
-        checks.refuse(here, bounds, "the lower bound first and below the upper one")
-    yield _Bound(path, float(low), float(high))
+    if not is_pair or not all(map(checks.is_number, bounds)) or not bounds[0] < bounds[1]:
+        what = "two finite numbers [low, high], the lower one first, or a dict of these"
+        checks.refuse(here, bounds, what if path else "a dict of config keys and [low, high]")
+    yield _Bound(path, float(bounds[0]), float(bounds[1]))

@@ -202,8 +202,7 @@ class PopulationScheduler(MetricScheduler):
                 "checkpoint at least once in every perturbation_interval."
             )
             return None
-        explored = self._explored(target.id, trials[source_id], rng)
-        config = customised(explored, self._custom_explore)
+        config = customised(self._explored(target.id, trials[source_id], rng), self._custom_explore)
         self._bind(target.id, source_id)
         self._became_clone(target.id, source_id, config)
         self.num_perturbations += 1
@@ -211,13 +210,10 @@ class PopulationScheduler(MetricScheduler):
 
     def _drawn_source(self, rng: np.random.Generator, trials: Mapping[str, Trial] | None) -> str | None:
         """Return a random one of the best that can be a source; `trials` None: all of them were saved."""
-        sources = []
-        for one in self._quantiles()[1]:
-            member = self._members[one]
-            is_saved = trials is None or member.is_clone or (one in trials and trials[one].checkpoint is not None)
-            if is_saved and member.score != -math.inf:
-                sources.append(one)
-        return sources[int(rng.integers(len(sources)))] if sources else None
+        best = [one for one in self._quantiles()[1] if self._members[one].score != -math.inf]
+        if trials is not None:
+            best = [one for one in best if self._members[one].is_clone or trials[one].checkpoint is not None]
+        return best[int(rng.integers(len(best)))] if best else None
 
     def _bind(self, target_id: str, source_id: str) -> None:
         member = self._members[target_id]
@@ -323,10 +319,4 @@ class PopulationBasedTraining(PopulationScheduler):
         return complete_config(config, self._mutations, self._rng(FIRST, number, 0))
 
     def _explored(self, target_id: str, source: Trial, rng: np.random.Generator) -> dict[str, Any]:
-        return explore(
-            source.config,
-            self._mutations,
-            rng=rng,
-            resample_probability=self.resample_probability,
-            perturbation_factors=self._factors,
-        )
+        return explore(source.config, self._mutations, rng, self.resample_probability, self._factors)

@@ -31,10 +31,7 @@ def place_rungs(
 ) -> tuple[float, ...]:
     """Return the milestones, lowest first: `grace_period * reduction_factor**k` up to `max_t`, or those of `rungs`.
 
-    `place_rungs(1, 100, 4)` is `(1, 4, 16, 64)`.
-
-    Raises:
-        ConfigError: one of the numbers is out of its range, or `rungs` do not increase.
+    `place_rungs(1, 100, 4)` is `(1, 4, 16, 64)`. A number out of its range is a ConfigError.
     """
     checks.number("reduction_factor", reduction_factor, above=1, hint="It is usually 3 or 4.")
     if rungs is not None:
@@ -101,19 +98,14 @@ class StoppingLadder:
 
 
 class PromotionRung:
-    """The scores of one milestone, and which of them are among the best 1/eta.
-
-    Attributes:
-        scores: of every trial that got here, in order of arrival; NaN counts in their number and is never promoted.
-        promoted: those that went on from here.
-    """
+    """The scores of one milestone, and which of them are among the best 1/eta."""
 
     def __init__(self, milestone: float, eta: float) -> None:
         self.milestone = milestone
-        self.scores: dict[str, float] = {}
-        self.promoted: set[str] = set()
+        self.scores: dict[str, float] = {}  # in order of arrival; NaN counts in their number and is never promoted
+        self.promoted: set[str] = set()  # those that went on from here
         self._eta = eta
-        self._ranked: list[tuple[float, int, str]] = []  # the best first: score, negated, order of arrival, id
+        self.ranked: list[tuple[float, int, str]] = []  # the best first: score, negated, order of arrival, id
 
     @property
     def num_best(self) -> int:
@@ -123,17 +115,13 @@ class PromotionRung:
     def add(self, trial_id: str, score: float) -> None:
         """Keep a trial's score; of equal scores the earlier one is better."""
         if score == score:
-            insort(self._ranked, (-score, len(self.scores), trial_id))
+            insort(self.ranked, (-score, len(self.scores), trial_id))
         self.scores[trial_id] = score
-
-    def best(self) -> list[str]:
-        """Return the best floor(n/eta), the best first."""
-        return [trial_id for _, _, trial_id in self._ranked[: self.num_best]]
 
     def place(self, trial_id: str) -> int:
         """Return the place of a trial among all here, 1 being the best; equal scores share one, NaN has the last."""
         score = self.scores[trial_id]
-        return (bisect_left(self._ranked, (-score,)) if score == score else len(self._ranked)) + 1
+        return (bisect_left(self.ranked, (-score,)) if score == score else len(self.ranked)) + 1
 
 
 @dataclass(slots=True)
@@ -189,18 +177,15 @@ class PromotionLadder:
 
     def _promote(self, level: int) -> list[str]:
         rung = self.rungs[level]
-        promoted = [one for one in rung.best() if self.is_waiting(one) and self.level(one) == level]
+        best = [trial_id for _, _, trial_id in rung.ranked[: rung.num_best]]
+        promoted = [one for one in best if self.is_waiting(one) and self.level(one) == level]
         rung.promoted.update(promoted)
         for trial_id in promoted:
             self._climbers[trial_id].is_waiting = False
         return promoted
 
     def leave(self, trial_id: str, read: tuple[float, float] | None = None) -> list[Decision]:
-        """Never promote a trial any more: it has ended. Its scores stay, and its last one may let another go on.
-
-        Args:
-            read: time and score of its last result, if it has one.
-        """
+        """Never promote a trial any more: it has ended. Its scores stay, and its last one may let another go on."""
         promoted = self.record(trial_id, *read, is_ended=True) if read is not None else None
         self._climbers[trial_id].is_waiting = False
         return [ResumeTrial(other) for other in promoted or ()]
@@ -209,9 +194,6 @@ class PromotionLadder:
         """Return what follows from a record: others go on, and the trial itself goes on, pauses or stops.
 
         A trial that ran on after it was asked to pause, and has no checkpoint still, cannot be paused: it stops.
-
-        Args:
-            shown: metric and value, for reasons.
         """
         decisions: list[Decision] = [ResumeTrial(trial_id) for trial_id in promoted if trial_id != trial.id]
         climber = self._climbers[trial.id]
@@ -245,13 +227,8 @@ Ladder = StoppingLadder | PromotionLadder
 
 
 class RungScheduler(MetricScheduler):
-    """Judge trials when they get to rungs; a subclass gives the ladders and says what follows.
-
-    Args:
-        ladder: returns a ladder of some milestones, lowest first.
-        brackets: how many ladders there are, which begin at ever higher rungs.
-        others: as `ASHAScheduler` explains them.
-    """
+    """Judge trials when they get to rungs; a subclass gives a function from milestones to a ladder, and says what
+    follows. The other arguments are those of `ASHAScheduler`."""
 
     def __init__(
         self,

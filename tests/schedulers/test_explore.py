@@ -12,11 +12,11 @@ from sweep.errors import ConfigError
 from sweep.schedulers.explore import checked_mutations, complete_config, customised, explore, quantile_size
 
 
-def explored(config, mutations, *, times=400, chance=0.0, **options):
+def explored(config, mutations, *, times=400, chance=0.0, factors=(1.2, 0.8)):
     """Return what becomes of a config in many draws."""
     rng = np.random.default_rng(5)
     checked = checked_mutations(mutations)
-    return [explore(config, checked, rng=rng, resample_probability=chance, **options) for _ in range(times)]
+    return [explore(config, checked, rng, chance, factors) for _ in range(times)]
 
 
 def values(config, mutations, key="x", **options):
@@ -54,8 +54,8 @@ def test_a_listed_value_moves_to_a_neighbour_and_an_unlisted_one_is_drawn(start,
 
 def test_a_number_is_multiplied_by_one_of_the_factors():
     assert values({"x": 0.5}, {"x": lambda: 99.0}) == {0.5 * 1.2, 0.5 * 0.8}
-    assert values({"x": 0.5}, {"x": uniform(0, 1)}, perturbation_factors=(2.0,)) == {1.0}
-    assert values({"x": np.float64(0.5)}, {"x": lambda: 99.0}, perturbation_factors=(2.0,)) == {1.0}
+    assert values({"x": 0.5}, {"x": uniform(0, 1)}, factors=(2.0,)) == {1.0}
+    assert values({"x": np.float64(0.5)}, {"x": lambda: 99.0}, factors=(2.0,)) == {1.0}
 
 
 @pytest.mark.parametrize(

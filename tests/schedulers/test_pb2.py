@@ -317,7 +317,10 @@ def test_a_clone_that_a_person_kept_from_its_barrier_is_not_taken_for_one_afterw
         ({"x": [False, True]}, "hyperparam_bounds['x'] is [False, True]"),
         ({"x": [0, math.inf]}, "hyperparam_bounds['x'] is [0, inf]"),
         ({"x": uniform(0, 1)}, "hyperparam_bounds['x'] is "),
-        ({"x": [2, 1]}, "hyperparam_bounds['x'] is [2, 1]; expected the lower bound first and below the upper one"),
+        (
+            {"x": [2, 1]},
+            "hyperparam_bounds['x'] is [2, 1]; expected two finite numbers [low, high], the lower one first",
+        ),
         ({"x": [0, 1], "net": {"w": (5, 4)}}, "hyperparam_bounds['net']['w'] is (5, 4)"),
     ],
 )
