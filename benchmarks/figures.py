@@ -7,34 +7,19 @@ Run: python benchmarks/figures.py [directory]      the directory keeps the exper
 
 from __future__ import annotations
 
-import json
-import math
-import random
-import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sweep.record.checksums import seal_all
-from sweep.record.db import APPLICATION_ID, SCHEMA, VERSION
+import made
+
 from sweep.results.analysis import ExperimentAnalysis
 
 Row = tuple[str, str, str, str]  # what, measured, promised, beside it
 
-REPORTS = 100
-RUNGS = (1, 4, 16, 64)
-_T0 = 1.75e9
-_META = {
-    "prefix": "abcde",
-    "metric": "loss",
-    "mode": "min",
-    "created": _T0,
-    "variables": ["lr", "width", "dropout", "optimizer", "weight_decay"],
-    "space": {"lr": "Float(1e-05, 1).LogUniform()", "width": "Categorical[16, 32, 64, 128].Uniform()"},
-}
 # What is drawn, and Optuna's figure that corresponds.
 FIGURES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "history": (lambda plot: plot.history(), "plot_optimization_history"),
@@ -51,67 +36,6 @@ FIGURES: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
-def trials(number: int) -> Iterator[tuple[dict[str, Any], list[float], str]]:
-    """Give config, losses and reason of each trial: one in twenty was stopped at a rung, so most curves are whole."""
-    draw = random.Random(0)
-    for index in range(number):
-        config = {
-            "lr": 10 ** draw.uniform(-5, 0),
-            "width": draw.choice([16, 32, 64, 128]),
-            "dropout": draw.random(),
-            "optimizer": draw.choice(["sgd", "adam"]),
-            "weight_decay": 10 ** draw.uniform(-6, -2),
-        }
-        last = RUNGS[index // 20 % 4] if index % 20 == 0 else REPORTS
-        base = (math.log10(config["lr"]) + 2) ** 2 + config["dropout"]
-        losses = [base + 1 / step + draw.random() / 10 for step in range(1, last + 1)]
-        yield config, losses, f"stopped early: loss=3 at {last}, cutoff 2" if last < REPORTS else ""
-
-
-def make(root: Path, number: int) -> None:
-    """Write the record of an experiment in which every trial has ended, eight at a time on eight GPUs."""
-    root.mkdir(parents=True)
-    events: list[tuple[Any, ...]] = []
-    results: list[tuple[Any, ...]] = []
-    rows: list[tuple[Any, ...]] = []
-    begin = 0.0
-
-    def event(kind: str, trial_id: str, at: float, data: str | None = None, commands: Any = None) -> None:
-        text = None if commands is None else json.dumps(commands)
-        events.append((len(events) + len(results) + 1, at, _T0 + at, kind, trial_id, 1, data, text))
-
-    for index, (config, losses, reason) in enumerate(trials(number)):
-        trial_id, end = f"abcde_{index:05d}", begin + 0.5 * len(losses)
-        place = [["local", [[f"gpu-{index % 8}", 1.0]]]]
-        event("Suggested", trial_id, begin, json.dumps({"config": config}), [["Start", trial_id, 1, place]])
-        event("Started", trial_id, begin + 0.1, "4242")
-        for step, loss in enumerate(losses, start=1):
-            metrics = {"loss": loss, "eval": {"acc": step / REPORTS}, "training_iteration": step}
-            filled = {"time_this_iter_s": 0.5, "time_total_s": 0.5 * step}
-            at = begin + 0.5 * step
-            seq = len(events) + len(results) + 1
-            said = json.dumps(metrics | filled)
-            results.append((seq, index, 1, step, at, _T0 + at, said, *[None] * 11, 1, 0))
-        last = len(events) + len(results)
-        event("Exited", trial_id, end, '{"exit": {"kind": "FINISHED"}}', [["Notify", "trial_complete", trial_id]])
-        event("Released", trial_id, end + 0.1)
-        text = json.dumps(config)
-        rows.append((trial_id, index, "TERMINATED", reason, text, '{"bundles": [{"gpu": 1}]}', len(losses), last))
-        begin += 0.5 * len(losses) / 8
-    with sqlite3.connect(root / "sweep.db") as db:
-        db.executescript(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; {SCHEMA}")
-        meta = _META | {"name": root.name, "scheduler": "pbt"}  # so that every figure has something to show
-        db.executemany("INSERT INTO meta VALUES (?, ?, 0)", [(key, json.dumps(value)) for key, value in meta.items()])
-        db.executemany("INSERT INTO fact VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)", events)
-        db.executemany(f"INSERT INTO report VALUES ({', '.join('?' * 20)})", results)
-        db.executemany(
-            "INSERT INTO trial VALUES (?, ?, ?, ?, ?, ?, 1, 0, 0, NULL, NULL, NULL, NULL, NULL, ?, 0, 0, 0, ?, NULL, 0,"
-            " '', 0.0, NULL, NULL, 0, 0, 0)",
-            rows,
-        )
-        seal_all(db)
-
-
 def study_of(number: int) -> Any:
     """Return the same trials as a study of Optuna in memory."""
     import optuna
@@ -125,7 +49,7 @@ def study_of(number: int) -> Any:
         "optimizer": optuna.distributions.CategoricalDistribution(["sgd", "adam"]),
         "weight_decay": optuna.distributions.FloatDistribution(1e-6, 1e-2, log=True),
     }
-    for config, losses, _ in trials(number):
+    for config, losses in made.trials(number):
         study.add_trial(
             optuna.trial.create_trial(
                 params=config,
@@ -147,8 +71,7 @@ def drawn(draw: Callable[[], Any]) -> str:
 def rows(directory: Path) -> list[Row]:
     """Measure every figure, at 10,000 trials as a fresh reader does."""
     for number in (1_000, 10_000):
-        if not (directory / f"of_{number}").exists():
-            make(directory / f"of_{number}", number)
+        made.experiment(directory / f"of_{number}", number)
     from optuna import visualization
 
     ExperimentAnalysis(directory / "of_1000").plot.importance()  # what is loaded at first use belongs to none of them
@@ -163,12 +86,12 @@ def rows(directory: Path) -> list[Row]:
         if theirs:
             more = {"params": ["lr", "dropout"]} if theirs == "plot_contour" else {}
             beside += f"; Optuna: {drawn(lambda: getattr(visualization, theirs)(study, **more))}"  # noqa: B023
-        found.append((f"plot.{name}, 10,000 x {REPORTS}", large, "< 3 s, < 3 MB", beside))
+        found.append((f"plot.{name}, 10,000 x {made.REPORTS}", large, "< 3 s, < 3 MB", beside))
     for number in (1_000, 10_000):
         began = time.perf_counter()
         page = ExperimentAnalysis(directory / f"of_{number}", default_metric="loss", default_mode="min").to_html()
         taken = f"{time.perf_counter() - began:.2f} s, {len(page) / 1e6:.2f} MB"
-        found.append((f"the page of {number:,} x {REPORTS}", taken, "< 3.5 MB" if number == 1_000 else "", ""))
+        found.append((f"the page of {number:,} x {made.REPORTS}", taken, "< 3.5 MB" if number == 1_000 else "", ""))
     plot = ExperimentAnalysis(directory / "of_10000").plot
     plot._reader.trials()
     began = time.perf_counter()

@@ -189,11 +189,26 @@ def metrics_of(data: Mapping[str, Any], trial_id: str | None, *, trust: Trust = 
         return None
     metrics: dict[str, Any] = untag(data["metrics"], trust=trust)
     if "filled" in data:
-        values = dict(zip(_STORED, untag(data["filled"]), strict=False)) | {"trial_id": trial_id, "done": False}
+        values = dict(zip(_STORED, untag(data["filled"], trust=trust), strict=False)) | {
+            "trial_id": trial_id,
+            "done": False,
+        }
         for name, usual in _usual(values, data["seq"], data["wall"]).items():
             values[name] = usual if values[name] is None else values[name]
         metrics |= {name: values[name] for name in _FILLED if name in values}
     return metrics
+
+
+def value_of(data: Mapping[str, Any], metric: str) -> Any:
+    """Return what a report says under a key or a path, if it says it plainly; else anything that is no number."""
+    found = data["metrics"]
+    if metric in found:
+        return found[metric]
+    if metric in _STORED and "filled" in data:
+        return dict(zip(_STORED, data["filled"], strict=False)).get(metric)
+    for part in metric.split("/"):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
 
 
 def event_of(

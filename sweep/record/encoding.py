@@ -119,7 +119,7 @@ def _pickled(value: Any) -> dict[str, str]:
     return tagged if text == tagged["repr"] else tagged | {"str": text}
 
 
-Trust = bool | Literal["arrays"]
+Trust = bool | Literal["arrays"] | None
 
 
 def decode(text: str, *, trust: Trust = False) -> Any:
@@ -129,12 +129,18 @@ def decode(text: str, *, trust: Trust = False) -> Any:
         trust: load pickled values. This runs code from the file: only for experiments of one's own. Otherwise they
             come back as `Opaque`, which prints like the value. "arrays": of numpy alone, whose pickles run no code.
     """
-    value = json.loads(text)
-    return untag(value, trust=trust) if '"$' in text else value
+    return untag(json.loads(text), trust=trust_in(text, trust))
+
+
+def trust_in(text: str, trust: Trust) -> Trust:
+    """Return how what `text` says is to be read: None where it has no `$`-key, which nearly all have not."""
+    return trust if '"$' in text else None
 
 
 def untag(value: Any, *, trust: Trust = False) -> Any:
-    """Return what a value of JSON stands for; arguments as of `decode`."""
+    """Return what a value of JSON stands for; arguments as of `decode`, and trust None: nothing in it is tagged."""
+    if trust is None:
+        return value
     if isinstance(value, list):
         return [untag(item, trust=trust) for item in value]
     if not isinstance(value, dict):

@@ -16,9 +16,9 @@ from sweep.core.messages import Event, Exit, Exited, ExitKind, PlanChanged
 from sweep.core.plan import Plan
 from sweep.core.results import TrialResult
 from sweep.core.trial import CheckpointRef
-from sweep.record.codec import event_of, metrics_of
+from sweep.record.codec import event_of, metrics_of, value_of
 from sweep.record.db import open_for_reading, understood
-from sweep.record.encoding import Trust, untag
+from sweep.record.encoding import Trust, trust_in, untag
 
 END = 2**63 - 1  # no event has this number
 REPORT = '{"kind":"Reported"'  # how the text of a report begins
@@ -75,11 +75,11 @@ def read_facts(
         for seq, owner, text in events(source, patterns, after=after, before=before, trial_ids=owners):
             if not with_results and text.startswith(REPORT) and '"commands":' not in text:
                 continue
-            data = json.loads(text)
+            data, trusted = json.loads(text), trust_in(text, trust)
             commands = data.pop("commands", None)
-            metrics = metrics_of(data, owner) if with_results else None
-            event = event_of(data, owner, metrics or {}, trust=trust)
-            caused = None if commands is None else untag(commands, trust=trust)
+            metrics = metrics_of(data, owner, trust=trust_in(text, False)) if with_results else None
+            event = event_of(data, owner, metrics or {}, trust=trusted)
+            caused = None if commands is None else untag(commands, trust=trusted)
             yield Fact(seq, data["at"], data["wall"], event, caused, metrics)
 
 
@@ -124,7 +124,7 @@ class Report:
 
     def get(self, metric: str) -> Any:
         """Return the value of a metric, a key or a path such as `eval/acc`; None: it has none."""
-        value = self.data["metrics"].get(metric)
+        value = value_of(self.data, metric)
         return value if type(value) in (float, int) else TrialResult(self.metrics).get(metric)
 
 

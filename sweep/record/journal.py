@@ -33,7 +33,7 @@ _flush = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 Row = tuple[Any, ...]
 
 
-def _row_of(trial: Trial, name: str) -> Row:
+def row_of(trial: Trial, name: str) -> Row:
     state = pack(trial) | ({"name": name} if name else {})
     row = trial.number, trial.id, trial.status.value, encode(dict(trial.config)), encode(state)
     return *row, crc_of(row)
@@ -180,7 +180,7 @@ class Journal:
             chain = linked(seq, trial_id, data, chain)
             rows.append((seq, trial_id, data, chain))
         known = {name: self._rows.get(name) or (0, self._name_of(trial)) for name, trial in changes.trials.items()}
-        trials = [_row_of(trial, known[name][1]) for name, trial in changes.trials.items()]
+        trials = [row_of(trial, known[name][1]) for name, trial in changes.trials.items()]
         totals = Totals(seq, chain, total((row[-1] for row in trials), (crc for crc, _ in known.values()), checksum))
         self._check(any(type(event) is not Reported for event in events))
         self._write(rows, trials, totals)
