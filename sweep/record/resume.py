@@ -159,12 +159,15 @@ def retell(
 ) -> None:
     """Tell the record again to new objects, in order, with the trials as they were at each event; answers are ignored.
 
+    Reports are read only where somebody learns from them: a plain random search resumes without.
+
     Args:
         before: number of the first event that is not fact.
     """
+    is_learning = searcher.is_adaptive or searcher.hears_results or judge is not None or not scheduler.is_stateless
     history = History()
     view = MappingProxyType(history.trials)
-    for fact in read_facts(database, before=before):
+    for fact in read_facts(database, before=before, with_results=is_learning):
         history.happened(fact)
         match fact.event:
             case m.Reported(trial_id) if fact.metrics is not None and fact.is_judged:
