@@ -57,23 +57,14 @@ class _Inventory(tuple[Node, ...]):
 
 @dataclass(frozen=True)
 class _State:
-    """What `init` was told.
+    """What `init` was told."""
 
-    Attributes:
-        nodes: the declared inventory; None: what is detected.
-        notices: what the user should know of that.
-        env_vars: for the processes of trials; None: none were given.
-        is_local_mode: runs that are given no engine run their trials in this process.
-        cluster: what a sweep may use of a cluster of Ray; None: it runs on this machine.
-        is_shared: runs claim what their trials hold.
-    """
-
-    nodes: tuple[Node, ...] | None = None
-    notices: tuple[str, ...] = ()
+    nodes: tuple[Node, ...] | None = None  # declared; None: what is detected
+    notices: tuple[str, ...] = ()  # what the user should know of them
     env_vars: Mapping[str, str] | None = None
     is_local_mode: bool = False
-    cluster: Mapping[str, Any] | None = None
-    is_shared: bool = True
+    cluster: Mapping[str, Any] | None = None  # what a sweep may use of one of Ray; None: it runs on this machine
+    is_shared: bool = True  # runs claim what their trials hold
 
 
 _MACHINE = (
@@ -266,11 +257,7 @@ def _one_machine(declared: Mapping[str, Any]) -> tuple[Node, tuple[str, ...]]:
 
 
 def _check_cluster(cluster: Mapping[str, Any], own: Iterable[str]) -> None:
-    """Check what was said of a cluster.
-
-    Raises:
-        ConfigError: something of this machine was declared, too, or a value makes no sense.
-    """
+    """Refuse values for a cluster that make no sense, and what was declared of this machine beside it."""
     for name in own:
         raise ConfigError(
             f"sweep.init: {name} declares this machine, and engine='ray' runs on the nodes of a cluster, which say "
@@ -311,7 +298,7 @@ def _gpus(
 ) -> list[Device]:
     """Return the declared GPUs: the named ones, else the first detected ones, and then some on paper."""
     if ids is not None:
-        gpus = _named_gpus(_gpu_names(ids))
+        gpus = _named_gpus(ids)
         if number is not None and number != len(gpus):
             raise ConfigError(
                 f"sweep.init: gpu_ids names {len(gpus)} and num_gpus is {number}; expected the same number. "
@@ -327,11 +314,7 @@ def _gpus(
 
 
 def _gpus_on_paper(number: int, num_found: int) -> list[Device]:
-    """Return the declared GPUs beyond the detected ones; their names are those of no real one.
-
-    Raises:
-        ResourceError: the parent's list of devices forbids them.
-    """
+    """Return the GPUs that are declared beyond the detected ones, if the parent's list of devices allows them."""
     if number <= num_found:
         return []
     there, seen = gpu.count(), gpu.look()
@@ -406,24 +389,15 @@ def _for_each(argument: str, value: Any, number: int) -> list[Any]:
     return [value] * number
 
 
-def _gpu_names(ids: Any) -> list[str]:
-    """Return the names of GPUs as texts; plain numbers are taken as indices."""
+def _named_gpus(ids: Any) -> list[Device]:
+    """Return the GPUs of these names: what is known of those that this machine has, the others on paper."""
     if not isinstance(ids, (list, tuple)):
         raise ConfigError(f"sweep.init: gpu_ids is {ids!r}; expected a list of indices or UUIDs, such as ['0', '1'].")
-    names = []
-    for name in ids:
-        text = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
-        text = text.strip() if isinstance(text, str) else ""
-        if not text or "," in text or text.startswith("-"):
-            raise ConfigError(f"sweep.init: gpu_ids has {name!r}; expected the index or the UUID of one GPU.")
-        names.append(text)
-    return names
-
-
-def _named_gpus(names: Sequence[str]) -> list[Device]:
-    """Return the GPUs of these names: what is known of those that this machine has, the others on paper."""
     named: dict[str, Device] = {}
-    for name in names:
+    for given in ids:
+        name = str(given).strip() if isinstance(given, int | str) and not isinstance(given, bool) else ""
+        if not name or "," in name or name.startswith("-"):
+            raise ConfigError(f"sweep.init: gpu_ids has {given!r}; expected the index or the UUID of one GPU.")
         # To both vendors it is the only one, so that each reads the name by its own rules.
         environ = {**os.environ, "CUDA_VISIBLE_DEVICES": name, "HIP_VISIBLE_DEVICES": name}
         there = gpu.detect(environ, trust=False)

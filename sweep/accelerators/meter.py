@@ -10,12 +10,7 @@ from sweep.accelerators import nvml
 from sweep.core.resources import Device, format_bytes
 
 _NAMED_HOLDERS = 3
-# What runs on a device, by kind; the second name is for drivers that do not have the first.
-_PROCESS_LISTS = (
-    ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2"),
-    ("nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses_v2"),
-    ("nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses_v2"),
-)
+_KINDS_OF_PROCESSES = ("Compute", "Graphics", "MPSCompute")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +95,14 @@ def _memory(library: Any, handle: Any) -> Any | None:
 
 def _holders(library: Any, handle: Any) -> tuple[Holder, ...]:
     held: dict[int, int | None] = {}
-    for names in _PROCESS_LISTS:
-        for process in _first_answer(library, names, handle):
+    for kind in _KINDS_OF_PROCESSES:
+        for process in nvml.ask(library, f"nvmlDeviceGet{kind}RunningProcesses", handle) or ():
             pid, used = int(process.pid), process.usedGpuMemory
             if pid > 0:  # 0 stands for one that this namespace cannot see
                 known = held.get(pid)
                 held[pid] = known if used is None else max(int(used), known or 0)
     order = sorted(held, key=lambda pid: (-(held[pid] or 0), pid))
     return tuple(Holder(pid, held[pid], _program(pid)) for pid in order)
-
-
-def _first_answer(library: Any, names: Sequence[str], handle: Any) -> Sequence[Any]:
-    for name in names:
-        found = nvml.ask(library, name, handle)
-        if found is not None:
-            return list(found)
-    return ()
 
 
 def _program(pid: int) -> str:

@@ -71,11 +71,6 @@ def ask(library: Any, function: str, *arguments: Any) -> Any:
         return None
 
 
-def why_silent() -> str:
-    """Return in words why the driver's library cannot be asked; empty: it can."""
-    return list_gpus()[1]
-
-
 def list_gpus() -> tuple[list[Gpu | None], str]:
     """Return all GPUs of the machine along the PCI bus, or none and in words why the library does not answer.
 
@@ -117,16 +112,10 @@ def _gpu(library: Any, handle: Any) -> Gpu | None:
 
 
 def _device(library: Any, handle: Any) -> Device | None:
-    identity = _text(ask(library, "nvmlDeviceGetUUID", handle))
+    identity = ask(library, "nvmlDeviceGetUUID", handle)
     if not identity:
         return None
-    name = _text(ask(library, "nvmlDeviceGetName", handle))
+    name = ask(library, "nvmlDeviceGetName", handle) or ""
     memory = ask(library, "nvmlDeviceGetMemoryInfo", handle)
     total = 0 if memory is None else int(memory.total)
     return Device(identity, "gpu", name, total, labels=labels_of(name, total), vendor="nvidia")
-
-
-def _text(value: str | bytes | None) -> str:
-    if isinstance(value, bytes):  # what older versions of the library answer
-        return value.decode("utf-8", "replace")
-    return value or ""

@@ -361,10 +361,5 @@ def slice_variables(*, slice_id: int, num_slices: int, coordinator: str) -> dict
 
 
 def identity_variables(worker_id: int, hostnames: Sequence[str]) -> dict[str, str]:
-    """Return the variables by which a process knows its host among those of its slice.
-
-    Args:
-        worker_id: position of its host in `hostnames`.
-        hostnames: of the hosts of the slice, in their order.
-    """
+    """Return the variables by which a process knows its host, the `worker_id`-th, among those of its slice."""
     return {"TPU_WORKER_ID": str(worker_id), "TPU_WORKER_HOSTNAMES": ",".join(hostnames)}

@@ -17,8 +17,10 @@ Fetch = Callable[[str], str | None]
 
 _GOOGLE = "0x1ae0"
 # PCI device of Google -> generation. Network cards and disks of Google's machines have the same vendor. v2 and v3 share
-# a device and differ in the subsystem.
+# a device and differ in the subsystem, which is named behind it.
 _GENERATIONS = {
+    "0x0027/0x004e": "v2",
+    "0x0027/0x004f": "v3",
     "0x005e": "v4",
     "0x0062": "v5p",
     "0x0063": "v5e",
@@ -26,7 +28,6 @@ _GENERATIONS = {
     "0x0076": "v7x",
 }
 _OLD_DEVICE = "0x0027"
-_OLD_SUBSYSTEMS = {"0x004e": "v2", "0x004f": "v3"}
 
 # By its number: outside of Google's machines the name is not known, and looking it up may take long.
 _METADATA_ADDRESS = "169.254.169.254"
@@ -54,9 +55,7 @@ class TpuHost:
     hostnames: tuple[str, ...] = ()
 
 
-def detect(
-    root: str | os.PathLike[str] = "/", environ: Mapping[str, str] | None = None, fetch: Fetch | None = None
-) -> tuple[Device, ...]:
+def detect(root: str | os.PathLike[str] = "/", environ: Mapping[str, str] | None = None) -> tuple[Device, ...]:
     """Return the TPU chips that this process may use, in the order of the PCI bus; none on a machine without.
 
     A chip counts when it is on the PCI bus and the machine has device files for chips. Device files alone are none: a
@@ -66,19 +65,13 @@ def detect(
     Args:
         root: of the file system.
         environ: the environment; None: that of this process.
-        fetch: instead of the metadata server, which is asked only for chips that may be v2 or v3.
     """
     environ = os.environ if environ is None else environ
-    generations = _generations(Path(root))
-    if None in generations:
-        either = _old_generation(describe(root, environ, fetch).accelerator_type)
-        generations = [generation or either for generation in generations]
     found = {
         str(index): Device(
             f"tpu{index}", "tpu", generation.type, visible=str(index), labels=generation.labels, vendor="google"
         )
-        for index, generation in enumerate(generations)
-        if generation is not None
+        for index, generation in enumerate(_generations(Path(root)))
     }
     parent = environ.get("TPU_VISIBLE_CHIPS", environ.get("TPU_VISIBLE_DEVICES"))
     if parent is None:
@@ -103,11 +96,8 @@ def describe(
     """
     environ = os.environ if environ is None else environ
     if "TPU_SKIP_MDS_QUERY" in environ or not _generations(Path(root)):
-        ask = _asking(lambda key: None)
-    elif fetch is not None:
-        ask = _asking(fetch)
-    else:
-        ask = _server(environ.get("GCE_METADATA_IP") or _METADATA_ADDRESS)
+        fetch = dict[str, str]().get
+    ask = _asking(fetch) if fetch else _server(environ.get("GCE_METADATA_IP") or _METADATA_ADDRESS)
     worker_id = environ.get("TPU_WORKER_ID") or ask("agent-worker-number")
     topology = environ.get("TPU_TOPOLOGY") or _attribute(ask("tpu-env"), "TOPOLOGY")
     hostnames = environ.get("TPU_WORKER_HOSTNAMES")
@@ -169,20 +159,15 @@ def _server(address: str) -> Callable[[str], str]:
     return _asking(lambda key: ask_metadata_server(key, address=address))
 
 
-def _generations(root: Path) -> list[Generation | None]:
-    """Return the generation of each chip that processes may open, None where it may be v2 or v3."""
-    found: list[Generation | None] = []
-    if not _has_device_files(root):
-        return found
-    for directory in sorted((root / "sys/bus/pci/devices").glob("*")):
-        if _read(directory / "vendor") != _GOOGLE:
-            continue
+def _generations(root: Path) -> list[Generation]:
+    """Return the generation of each chip that processes may open."""
+    found: list[Generation] = []
+    for directory in sorted((root / "sys/bus/pci/devices").glob("*")) if _has_device_files(root) else ():
         device = _read(directory / "device")
-        if device in _GENERATIONS:
+        if device == _OLD_DEVICE:
+            device += f"/{_read(directory / 'subsystem_device')}"
+        if device in _GENERATIONS and _read(directory / "vendor") == _GOOGLE:
             found.append(GENERATIONS[_GENERATIONS[device]])
-        elif device == _OLD_DEVICE:
-            name = _OLD_SUBSYSTEMS.get(_read(directory / "subsystem_device"))
-            found.append(GENERATIONS[name] if name else None)
     return found
 
 
@@ -197,11 +182,6 @@ def _has_device_files(root: Path) -> bool:
     """Whether a process could open a chip: a container sees the PCI bus of its machine, but only files it was given."""
     files = (root / "dev").glob("accel*"), (root / "dev/accel").glob("accel*"), (root / "dev/vfio").glob("*")
     return any(re.fullmatch(r"(accel)?\d+", path.name) for group in files for path in group)
-
-
-def _old_generation(accelerator_type: str) -> Generation:
-    """Return v2 if the pod type is one of it, such as `v2-8`, else v3."""
-    return GENERATIONS["v2" if accelerator_type.strip().lower().partition("-")[0] == "v2" else "v3"]
 
 
 def _attribute(text: str, name: str) -> str:

@@ -35,15 +35,7 @@ def create(
     num_workers_per_host: int | None = None,
     **config: Backend,
 ) -> T:
-    """Return a trainer for which the whole config of a trial is the loop's.
-
-    Args:
-        trainer: its class.
-        config: how its workers find each other, under the name that the class has for it.
-
-    Raises:
-        ConfigError, ResourceError, TrainableError: an argument is wrong.
-    """
+    """Return a trainer for which the whole config of a trial is the loop's; `config` is its backend's, by name."""
     gpus = num_gpus_per_worker if num_gpus_per_worker is not None else float(use_gpu)
     if num_workers_per_host not in (None, 1, num_workers):
         raise ConfigError(

@@ -137,11 +137,7 @@ class _Nested:
             print(f"sweep: {text}", flush=True)
 
     def run(self) -> NestedResult:
-        """Run attempts until one ends well.
-
-        Raises:
-            TrainingFailedError: `max_failures` is used up.
-        """
+        """Run attempts until one ends well or `max_failures` is used up."""
         failures = starts = 0
         while not (outcome := self._attempt(1 + failures + starts)).is_good:
             is_start = outcome.class_name == START_ERROR
@@ -167,13 +163,7 @@ class _Nested:
         return os.path.join(self._session.job.directory, self._home)
 
     def _place(self) -> tuple[Resources, Placement]:
-        """Return the group's request and where it lies within the trial's placement.
-
-        Raises:
-            MoreNeeded: it does not fit there, or the trial holds what another's group needs, and this one needs
-                something else: the trial starts again with what it needs.
-            UserCodeError: it fits on several machines only.
-        """
+        """Return the group's request and its place within the trial's; where it has none, the trial starts again."""
         session, job = self._session, self._session.job
         wanted = self._trainer.resources_of({})
         held, placement = job.resources, job.placement

@@ -76,11 +76,7 @@ class HorovodConfig(Backend):
 
 
 def _serve(listener: socket.socket) -> None:
-    """Run Horovod's rendezvous server on a socket that listens already, for as long as this process lives.
-
-    It does not get the list of ranks, so that a loop may shut Horovod down and start it again: with that knowledge the
-    server counts them, and forgets the count of one scope when another is complete.
-    """
+    """Run Horovod's rendezvous server on a socket that listens already, for as long as this process lives."""
     module = importlib.import_module(_SERVER)
     server_class: Any = module.RendezvousHTTPServer
     handler_class: Any = module.RendezvousHandler
@@ -105,6 +101,7 @@ def _serve(listener: socket.socket) -> None:
         def server_activate(self) -> None:
             """Nothing: it listens."""
 
+    # Without the list of ranks, by which it would count them: a loop may shut Horovod down and start it again.
     server = Server(listener.getsockname(), Handler, 0)
     threading.Thread(target=server.serve_forever, name="sweep-horovod-rendezvous", daemon=True).start()
 

@@ -82,14 +82,8 @@ class ScalingConfig:
         self._settle()
         head = self.trainer_resources
         if head is not None and not has_domains({"": head}):
-            is_held = isinstance(head, Mapping) and any(head.values())
-            text = "this is held for the group, and no worker uses it" if is_held else "this is the default"
-            warnings.warn(
-                f"trainer_resources={head!r} is deprecated: a group needs no process beside its workers; {text}. Leave "
-                "it out.",
-                DeprecationWarning,
-                stacklevel=4,
-            )
+            text = f"trainer_resources={head!r} is deprecated: no worker of the group uses it. Leave it out."
+            warnings.warn(text, DeprecationWarning, stacklevel=4)
         if not self.is_open and (plan := self.slice_plan) is not None:
             for text in plan.warnings:
                 warnings.warn(text, stacklevel=4)
@@ -365,11 +359,7 @@ def _problems(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _check_amount(name: Any, value: Any) -> None:
-    """Refuse a name that means something in another spelling, and what is no amount.
-
-    Raises:
-        ResourceError: it is such.
-    """
+    """Refuse a name that means something in another spelling, and what is no amount."""
     known = re.fullmatch(r"(?:num_)?(cpu|gpu|tpu|mem)(?:s|ory)?", str(name).lower())
     right = known[1].upper().replace("MEM", "memory") if known else name
     if right != name:

@@ -128,7 +128,7 @@ def _checked_id(gpu_id: int | str) -> int | str:
 def _own_gpus() -> tuple[Device, ...]:
     if nvml.open_library() is None:
         raise NoGpuError(
-            f"wait_for_gpu reads the memory of NVIDIA GPUs through NVML, which does not answer: {nvml.why_silent()}. "
+            f"wait_for_gpu reads the memory of NVIDIA GPUs through NVML, which does not answer: {nvml.list_gpus()[1]}. "
             "On a machine without such a GPU leave the call out."
         )
     devices = tuple(device for device in gpu.detect() if device.vendor == "nvidia")

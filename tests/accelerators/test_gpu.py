@@ -47,8 +47,8 @@ class FakeGpu:
         pci: domain, bus and device, None: it does not tell.
     """
 
-    uuid: str | bytes
-    name: str | bytes = "NVIDIA A100-SXM4-40GB"
+    uuid: str
+    name: str = "NVIDIA A100-SXM4-40GB"
     total: int = 40 * GIB
     used: int | list[int] = 0
     reserved: int = 0
@@ -99,7 +99,7 @@ class FakeNvml(ModuleType):
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> FakeGpu:
         every = [part for device in self.gpus for part in (device, *(device.instances or ())) if part is not None]
         for device in every:
-            if device.uuid in (uuid, uuid.encode()) and not device.is_lost:
+            if device.uuid == uuid and not device.is_lost:
                 return device
         raise NVMLError("Not Found")
 
@@ -109,10 +109,10 @@ class FakeNvml(ModuleType):
         domain, bus, device = handle.pci
         return SimpleNamespace(domain=domain, bus=bus, device=device)
 
-    def nvmlDeviceGetUUID(self, handle: FakeGpu) -> str | bytes:
+    def nvmlDeviceGetUUID(self, handle: FakeGpu) -> str:
         return handle.uuid
 
-    def nvmlDeviceGetName(self, handle: FakeGpu) -> str | bytes:
+    def nvmlDeviceGetName(self, handle: FakeGpu) -> str:
         return handle.name
 
     def nvmlDeviceGetMemoryInfo(self, handle: FakeGpu, version: int | None = None) -> Any:
@@ -145,11 +145,6 @@ class FakeNvml(ModuleType):
         return handle.numbers[1]
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: FakeGpu) -> list[Any]:
-        if self.is_old:
-            raise NVMLLibraryMismatchError
-        return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in handle.processes]
-
-    def nvmlDeviceGetComputeRunningProcesses_v2(self, handle: FakeGpu) -> list[Any]:
         return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in handle.processes]
 
     def nvmlDeviceGetGraphicsRunningProcesses(self, handle: FakeGpu) -> list[Any]:
@@ -191,9 +186,8 @@ def test_no_library_no_driver_and_no_gpu_are_no_error_and_it_is_known_which_it_i
     assert look({}, sysfs=tmp_path, dev=tmp_path).why == f"no GPU was found: {why}, and there is none of AMD"
 
 
-@pytest.mark.parametrize("encode", [str, lambda text: text.encode()], ids=["str", "bytes"])
-def test_a_gpu_is_known_by_uuid_name_memory_types_and_index(install, encode, tmp_path):
-    library = install(FakeNvml(FakeGpu(encode("GPU-a"), encode("Tesla T4"), 15109 * MIB)))
+def test_a_gpu_is_known_by_uuid_name_memory_types_and_index(install, tmp_path):
+    library = install(FakeNvml(FakeGpu("GPU-a", "Tesla T4", 15109 * MIB)))
     expected = Device("GPU-a", "gpu", "Tesla T4", 15109 * MIB, "0", ("T4", "T4-16G"), "nvidia")
     assert detect({}, sysfs=tmp_path) == (expected,)
     assert (library.num_inits, library.num_open) == (1, 0)

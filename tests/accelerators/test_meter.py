@@ -37,7 +37,7 @@ def test_each_device_has_its_use_and_its_holders_with_the_largest_first(install)
     install(
         FakeNvml(
             FakeGpu("GPU-a", used=3 * GIB, processes=[(11, GIB), (13, None), (14, 2 * GIB)]),
-            FakeGpu(b"GPU-b", total=80 * GIB, used=0),
+            FakeGpu("GPU-b", total=80 * GIB, used=0),
         )
     )
     assert read_memory([A, B]) == {

@@ -14,7 +14,7 @@ import sweep
 from sweep.accelerators.cuda import ask as ask_cuda
 from sweep.accelerators.gpu import detect
 from sweep.accelerators.meter import read_memory
-from sweep.accelerators.nvml import ask, open_library, why_silent
+from sweep.accelerators.nvml import ask, list_gpus, open_library
 from sweep.worker.gpu_memory import wait_for_gpu
 
 pytestmark = pytest.mark.gpu
@@ -27,7 +27,7 @@ def library():
     """The driver's library; without it there is nothing to test."""
     found = open_library()
     if found is None:
-        pytest.skip(f"no NVIDIA driver answers here: {why_silent()}")
+        pytest.skip(f"no NVIDIA driver answers here: {list_gpus()[1]}")
     return found
 
 
