@@ -10,6 +10,7 @@ import fcntl
 import importlib.util
 import os
 import pickle
+import select
 import signal
 import socket
 import sys
@@ -45,26 +46,16 @@ GONE = "the driver ended"
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What an agent needs to know of a run.
+    """What an agent needs to know of a run."""
 
-    Attributes:
-        context: without what only the driver has.
-        stored: where the trainable lies.
-        path, cwd: of the driver: where its modules are found, and where it stands; used where they exist.
-        heartbeat_timeout_s: see `heartbeat`.
-        witness: a file that the driver has written into the experiment, and what it says.
-        home: pickled `Home` of the experiment, for nodes that do not see the driver's directory; empty: there is none.
-        no_home: why not.
-    """
-
-    context: EngineContext
-    stored: Stored
-    path: Sequence[str]
-    cwd: str
+    context: EngineContext  # without what only the driver has
+    stored: Stored  # where the trainable lies
+    path: Sequence[str]  # of the driver's modules; used where they exist
+    cwd: str  # of the driver, likewise
     heartbeat_timeout_s: float
-    witness: tuple[str, str] = ("", "")
-    home: bytes = b""
-    no_home: str = ""
+    witness: tuple[str, str]  # a file that the driver has written into the experiment, and what it says
+    home: bytes = b""  # pickled `Home` of the experiment, for nodes that do not see the driver's directory
+    no_home: str = ""  # why there is none
 
     def in_copy(self, copy: NodeCopy) -> Setup:
         """Return the same for a node that works in a directory of its own."""
@@ -103,11 +94,7 @@ def _is_told(config: Mapping[str, Any]) -> Any:
 
 
 class Agent:
-    """One agent; `run` returns when it is over and nothing of it is left.
-
-    Attributes:
-        node: id of its node, once it is connected.
-    """
+    """One agent; `run` returns when it is over and nothing of it is left."""
 
     def __init__(
         self,
@@ -116,11 +103,7 @@ class Agent:
         environ: Mapping[str, str] | None = None,
         memory_limit: float | None = None,
     ) -> None:
-        """Connect to the driver.
-
-        Args:
-            environ: the variables that trials start from; None: those of this process.
-            memory_limit: see `LocalEngine`.
+        """Connect to the driver; trials start from the variables in `environ`, None: from those of this process.
 
         Raises:
             ExperimentError: the driver cannot be reached, or does not let this agent in.
@@ -136,8 +119,7 @@ class Agent:
         self._staging: Staging | None = None  # where the node does not see the driver's directory
         self._ready: list[Event] = []  # whose turn has come
         self._lock = -1
-        self._socket = dial(invitation, LINK)
-        self._link: Link | None = None
+        self._link = Link(dial(invitation, LINK), self._on_full)
 
     def run(self) -> str:
         """Serve the driver until it is gone; returns why it ended."""
@@ -154,7 +136,7 @@ class Agent:
                 self._engine.close()
             if self._staging is not None:
                 self._staging.close()
-            self._socket.close()
+            self._link.close()
             if self._lock >= 0:
                 os.close(self._lock)
 
@@ -162,50 +144,43 @@ class Agent:
 
     def _receive_setup(self) -> Setup | None:
         """Wait for what to run; None: the driver is gone."""
-        frames = wire.Frames()
-        while True:
-            data = self._socket.recv(1 << 16)
-            if not data:
-                return None
-            for message in frames.feed(data):
-                assert isinstance(message, wire.Prepare)
+        poll = select.poll()
+        poll.register(self._link.socket, select.POLLIN)
+        while self._link.is_open:
+            poll.poll()
+            for message in self._link.receive():
                 setup: Setup = message.setup
                 return setup
+        return None
 
     def _prepare(self, setup: Setup) -> bool:
         """Make the engine and say so; or say what is wrong here, and return False."""
         with contextlib.suppress(OSError):
             os.chdir(setup.cwd)
-        link = Link(self._socket, self._on_full)
-        self._link = link
+        problem = ""
         try:
             setup = self._at_home(setup)
             sys.path.extend(entry for entry in setup.path if entry not in sys.path and os.path.exists(entry))
             _check_imports(setup)
             limits.refuse_too_few()
-            self._make_engine(setup)
-            problem = ""
+            self._engine = self._make_engine(setup)
         except _UnfitError as error:
             problem = str(error)
         except (SweepError, OSError) as error:
             problem = f"{type(error).__name__}: {error}".rstrip(".")
         node = next((node for node in setup.context.nodes if node.id == self.node), None)
         others = () if self._engine is None else tuple(self._engine.claims())
-        link.send(wire.Prepared(node, problem, others, is_staged=self._staging is not None))
-        while not link.is_empty:
-            link.flush()
+        self._link.send(wire.Prepared(node, problem, others, is_staged=self._staging is not None))
+        while not self._link.is_empty:
+            self._link.flush()
         return not problem
 
     def _at_home(self, setup: Setup) -> Setup:
-        """Where this node does not see the driver's directory, make one of its own, and have files go through the
-        remote storage.
-
-        Raises:
-            SweepError: this node cannot reach it, or there is none.
-        """
-        directory = setup.context.directory
+        """Where this node does not see the driver's directory, make one of its own; files go through the storage."""
+        directory, patience_s = setup.context.directory, 2 * setup.heartbeat_timeout_s
         is_staged = bool(setup.home) and os.environ.get(SHARED_VARIABLE) == "0"
         if not is_staged and _is_seen(directory, setup.witness, _SEEN_SOON_S if setup.home else _SEEN_S):
+            self._lock = _lock_of(directory, self.node, patience_s)
             return setup
         if not setup.home:
             raise _UnfitError(
@@ -222,7 +197,7 @@ class Agent:
             raise _UnfitError(
                 f"there is no directory for its trials: {error}. Set {CACHE_VARIABLE} to one on a disk of that node"
             ) from error
-        self._lock = _lock_of(ExperimentLayout(copy.root), self.node, patience_s=2 * setup.heartbeat_timeout_s)
+        self._lock = _lock_of(copy.root, self.node, patience_s)
         copy.clear()
         try:
             copy.bring_code()
@@ -233,7 +208,6 @@ class Agent:
                 f"it does not find in {home.remote} what the driver has written there. Expected storage that every "
                 "node reaches, such as s3://bucket/sweeps"
             )
-        assert self._link is not None
         self._staging = Staging(
             copy,
             setup.context.log_to_file or (),
@@ -244,26 +218,18 @@ class Agent:
         )
         return setup.in_copy(copy)
 
-    def _make_engine(self, setup: Setup) -> None:
-        if self._lock < 0:
-            self._lock = _lock_of(
-                ExperimentLayout(setup.context.directory), self.node, patience_s=2 * setup.heartbeat_timeout_s
-            )
+    def _make_engine(self, setup: Setup) -> LocalEngine:
         context = replace(
             setup.context, node=self.node, environ=self._environ, lock_fd=self._lock, notice=self._on_notice
         )
-        jobs = JobMaker(
-            context,
-            setup.stored,
-            payload=lambda trial: self._payloads[trial.id, trial.attempt],
-        )
-        self._engine = LocalEngine(context, jobs=jobs, say_of=self._say_of, memory_limit=self._memory_limit)
+        jobs = JobMaker(context, setup.stored, payload=lambda trial: self._payloads[trial.id, trial.attempt])
+        say_of = self._say_of if self._staging is None else partial(self._staging.say_of, say=self._say_of)
+        return LocalEngine(context, jobs=jobs, say_of=say_of, memory_limit=self._memory_limit)
 
     # --- while trials run --------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         assert self._engine is not None
-        assert self._link is not None
         engine, link = self._engine, self._link
         engine.loop.listen(link.socket.fileno(), self._on_link)
         if self._staging is not None:
@@ -288,7 +254,6 @@ class Agent:
     def _look(self) -> None:
         """Send what trials have printed, again and again, unless the driver has not read the last of it."""
         assert self._engine is not None
-        assert self._link is not None
         assert self._staging is not None
         if self._link.is_empty:
             self._staging.look()
@@ -296,7 +261,6 @@ class Agent:
 
     def _on_link(self) -> None:
         assert self._engine is not None
-        assert self._link is not None
         for message in self._link.receive():
             match message:
                 case wire.Order(messages.Start(trial) as command, payload):
@@ -324,13 +288,6 @@ class Agent:
 
     def _say_of(self, key: tuple[str, int], word: Any) -> None:
         """Tell the driver what concerns an attempt with ranks on other machines."""
-        if self._staging is None:
-            self._pass_on(key, word)
-        else:
-            self._staging.say_of(key, word, self._pass_on)
-
-    def _pass_on(self, key: tuple[str, int], word: Any) -> None:
-        assert self._link is not None
         self._link.send(wire.Passed(*key, word))
 
     def _on_full(self, link: Link, is_full: bool) -> None:
@@ -362,14 +319,9 @@ class _UnfitError(SweepError):
     """Why trials of this run cannot run on this node."""
 
 
-def _lock_of(layout: ExperimentLayout, node: str, *, patience_s: float) -> int:
-    """Return a descriptor of the lock that an agent and all it starts hold for their lives: the next agent of the node
-    waits until nothing is left of the one before.
-
-    Raises:
-        SweepError: something still is, after so long.
-    """
-    path = layout.code / f"agent-{node}.lock"
+def _lock_of(root: Path, node: str, patience_s: float) -> int:
+    """Return the lock that an agent and all it starts hold for life; the next one waits until none of them is left."""
+    path = ExperimentLayout(root).code / f"agent-{node}.lock"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     give_up = time.monotonic() + patience_s
     while True:
@@ -398,8 +350,6 @@ def _check_imports(setup: Setup) -> None:
 def _is_seen(directory: Path, witness: tuple[str, str], patience_s: float) -> bool:
     """Whether a file that the driver has just written is there, once what this machine remembers is out of date."""
     name, said = witness
-    if not name:
-        return True
     path, give_up = directory / name, time.monotonic() + patience_s
     while True:
         with contextlib.suppress(OSError):

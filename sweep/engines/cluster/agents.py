@@ -49,17 +49,11 @@ from sweep.worker.group_environment import nodes_of
 
 
 class Cluster(ABC):
-    """Machines on which a run may have agents, from before it is built until it is over.
+    """Machines on which a run may have agents, from before it is built until it is over."""
 
-    Attributes:
-        host: address of the interface on which the driver listens for the agents that are called next.
-        heartbeat_timeout_s: see `heartbeat`.
-        start_s: how long an agent may take to come.
-    """
-
-    host: str = "127.0.0.1"
+    host: str = "127.0.0.1"  # of the interface on which the driver listens for the agents that are called next
     heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S
-    start_s: float = 60.0
+    start_s: float = 60.0  # how long an agent may take to come
 
     @abstractmethod
     def nodes(self) -> Sequence[Node]:
@@ -97,29 +91,18 @@ _FIRST_CALLS = 3  # of an agent, before a sweep begins without it
 
 @dataclass(slots=True, eq=False)
 class _Member:
-    """One node.
-
-    Attributes:
-        link, heartbeat: to its agent, once that is here.
-        is_ready: the agent runs an engine.
-        is_called: an agent was called, and is not lost yet.
-        is_staged: it does not see the driver's directory; files go through remote storage.
-        calls: how often an agent was called since one was last ready.
-        called_at: when it was called last, on the monotonic clock.
-        others: what other sweeps keep from this one there, as the agent said last.
-        wanted: what it was last told to look out for.
-    """
+    """One node."""
 
     node: Node
-    link: Link | None = None
+    link: Link | None = None  # to its agent, once that is here
     heartbeat: Heartbeat | None = None
-    is_ready: bool = False
-    is_staged: bool = False
-    is_called: bool = False
-    calls: int = 0
-    called_at: float = 0.0
-    others: tuple[Claim, ...] = ()
-    wanted: Resources | None = None
+    is_ready: bool = False  # the agent runs an engine
+    is_staged: bool = False  # it does not see the driver's directory; files go through remote storage
+    is_called: bool = False  # an agent was called, and is not lost yet
+    calls: int = 0  # since one was last ready
+    called_at: float = 0.0  # the last time, on the monotonic clock
+    others: tuple[Claim, ...] = ()  # what other sweeps keep from this one there, as the agent said last
+    wanted: Resources | None = None  # what it was last told to look out for
 
 
 @dataclass(slots=True)
@@ -165,7 +148,7 @@ class Agents(LoopEngine):
             replace(context_for_agents(context), claims_as=secrets.token_hex(8)),
             stored,
             path=[*own_path(), *filter(None, [modules])],
-            cwd=_cwd(),
+            cwd=os.getcwd(),
             heartbeat_timeout_s=cluster.heartbeat_timeout_s,
             witness=self._witness,
             home=home,
@@ -341,8 +324,8 @@ class Agents(LoopEngine):
                 case wire.Prepared(_, problem) if problem:
                     self._on_problem(member, problem)
                 case wire.Prepared(node, _, others, is_staged):
-                    member.is_staged = is_staged
-                    self._on_ready(member, node)
+                    member.node, member.is_staged, member.is_ready, member.calls = node, is_staged, True, 0
+                    self._say_nodes()
                     self._on_others(member, others)
                 case wire.Happened(events, notices):
                     for text in notices:
@@ -387,13 +370,6 @@ class Agents(LoopEngine):
             if (told := self._others()) != self._told:
                 self._told = told
                 self._events.append(messages.ClaimsChanged(told))
-
-    def _on_ready(self, member: _Member, node: Node) -> None:
-        was_ready, member.is_ready = member.is_ready, True
-        member.node = node
-        member.calls = 0
-        if not was_ready:
-            self._say_nodes()
 
     def _on_problem(self, member: _Member, problem: str) -> None:
         """The agent of a node cannot run trials."""
@@ -549,13 +525,6 @@ def _portable(home: Home | None) -> tuple[bytes, str]:
         )
 
 
-def _cwd() -> str:
-    try:
-        return os.getcwd()
-    except OSError:
-        return "/"
-
-
 def _await_end(peer: socket.socket, give_up: float) -> None:
     """Wait until the other side has closed its end, at most until `give_up` on the monotonic clock; close this one."""
     with contextlib.suppress(OSError):
@@ -574,12 +543,7 @@ _HERE = Path(__file__).resolve().parents[3]
 def ship_local_modules(directory: Path, say: Callable[[str], None]) -> str:
     """Copy the modules that this process has loaded from directories of the user's own, and those beside the script;
     return the directory to look for them in, or an empty text. What is installed is on the nodes, too, or Ray's
-    `runtime_env` brings it.
-
-    Args:
-        directory: in which a directory is made for them, named by what they contain.
-        say: called with a line where they are too many.
-    """
+    `runtime_env` brings it."""
     files = dict(_files())
     if not files:
         return ""

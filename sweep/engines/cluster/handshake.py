@@ -72,19 +72,10 @@ class Guest:
 
 
 class Listener:
-    """Listens for agents, on threads of its own.
-
-    Attributes:
-        host, port: where it listens.
-        key: that it was made with, in hexadecimal.
-    """
+    """Listens for agents, on threads of its own, and hands each connection that knows the key to `admit`."""
 
     def __init__(self, host: str, admit: Callable[[Guest], None]) -> None:
-        """Begin to listen.
-
-        Args:
-            host: address of the interface to listen on; loopback where all agents run on this machine.
-            admit: called, on another thread, with each connection that knows the key.
+        """Listen on the interface of an address.
 
         Raises:
             ExperimentError: nothing can listen there.
@@ -137,7 +128,7 @@ class Listener:
 
 def _let_in(peer: socket.socket, key: bytes) -> Guest | None:
     """Return the connection of an agent that knows the key; None: it does not, or says nothing sensible in time."""
-    with _in_time(peer), _as_connection(peer) as connection:
+    with _connection(peer) as connection:
         try:
             deliver_challenge(connection, key)
             answer_challenge(connection, key)
@@ -146,7 +137,6 @@ def _let_in(peer: socket.socket, key: bytes) -> Guest | None:
             connection.send_bytes(b"{}")
         except Exception:  # whatever a stranger sends: wrong key, no JSON, silence, a port scan
             return None
-    _be_prompt(peer)
     return Guest(hello, peer)
 
 
@@ -164,7 +154,7 @@ def dial(invitation: Invitation, purpose: str) -> socket.socket:
     peer.settimeout(None)
     key = bytes.fromhex(invitation.key)
     try:
-        with _in_time(peer), _as_connection(peer) as connection:
+        with _connection(peer) as connection:
             answer_challenge(connection, key)
             deliver_challenge(connection, key)
             connection.send_bytes(json.dumps(asdict(Hello(invitation.node, purpose))).encode())
@@ -172,18 +162,12 @@ def dial(invitation: Invitation, purpose: str) -> socket.socket:
     except Exception as error:  # what multiprocess raises for a wrong key or an early end differs by its version
         peer.close()
         raise ExperimentError(f"the driver at {where} did not let this agent in: {error!r}.") from error
-    _be_prompt(peer)
     return peer
 
 
-def _as_connection(peer: socket.socket) -> Any:
-    """Return a connection over a copy of the socket's descriptor."""
-    return Connection(os.dup(peer.fileno()))
-
-
 @contextlib.contextmanager
-def _in_time(peer: socket.socket) -> Iterator[None]:
-    """Cut a socket whose handshake takes too long, in however many pieces it comes."""
+def _connection(peer: socket.socket) -> Iterator[Any]:
+    """Give a connection for the handshake, over a copy of the socket's descriptor; one that takes too long is cut."""
 
     def cut() -> None:
         with contextlib.suppress(OSError):  # it is over
@@ -192,12 +176,9 @@ def _in_time(peer: socket.socket) -> Iterator[None]:
     timer = threading.Timer(_HANDSHAKE_S, cut)
     timer.daemon = True
     timer.start()
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # small messages are sent at once
     try:
-        yield
+        with Connection(os.dup(peer.fileno())) as connection:
+            yield connection
     finally:
         timer.cancel()
-
-
-def _be_prompt(peer: socket.socket) -> None:
-    """Have small messages sent at once."""
-    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -26,14 +26,9 @@ class Heartbeat:
     def __init__(
         self, peer: socket.socket, who: str, timeout_s: float, lost: Callable[[str], None], *, mute_s: float = math.inf
     ) -> None:
-        """Begin to beat.
+        """Begin to beat; `lost` is called on another thread, once, with what happened, and not after `close`.
 
-        Args:
-            peer: taken over.
-            who: the other side, for people.
-            timeout_s: without a word, after which it is lost.
-            lost: called on another thread, once, with what happened; not after `close`.
-            mute_s: likewise, after which nothing is sent any more.
+        After `mute_s` without a word of the other side nothing is sent any more, after `timeout_s` it is lost.
         """
         self._peer = peer
         self._who = who

@@ -17,12 +17,7 @@ Key = tuple[str, int]
 
 
 class LogTails:
-    """What was printed on a node and not sent yet.
-
-    Args:
-        root: the experiment's directory on the node.
-        log_files: names of files that are logs, besides the usual ones.
-    """
+    """What was printed on a node and not sent yet; `log_files` are the names of logs besides the usual ones."""
 
     def __init__(self, root: Path, log_files: Collection[str]) -> None:
         self._layout = ExperimentLayout(root)
@@ -60,10 +55,7 @@ class LogTails:
 class LogWriter:
     """Writes it where it is read: into the driver's directory, behind what earlier attempts have printed.
 
-    Args:
-        root: the experiment's directory.
-        limit: size that each file is kept below when an attempt begins, in bytes; 0: unlimited.
-        say: called with a line when something cannot be written.
+    When an attempt begins each file is cut to `limit` bytes; 0: unlimited.
     """
 
     def __init__(self, root: Path, limit: int, say: Callable[[str], None]) -> None:

@@ -35,46 +35,28 @@ Key = tuple[str, int]
 
 @dataclass(slots=True, eq=False)
 class _NodeState:
-    """The attempt on one node, from a start to its release.
+    """The attempt on one node, from a start to its release."""
 
-    Attributes:
-        ports: those for its ranks there, once its supervisor is there.
-        exit: how it ended there.
-        is_released: what it held there is clean.
-    """
-
-    ports: tuple[int, ...] | None = None
-    exit: Exit | None = None
-    is_released: bool = False
+    ports: tuple[int, ...] | None = None  # for its ranks there, once its supervisor is there
+    exit: Exit | None = None  # how it ended there
+    is_released: bool = False  # what it held there is clean
 
 
 @dataclass(slots=True, eq=False)
 class _MultiNodeGroup:
-    """One attempt.
-
-    Attributes:
-        nodes: that it lies on; rank 0 is on the first.
-        on_nodes: by node; empty: it waits to be tried again.
-        has_met: all were told to make their ranks.
-        is_ending: all were told to end.
-        verdict: how it ended, if that is not for rank 0's supervisor to say.
-        refused: what the kernel refuses, and where; empty: nothing, since it was last tried.
-        is_declined: another sweep has claimed a part of its place.
-        pause_s: until it is tried again.
-        is_exit_told: the core knows that it ended.
-    """
+    """One attempt."""
 
     trial: Trial
     payload: Payload
-    nodes: Sequence[str]
-    on_nodes: dict[str, _NodeState] = field(default_factory=dict)
-    has_met: bool = False
-    is_ending: bool = False
-    verdict: Exit | None = None
-    refused: str = ""
-    is_declined: bool = False
-    pause_s: float = _AGAIN_S
-    is_exit_told: bool = False
+    nodes: Sequence[str]  # that it lies on; rank 0 is on the first
+    on_nodes: dict[str, _NodeState] = field(default_factory=dict)  # empty: it waits to be tried again
+    has_met: bool = False  # all were told to make their ranks
+    is_ending: bool = False  # all were told to end
+    verdict: Exit | None = None  # how it ended, if that is not for rank 0's supervisor to say
+    refused: str = ""  # what the kernel refuses, and where; empty: nothing, since it was last tried
+    is_declined: bool = False  # another sweep has claimed a part of its place
+    pause_s: float = _AGAIN_S  # until it is tried again
+    is_exit_told: bool = False  # the core knows that it ended
 
     @property
     def key(self) -> Key:
@@ -100,19 +82,12 @@ class _MultiNodeGroup:
 
 @dataclass(eq=False)
 class MultiNodeGroups:
-    """All such attempts of an engine.
+    """All such attempts of an engine."""
 
-    Attributes:
-        send: writes to the agent of a node; one that is gone is told by `lose`.
-        emit: hands an event to the core.
-        alarm: calls a function after so many seconds.
-        notice: called once for each kind of shortage, with a line for the user.
-    """
-
-    send: Callable[[str, wire.ToAgent], None]
-    emit: Callable[[Event], None]
-    alarm: Callable[[float, Callable[[], None]], None]
-    notice: Callable[[str], None]
+    send: Callable[[str, wire.ToAgent], None]  # to the agent of a node; one that is gone is told by `lose`
+    emit: Callable[[Event], None]  # to the core
+    alarm: Callable[[float, Callable[[], None]], None]  # calls a function after so many seconds
+    notice: Callable[[str], None]  # called once for each kind of shortage, with a line for the user
     _groups: dict[Key, _MultiNodeGroup] = field(default_factory=dict, init=False)
     _noticed: set[str] = field(default_factory=set, init=False)
 

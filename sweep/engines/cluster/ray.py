@@ -64,24 +64,18 @@ class RayOptions:
 
 @dataclass(eq=False)
 class _Machine:
-    """A node of the cluster that the sweep uses.
+    """A node of the cluster that the sweep uses."""
 
-    Attributes:
-        key: Ray's id of it.
-        amounts: what its agent holds in Ray.
-        node: what the agent says there is; None: it has not come yet.
-        actor, running: the agent, and its call that lasts as long as it does.
-    """
-
-    key: str
+    key: str  # Ray's id of it
     name: str
     address: str
-    amounts: dict[str, float]
+    amounts: dict[str, float]  # what its agent holds in Ray
     of_type: str  # of its accelerators
-    node: Node | None = None
-    actor: Any = None
+    slice: str  # of TPU chips that it is a host of
+    node: Node | None = None  # what the agent says there is; None: it has not come yet
+    actor: Any = None  # the agent
     facts: Any = None
-    running: Any = None
+    running: Any = None  # its call that lasts as long as it does
 
 
 class RayCluster(Cluster):
@@ -90,12 +84,8 @@ class RayCluster(Cluster):
     def __init__(self, options: RayOptions, say: Callable[[str], None] | None = None) -> None:
         """Join the cluster and start an agent on each node that the sweep may use.
 
-        Args:
-            say: called with each line for the user until there is an engine; None: they are kept until then.
-
         Raises:
-            ConfigError: Ray is missing or another one than 2, there is no cluster at the address, or it is one of Ray
-                Client.
+            ConfigError: it cannot be joined.
             ResourceError: no node has what the options ask for.
         """
         self._options = options
@@ -103,7 +93,7 @@ class RayCluster(Cluster):
         self.notices: list[str] = []
         self._machines: dict[str, _Machine] = {}
         self._changed: Callable[[], None] = lambda: None
-        self._say: Callable[[str], None] = say or self.notices.append
+        self._say: Callable[[str], None] = say or self.notices.append  # until there is an engine
         self._waited: set[tuple[Any, ...]] = set()  # what waited at the last look, until something was said of it
         self._has_told = False
         self._is_closed = False
@@ -128,16 +118,12 @@ class RayCluster(Cluster):
         return super().__call__(context)
 
     def nodes(self) -> Sequence[Node]:
+        is_near = self.host == Cluster.host  # all nodes are on this machine, and ranks are reached on loopback
         return tuple(
-            replace(machine.node, address=self._address_of(machine))
-            for machine in list(self._machines.values())
-            if machine.node is not None
+            replace(one.node, address="" if is_near and not one.address.startswith("127.") else one.address)
+            for one in list(self._machines.values())
+            if one.node is not None
         )
-
-    def _address_of(self, machine: _Machine) -> str:
-        """Return where ranks on a node are reached by those on others: on loopback while all are on this machine."""
-        is_loopback = machine.address.startswith("127.")
-        return machine.address if is_loopback or self.host != Cluster.host else ""
 
     @property
     def away(self) -> Sequence[Node]:
@@ -221,11 +207,7 @@ class RayCluster(Cluster):
         return next((one for one in list(self._machines.values()) if one.name == node), None)
 
     def _find_some(self) -> None:
-        """Find the first nodes; what another sweep has just given back may take a moment to be free.
-
-        Raises:
-            ResourceError: there are none.
-        """
+        """Find the first nodes; what another sweep has just given back may take a moment to be free."""
         give_up = time.monotonic() + _SETTLE_S
         while not self._look() and not self.away:
             if time.monotonic() > give_up or not any(self._fits(node) for node in self._ray.nodes() if node["Alive"]):
@@ -251,7 +233,9 @@ class RayCluster(Cluster):
             amounts = self._usable(node)
             if amounts:
                 names = {machine.name for machine in self._machines.values()}
-                machine = _Machine(key, _name_of(node, names), node["NodeManagerAddress"], amounts, _type_of(node))
+                slice_name = node.get("Labels", {}).get("ray.io/tpu-slice-name", "")
+                address, of_type = node["NodeManagerAddress"], _type_of(node)
+                machine = _Machine(key, _name_of(node, names), address, amounts, of_type, slice_name)
                 self._machines[key] = machine
                 self._start_actor(machine)
                 has_new = True
@@ -330,16 +314,9 @@ class RayCluster(Cluster):
                 of_machine, node = self._ray.get(call)
                 if of_machine != _machine():
                     self.host = self._ray.util.get_node_ip_address()  # until then all were reached by loopback
-                machine.node = replace(node, slice=self._slice_of(machine))
+                machine.node = replace(node, slice=machine.slice)
                 taken = True
         return taken
-
-    def _slice_of(self, machine: _Machine) -> str:
-        """Return the TPU slice that a node is a host of."""
-        labels: Mapping[str, str] = next(
-            (node.get("Labels", {}) for node in self._ray.nodes() if node["NodeID"] == machine.key), {}
-        )
-        return labels.get("ray.io/tpu-slice-name", "")
 
     def _failure_of(self, call: Any) -> str:
         """Return why a call of an agent failed; empty: it has not."""
@@ -432,20 +409,12 @@ class _RayAgent:
 
 
 def trial_environ(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that trials on a node start from: those of Ray's worker, without what Ray has set there.
-
-    Args:
-        given: `env_vars` of the `runtime_env`, which the user has set and which stay.
-    """
-    return {name: value for name, value in environ.items() if name in given or not _is_of_ray(name, value)}
-
-
-def _is_of_ray(name: str, value: str) -> bool:
-    """Whether Ray has set a variable in its worker."""
-    if name == "PYTHONBREAKPOINT":  # leads to a debugger of Ray's, which has no task here
-        return value.startswith("ray.")
+    """Return the variables of Ray's worker without what Ray has set there; those `given` in `env_vars` stay."""
     # OMP_NUM_THREADS is set to the CPUs of the actor, which are all that the sweep may use.
-    return name.startswith(("RAY_", "__RAY")) or name in ("OMP_NUM_THREADS", "SPT_NOENV")
+    rays = {name for name in environ if name.startswith(("RAY_", "__RAY")) or name in ("OMP_NUM_THREADS", "SPT_NOENV")}
+    if environ.get("PYTHONBREAKPOINT", "").startswith("ray."):  # a debugger of Ray's, which has no task here
+        rays.add("PYTHONBREAKPOINT")
+    return {name: value for name, value in environ.items() if name in given or name not in rays}
 
 
 def _join(options: RayOptions) -> tuple[Any, bool]:

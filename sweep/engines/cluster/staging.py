@@ -29,15 +29,9 @@ Key = tuple[str, int]
 
 
 class Staging:
-    """The files of the trials of one agent.
+    """The files of the trials of one agent, which work in `copy`.
 
-    Args:
-        copy: the directory that trials of this node work in.
-        log_files: names of files in it that are logs, besides the usual ones.
-        tell: writes to the driver.
-        emit: hands out an event, when its turn has come.
-        wake: called on any thread when `settle` has something to do.
-        say: called with lines for the user.
+    `tell` writes to the driver, `emit` hands out an event when its turn has come; for `wake` and `say` see `Transfers`.
     """
 
     def __init__(
@@ -218,17 +212,11 @@ class _Step(NamedTuple):
 class Transfers:
     """Steps in order for each key; those of different keys do not wait for each other.
 
-    Work that fails is tried again until it works or all is closed.
+    Work that fails is tried again until it works or all is closed. `wake` is called, on any thread, when `settle` has
+    something to do; `say`, on the thread of `settle`, with lines for the user.
     """
 
     def __init__(self, wake: Callable[[], None], say: Callable[[str], None], where: str) -> None:
-        """Make it.
-
-        Args:
-            wake: called on any thread when `settle` has something to do.
-            say: called on the thread of `settle`, with lines for the user.
-            where: the storage, for people.
-        """
         self._wake = wake
         self._say = say
         self._where = where
