@@ -83,11 +83,7 @@ class _Quiet(WSGIRequestHandler):
 
 
 def _server(experiments: list[_Experiment], port: int, dashboards: Any) -> WSGIServer:
-    """Return a server that listens.
-
-    Raises:
-        ConfigError: the port is taken, or not allowed.
-    """
+    """Return a server that listens."""
     app = _guarded(_with_importances(_live(experiments, dashboards), experiments))
     try:
         return make_server(_HOST, port, app, _Server, _Quiet)

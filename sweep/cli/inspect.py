@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
@@ -13,20 +12,12 @@ from typing import Any
 import click
 
 from sweep.cli.options import complete_name, goal_option, metric_option, name_argument, storage_option, where_option
-from sweep.cli.tables import (
-    ListCommand,
-    Table,
-    emit,
-    format_option,
-    print_rows,
-    print_table,
-    selection_options,
-)
+from sweep.cli.tables import ListCommand, Table, emit, format_option, print_rows, print_table, selection_options
 from sweep.core.literals import as_arguments, json_text
 from sweep.core.ranking import shown_objectives
-from sweep.core.results import MOST_SECONDS, flatten, own_metrics, without_index
+from sweep.core.results import flatten, own_metrics, without_index
 from sweep.core.trial import STATES
-from sweep.display.formats import at_step, clean, text, to_yaml
+from sweep.display.formats import at_step, clean, moment, text, to_yaml
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.record.reader import ExperimentReader, find_experiment, list_experiments
 from sweep.record.rows import TrialRow
@@ -181,16 +172,11 @@ def best(
 
 def _print_trials(found: Sequence[tuple[TrialRow | TrialView, Mapping[str, Any]]], style: str) -> None:
     """Print trials, the values by which they were chosen, and their configs."""
-    rows, _, _ = _joined(
-        (
-            {"trial": f"{trial.number:05d}", "state": trial.state}
-            | ({} if style == "table" else {"status": trial.status}),
-            values,
-            trial.config,
-        )
+    rows, metrics, params = _joined(
+        ({"trial": f"{trial.number:05d}", "state": trial.state, "status": trial.status}, values, trial.config)
         for trial, values in found
     )
-    print_rows(rows, list(dict.fromkeys(column for row in rows for column in row)), style)
+    print_rows(rows, ["trial", "state", *["status"] * (style != "table"), *metrics, *params], style)
 
 
 # --- rows ---
@@ -219,12 +205,12 @@ def experiment_row(path: Path) -> dict[str, Any]:
     return {
         "name": path.name,
         "state": reader.state(),
-        "created": stamp(snapshot.meta.get("created")),
+        "created": moment(snapshot.meta.get("created")),
         "trials": len(snapshot.trials),
         **{column: counts[state] for column, state in zip(COUNTS, STATES, strict=True)},
         "metric": ", ".join(metric for metric, _ in reader.objectives) or reader.metric,
         "best": _best_cell(reader),
-        "updated": stamp(updated),
+        "updated": moment(updated),
         "path": str(path),
         "_created": snapshot.meta.get("created") or 0.0,
     }
@@ -251,7 +237,7 @@ _COLUMNS: Mapping[str, Callable[[TrialRow], Any]] = {
     "name": attrgetter("trial_name"),
     "experiment_tag": attrgetter("experiment_tag"),
     "trainable_name": attrgetter("trainable_name"),
-    "date": lambda trial: stamp(_wall(trial)),
+    "date": lambda trial: moment(_wall(trial)),
     "timestamp": _wall,
     **{name: _of_last(name) for name in ("time_this_iter_s", "pid", "hostname")},
     "failures": attrgetter("failures"),
@@ -327,10 +313,3 @@ def _print_configs(configs: Sequence[Mapping[str, Any]], form: str) -> None:
     else:
         for config in configs:
             emit(as_arguments(config) + "\n")
-
-
-def stamp(wall: Any) -> str | None:
-    """Return a time of day as text; None where none is known."""
-    if not isinstance(wall, (int, float)) or not abs(wall) < MOST_SECONDS:
-        return None
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -141,7 +141,9 @@ class _Seen:
 def attach(reader: ExperimentReader, display: Progress, *, sleep: Callable[[float], None] = time.sleep) -> None:
     """Show a sweep until nobody drives it any more, then what came of it. Nothing is written to it."""
     seen = _look(reader, None)
-    display.setup(**_about(reader, seen))
+    about = {name: reader.meta.get(name) for name in ("searcher", "scheduler", "seed", "resume_command")}
+    about |= {"name": reader.name, "nodes": seen.nodes, "objectives": reader.objectives}
+    display.setup(experiment_dir=str(reader.root), plan=seen.plan, num_trials=seen.plan.num_trials, **about)
     display.on_step(seen.trials, seen.at, [name for name, trial in seen.trials.items() if not trial.is_ended])
     is_running = True
     while is_running:
@@ -169,15 +171,3 @@ def _look(reader: ExperimentReader, before: _Seen | None) -> _Seen:
             raise ConfigError(f"{reader.name} has not begun: nothing is recorded of it yet. Try again in a moment.")
         trials = {trial.id: trial for trial in read_trials(connection, reader.layout.database, trust=False)}
     return _Seen(machine.plan, machine.nodes, last[0], last[1], trials)
-
-
-def _about(reader: ExperimentReader, seen: _Seen) -> dict[str, Any]:
-    return {
-        **{name: reader.meta.get(name) for name in ("searcher", "scheduler", "seed", "resume_command")},
-        "experiment_dir": str(reader.root),
-        "plan": seen.plan,
-        "num_trials": seen.plan.num_trials,
-        "name": reader.name,
-        "nodes": seen.nodes,
-        "objectives": reader.objectives,
-    }

@@ -34,12 +34,7 @@ COMMANDS: Mapping[str, str] = {
 }
 """Name of a command -> where it is."""
 
-ALIASES: Mapping[str, str] = {
-    "lsx": "ls",
-    "list-experiments": "ls",
-    "list-trials": "trials",
-    "add-note": "note",
-}
+ALIASES: Mapping[str, str] = {"lsx": "ls", "list-experiments": "ls", "list-trials": "trials", "add-note": "note"}
 """Command of Tune's command line -> name of ours."""
 
 

@@ -170,11 +170,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 def space_of(
     parameters: Mapping[Any, Any], where: tuple[Any, ...] = (), *, is_grid: bool = False
 ) -> tuple[dict[str, Any], list[Mistake]]:
-    """Return the search space that the `parameters` of a spec file describe, and what is wrong with them.
-
-    Args:
-        is_grid: cross all listed values and whole-number ranges instead of drawing from them.
-    """
+    """Return the search space that the `parameters` of a spec file describe, and what is wrong with them."""
     config: dict[str, Any] = {}
     mistakes: list[Mistake] = []
     for name, given in parameters.items():

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from sweep.cli.inspect import COUNTS, MAX_FRONT, experiment_row, stamp
+from sweep.cli.inspect import COUNTS, MAX_FRONT, experiment_row
 from sweep.cli.notes import read_notes
 from sweep.cli.options import name_argument, trial_argument, where_option
 from sweep.cli.tables import emit, format_option, print_rows
@@ -18,7 +18,7 @@ from sweep.core.messages import ExitKind
 from sweep.core.ranking import shown_objectives
 from sweep.core.resources import name_device
 from sweep.core.results import flatten, own_metrics, without_index
-from sweep.display.formats import at_step, clean, duration, pairs, to_yaml
+from sweep.display.formats import at_step, clean, duration, moment, pairs, to_yaml
 from sweep.record.layout import rank_outputs
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow, trainable_name
@@ -159,9 +159,9 @@ def _trial_facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
         "attempts": row.attempt,
         "failures": row.failures,
         "node_losses": row.node_losses or None,
-        "created": stamp(life.created.wall),
-        "started": stamp(started),
-        "ended": stamp(exited) if row.is_ended else None,
+        "created": moment(life.created.wall),
+        "started": moment(started),
+        "ended": moment(exited) if row.is_ended else None,
         "took": None if started is None or until is None else duration(until - started),
         "peak_memory_mb": round(life.peak_rss_bytes / 1e6, 1) or None,
         "reports": row.count,

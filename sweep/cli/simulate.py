@@ -106,11 +106,12 @@ def _machine(curves: Curves, cpus: float | None, gpus: int | None) -> Sequence[N
 
 def _summary(reader: ExperimentReader, curves: Curves, found: Simulation) -> dict[str, Any]:
     """Return what was, what would have been, and what became of the winner."""
+    first = next(reader.facts(before=2), None)
     before = {
         "trials": len(curves.curves),
         "reports": sum(len(curve.points) for curve in curves.curves),
         "trial_seconds": curves.seconds,
-        "seconds": _driven(reader),
+        "seconds": 0.0 if first is None else reader.driven_s() - first.at,
     }
     now = {
         "trials": len(found.trials),
@@ -131,11 +132,6 @@ def _summary(reader: ExperimentReader, curves: Curves, found: Simulation) -> dic
         if found.best_result is not None:
             now["best"] = found.best_result[found.metric]
     return summary
-
-
-def _driven(reader: ExperimentReader) -> float:
-    last, first = reader.last_event(), next(reader.facts(before=2), None)
-    return last[1] - first.at if first is not None and last is not None else 0.0
 
 
 def _table(name: str, curves: Curves, found: Simulation, summary: dict[str, Any]) -> str:

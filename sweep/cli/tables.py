@@ -53,20 +53,13 @@ def format_option(*styles: str) -> Callable[[Callable[..., Any]], Callable[..., 
 
 @dataclass(frozen=True)
 class Table:
-    """A list with all its columns.
-
-    Attributes:
-        columns: those that are shown when none are chosen, in order.
-        more: those that are there when they are asked for.
-        aliases: other names of columns.
-        telling: columns that a table leaves out without a word where no value passes; of the others it leaves out and
-            names those that are empty.
-    """
+    """A list with all its columns."""
 
     rows: Sequence[Row]
-    columns: Sequence[str]
-    more: Sequence[str] = ()
-    aliases: Mapping[str, str] = field(default_factory=dict)
+    columns: Sequence[str]  # those that are shown when none are chosen, in order
+    more: Sequence[str] = ()  # those that are there when they are asked for
+    aliases: Mapping[str, str] = field(default_factory=dict)  # other names of columns
+    # Columns that a table leaves out without a word where no value passes; others that are empty it names.
     telling: Mapping[str, Callable[[Any], bool]] = field(default_factory=dict)
 
     def column(self, name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from sweep.core.ranking import rankable
 from sweep.core.trial import shown_state
 from sweep.display.state import ViewState
-from sweep.display.svg import Curve, learning_curves
+from sweep.display.svg import Curve
 
 _MAX_POINTS = 120  # of one trial; then every second one goes
 _MAX_SHOWN = 60
@@ -40,7 +40,3 @@ class LiveCurves:
         self._points = {trial: points for trial, points in sorted(self._points.items()) if trial in kept}
         states = {trial: shown_state(view.trials[trial]) for trial in self._points}
         return [Curve(trial, states[trial], points, trial == best) for trial, points in self._points.items()]
-
-    def draw(self, view: ViewState) -> str:
-        """Return the curves as html."""
-        return learning_curves(self.shown(view), view.plan.metric)

@@ -6,11 +6,13 @@ import html
 import json
 import math
 import re
+import time
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from sweep.core.results import MOST_SECONDS
 from sweep.core.values import printed, sound_text
 from sweep.core.values import shown as safe_repr
 
@@ -85,6 +87,13 @@ def rough_duration(seconds: float) -> str:
         if seconds < limit:
             return f"{max(0, round(seconds / size))}{unit}"
     return f"{round(seconds / 86400)}d"
+
+
+def moment(wall: Any, zone: str = "") -> str | None:
+    """Return a time of day as text, with ` %Z` also its zone; None where none is known."""
+    if not isinstance(wall, (int, float)) or not abs(wall) < MOST_SECONDS:
+        return None
+    return time.strftime(f"%Y-%m-%d %H:%M:%S{zone}", time.localtime(wall))
 
 
 def pairs(config: Mapping[str, Any]) -> str:

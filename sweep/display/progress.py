@@ -33,6 +33,7 @@ from sweep.display.renderer import (
 )
 from sweep.display.screens import Lines, Notebook, screen_of, style_of
 from sweep.display.state import ViewState
+from sweep.display.svg import learning_curves
 
 _NOTEBOOK_HINT = "■ Interrupt the kernel once: stop, to be resumed   twice: kill"
 _ABOUT = ("searcher", "scheduler", "seed", "resume_command")
@@ -242,7 +243,8 @@ class Progress(Callback):
         """Give a notebook what stands above the block, which is the button, and below it, which are curves."""
         if isinstance(screen, Notebook):
             screen.above = "" if self._button is None or is_last else self._button()
-            screen.below = "" if self._curves is None else self._curves.draw(view)
+            curves = () if self._curves is None else self._curves.shown(view)
+            screen.below = learning_curves(curves, view.plan.metric)
 
     def _beat(self, view: ViewState, now: float) -> list[str]:
         """Return what is said where there is no block: now and then how it is, and at once that it is being stopped."""

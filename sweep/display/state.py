@@ -35,10 +35,8 @@ class BestTrial:
 class ViewState:
     """Keep what a display shows, from the trials that changed.
 
-    Args:
-        objectives: where there are several; then no single trial is best, and `front` has the Pareto set.
-        max_iterations: where the scheduler ends a trial; None: nowhere.
-        num_repeats: how many trials in a row are of one suggestion and count by their mean.
+    Of several objectives no single trial is best, and `front` has the Pareto set. The scheduler ends a trial at
+    `max_iterations`; `num_repeats` trials in a row are of one suggestion and count by their mean.
     """
 
     def __init__(

@@ -43,11 +43,7 @@ def learning_curves(curves: Iterable[Curve], metric: str) -> str:
 
 
 def best_so_far(values: Sequence[tuple[int, float, str]], metric: str, mode: str) -> str:
-    """Return an SVG element of what each trial reached, and of the best until then; nothing without a finite value.
-
-    Args:
-        values: (number of the trial, value, state), ordered by number.
-    """
+    """Return an SVG element of what each trial, (number, value, state), reached, and of the best until then."""
     best: list[_Point] = []
     for trial, value, _ in values:
         if math.isfinite(value) and (not best or beats(value, best[-1][1], mode)):

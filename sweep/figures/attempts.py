@@ -78,11 +78,7 @@ def _cause(attempt: Attempt) -> str:
 
 
 def spans_of(history: History, rows: Sequence[TrialRow], now: float) -> Iterator[Span]:
-    """Give the stretches of some trials, each trial's in order.
-
-    Args:
-        now: where what still goes on ends.
-    """
+    """Give the stretches of some trials, each trial's in order; what still goes on ends at `now`."""
     of: dict[str, list[Attempt]] = {}
     for attempt in history.attempts:
         of.setdefault(attempt.trial_id, []).append(attempt)

@@ -9,7 +9,7 @@ from operator import itemgetter
 from sweep.core.ranking import beats, rankable
 from sweep.core.values import shown_range
 from sweep.errors import MetricError
-from sweep.figures.style import FATES, Figure, axis_of_time, finish, graph_objects, number_text, plain, rounded, some
+from sweep.figures.style import FATES, Figure, axis_of_time, finish, graph_objects, plain, rounded, some, value_text
 from sweep.record.reader import ExperimentReader
 from sweep.results.winners import scores
 
@@ -17,15 +17,7 @@ _MOST = 2000  # values of an experiment that are drawn
 
 
 def draw_best_so_far(readers: Mapping[str, ExperimentReader], metric: str, mode: str, over: str) -> Figure:
-    """Return the best value so far of each experiment.
-
-    Args:
-        readers: by the name that is shown.
-        over: "trials" (how many had made their last report) or "time" (in time of driving).
-
-    Raises:
-        MetricError: none has a number under the metric.
-    """
+    """Return the best value so far of each experiment, over "trials" (with a last report) or "time" (of driving)."""
     series = {name: _improvements(reader, metric, mode) for name, reader in readers.items()}
     if not any(series.values()):
         raise MetricError(f"no trial of {', '.join(readers)} has a usable number under {metric!r}.")
@@ -41,14 +33,14 @@ def draw_best_so_far(readers: Mapping[str, ExperimentReader], metric: str, mode:
             name=plain(name),
             line={"shape": "hv", "color": look.color, "dash": look.dash, "width": 2},
             marker={"symbol": look.symbol, "size": 5},
-            hovertext=[f"{plain(name)}: {number_text(point[2])} after {some(point[0], 'trial')}" for point in points],
+            hovertext=[f"{plain(name)}: {value_text(point[2])} after {some(point[0], 'trial')}" for point in points],
             hoverinfo="text",
         )
         for (name, points), look in zip(series.items(), cycle(FATES.values()), strict=False)
         if points
     ]
     is_log = shown_range(point[2] for points in series.values() for point in points)[2]
-    ends = ", ".join(f"{plain(name)} {number_text(points[-1][2])}" for name, points in series.items() if points)
+    ends = ", ".join(f"{plain(name)} {value_text(points[-1][2])}" for name, points in series.items() if points)
     return finish(
         traces,
         f"best over {over}",
@@ -60,11 +52,7 @@ def draw_best_so_far(readers: Mapping[str, ExperimentReader], metric: str, mode:
 
 
 def draw_values(readers: Mapping[str, ExperimentReader], metric: str, mode: str) -> Figure:
-    """Return the values of all trials of each experiment, by their last reports, as boxes with their points.
-
-    Raises:
-        MetricError: none has a number under the metric.
-    """
+    """Return the values of all trials of each experiment, by their last reports, as boxes with their points."""
     found = {
         name: [value for _, value in scores(reader, metric, mode, "last") if rankable(value) is not None]
         for name, reader in readers.items()

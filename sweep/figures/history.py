@@ -15,9 +15,9 @@ from sweep.figures.style import (
     axis_of_values,
     finish,
     graph_objects,
-    number_text,
     rounded,
     some,
+    value_text,
     whole_ticks,
 )
 from sweep.figures.trials import Field, by_fate, marks
@@ -56,7 +56,7 @@ def draw_history(field: Field, over: str) -> Figure:
         f"{field.shown} of each trial",
         notes=[field.note, note, outside],
         summary=f"{field.shown} of {some(len(valued), 'trial')} by their last reports; the {goal} is "
-        f"{number_text(field.best_value)}, of trial {field.best}, after {some(len(improved), 'step')} of improvement.",
+        f"{value_text(field.best_value)}, of trial {field.best}, after {some(len(improved), 'step')} of improvement.",
         xaxis={"title": f"{unit} of driving"} if unit else {"title": "trial"} | whole_ticks(0, len(field.rows)),
         yaxis=axis,
         yaxis2={"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},

@@ -28,13 +28,7 @@ EVALUATORS: Mapping[str, tuple[str, str]] = {  # name: class in optuna.importanc
 
 
 def importances(field: Field, evaluator: Any = None) -> tuple[dict[str, float], dict[str, Parameter], str]:
-    """Return the importances, which sum to 1, the parameters that vary, and what is to be said of it.
-
-    Raises:
-        MetricError: there are too few trials with a number.
-        ConfigError: nothing varies, or the evaluator cannot judge it: of conditional parameters only PED-ANOVA of
-            Optuna 5 can.
-    """
+    """Return the importances, which sum to 1, the parameters that vary, and what is to be said of it."""
     from optuna import importance
 
     with_value = field.valued()

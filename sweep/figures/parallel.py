@@ -14,11 +14,11 @@ from sweep.figures.style import (
     Figure,
     finish,
     graph_objects,
-    number_text,
     one_line,
     plain,
     rounded,
     some,
+    value_text,
 )
 from sweep.figures.trials import Field
 
@@ -49,7 +49,7 @@ def draw_parallel(field: Field, names: Sequence[str] | None) -> Figure:
         "thickness": 8,
         "outlinewidth": 0,
         "tickvals": [0, 0.5, 1],
-        "ticktext": list(map(number_text, ends)),
+        "ticktext": list(map(value_text, ends)),
         "tickfont": {"size": 10},
         "title": {"text": f"{field.shown}, from worst to best", "font": {"size": 11}, "side": "bottom"},
     }

@@ -29,22 +29,13 @@ _LOG_RATIO = 100.0  # of a parameter whose space is not known
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of some trials.
+    """One parameter of some trials."""
 
-    Attributes:
-        name: its flattened path, such as `opt/lr`.
-        values: of each trial a number, or the place of its category; None: the trial lacks it, or it is no finite
-            number.
-        labels: of the categories, texts as they are, all different; None: it is numeric.
-        is_log: whether its axis is logarithmic.
-        is_whole: whether all are whole numbers.
-    """
-
-    name: str
-    values: tuple[float | None, ...]
-    labels: tuple[str, ...] | None
-    is_log: bool
-    is_whole: bool = False
+    name: str  # flattened, such as `opt/lr`
+    values: tuple[float | None, ...]  # numbers, or places of categories; None: missing, or no finite number
+    labels: tuple[str, ...] | None  # of the categories, all different; None: it is numeric
+    is_log: bool  # whether its axis is logarithmic
+    is_whole: bool = False  # whether all are whole numbers
 
     @property
     def title(self) -> str:
@@ -79,14 +70,7 @@ def varying_names(reader: ExperimentReader, rows: Sequence[TrialRow]) -> list[st
 def parameters(
     reader: ExperimentReader, rows: Sequence[TrialRow], names: Sequence[str] | None, *, most: int
 ) -> tuple[list[Parameter], list[str]]:
-    """Return parameters of some trials, and what is to be said of those left out.
-
-    Args:
-        names: which; None: those that vary, up to `most`.
-
-    Raises:
-        ConfigError: a name that no trial has, or no name; all configs are empty.
-    """
+    """Return the named parameters of some trials, or up to `most` that vary, and what is to be said of others."""
     flats = [flatten(row.config) for row in rows]
     if names is not None:
         return [parameter_of(reader, name, flats) for name in named_parameters(names, flats)], []
@@ -106,11 +90,7 @@ def parameters(
 
 
 def named_parameters(names: Any, configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return names of parameters that the user gave, one or several.
-
-    Raises:
-        ConfigError: none of these flattened configs has one of them, or there is no name.
-    """
+    """Return the names that the user gave, one or several, each of which some of these flattened configs have."""
     names = [names] if isinstance(names, str) else names
     if not isinstance(names, (list, tuple)) or not names:
         checks.refuse("params", names, "a list of flattened names of parameters, such as ['lr', 'opt/momentum']")

@@ -8,7 +8,7 @@ from typing import Any
 from searchers.pareto import pareto_front
 from sweep import checks
 from sweep.errors import ConfigError
-from sweep.figures.style import BEST, GREY, Figure, Look, axis_of_values, finish, number_text, plain, rounded, some
+from sweep.figures.style import BEST, GREY, Figure, Look, axis_of_values, finish, plain, rounded, some, value_text
 from sweep.figures.trials import Field, marks, spread
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
@@ -93,7 +93,7 @@ def _objectives(
 def _trace(field: Field, rows: Sequence[TrialRow], values: dict[str, dict[int, float]], look: Look, size: int) -> Any:
     texts = {
         row.number: "<br>".join(
-            [field.about(row), *(f"{plain(name, 30)}: {number_text(one[row.number])}" for name, one in values.items())]
+            [field.about(row), *(f"{plain(name, 30)}: {value_text(one[row.number])}" for name, one in values.items())]
         )
         for row in rows
     }

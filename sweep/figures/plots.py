@@ -7,14 +7,16 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from searchers.errors import nearest
-from sweep.core.ranking import rankable
+from sweep import checks
+from sweep.core.ranking import rankable, shown_objectives
 from sweep.errors import ConfigError
 from sweep.figures.importance import LEAST
 from sweep.figures.parameters import parameters
 from sweep.figures.population import SCHEDULERS
-from sweep.figures.trials import Field, field_of, spread
+from sweep.figures.style import plain
+from sweep.figures.trials import Field, spread
 from sweep.record.reader import ExperimentReader
-from sweep.results.winners import objectives_front
+from sweep.results.winners import known_objective, objectives_front
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -197,7 +199,20 @@ class Plots:
         return self._draw("timeline", field, trials, by, most)
 
     def _field(self, metric: str | None, mode: str | None, *, is_ranked: bool = True) -> Field:
-        return field_of(self._reader, self._defaults, metric, mode, is_ranked=is_ranked)
+        """Return the trials by the metric and the mode that are meant: those given, completed by the defaults; of
+        several objectives the first. Without `is_ranked` no mode is needed."""
+        if metric is not None and not isinstance(metric, str):
+            checks.refuse("metric", metric, "the name of one metric, such as 'loss' or 'eval/acc'")
+        objectives, default = self._reader.objectives, self._defaults
+        modes: dict[str | None, str | None] = {name: one for name, one in objectives if one != "obs"}
+        known, note = metric or default[0], ""
+        if not known and modes:
+            known = next(iter(modes))
+            note = f"The first of {len(objectives)} objectives: {plain(shown_objectives(objectives), 200)}."
+        modes |= {default[0]: default[1]} if default[1] else {}
+        mode = mode or modes.get(known) or (default[1] if is_ranked else None)
+        known, _ = known_objective(known, mode or (None if is_ranked else "min"))
+        return Field(self._reader, known, mode or "", note)
 
     def _draw(self, name: str, *arguments: Any) -> go.Figure:
         module = importlib.import_module(f"sweep.figures.{'slices' if name == 'slice' else name}")

@@ -15,8 +15,8 @@ from sweep.core.values import as_float
 from sweep.errors import ConfigError, MetricError
 from sweep.figures.parameters import named_parameters, parameter_of
 from sweep.figures.slices import axis_of
-from sweep.figures.style import BEST, FATES, GREY, Figure, Look, finish, plain, rounded, some
-from sweep.figures.trials import Field, lines, spread, value_text
+from sweep.figures.style import BEST, FATES, GREY, Figure, Look, finish, plain, rounded, some, value_text
+from sweep.figures.trials import Field, lines, spread
 from sweep.record.reader import ExperimentReader
 
 SCHEDULERS = ("pbt", "pb2", "pbt_replay")  # as the record names those that change configs
@@ -28,24 +28,15 @@ _WAY = Look("the best and what it comes from", BEST, "circle", "solid")
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """One attempt of a trial that reported: the steps over which it had one config.
-
-    Attributes:
-        seq: `result.seq` of its first report.
-        begin: the step of that, or the one before, from which it continued.
-        config: flattened.
-        before: the config of the stretch before where it did not just go on from there: its config is another, or its
-            checkpoint is another trial's.
-        source: number of the trial whose checkpoint it continued from, where that was another; None: its own.
-    """
+    """One attempt of a trial that reported: the steps over which it had one config."""
 
     number: int
-    seq: int
-    begin: float
+    seq: int  # of its first report
+    begin: float  # the step of that, or the one before, from which it continued
     end: float
-    config: Mapping[str, Any]
-    before: Mapping[str, Any] | None = None
-    source: int | None = None
+    config: Mapping[str, Any]  # flattened
+    before: Mapping[str, Any] | None = None  # the config of the stretch before, where this does not just go on
+    source: int | None = None  # the trial whose checkpoint it continued from, where that was another
 
 
 _Population = Mapping[int, Sequence[Stretch]]

@@ -52,11 +52,7 @@ FATES: dict[str, Look] = {
 
 
 def graph_objects() -> Any:
-    """Return `plotly.graph_objects`.
-
-    Raises:
-        ConfigError: plotly is not installed.
-    """
+    """Return `plotly.graph_objects`; that plotly is not installed is a ConfigError."""
     if importlib.util.find_spec("plotly") is None:
         raise ConfigError("figures need plotly, which is not installed. Run: pip install plotly")
     return importlib.import_module("plotly.graph_objects")
@@ -66,11 +62,7 @@ def graph_objects() -> Any:
 
 
 def plain(text: Any, most: int = 80) -> str:
-    """Return a text of the user as plotly shows it literally: no tags, entities, formulas or line breaks of its own.
-
-    Args:
-        most: characters; what is longer is cut and ends with an ellipsis.
-    """
+    """Return a text of the user as plotly shows it literally: no tags, entities, formulas or line breaks of its own."""
     return one_line(text, most).translate(_ENTITIES)
 
 
@@ -100,10 +92,9 @@ def rounded(value: Any) -> float | int | None:
     return float(f"{max(-_MOST, min(number, _MOST)):.6g}")
 
 
-def number_text(value: Any) -> str:
-    """Return a number for people, on four digits, NaN and infinities included."""
-    number = as_float(value)
-    return plain(value, 24) if number is None else f"{number:.4g}"
+def value_text(value: object) -> str:
+    """Return one value of a config or a report for people: numbers on four digits, NaN and infinities included."""
+    return f"{value:.4g}" if isinstance(value, float) else plain(value, 40)
 
 
 def some(number: int, noun: str) -> str:
@@ -189,12 +180,8 @@ def finish(
 ) -> Figure:
     """Return a figure of these traces with what every figure has.
 
-    Args:
-        name: of the method of `Plots` that draws it.
-        title, notes, summary: texts in which names of the user are `plain`; the notes say what was thinned or left out,
-            and are shown below the title; the summary says what is to be seen, for those who hear the page.
-        subplots: what `plotly.subplots.make_subplots` is told; None: there are none.
-        layout: what this figure needs beyond the template.
+    `name` is that of the method of `Plots`. The notes, shown below the title, say what was thinned or left out; the
+    summary says what is to be seen, for those who hear the page; names of the user are `plain` in all of them.
     """
     go = graph_objects()
     figure = go.Figure() if subplots is None else importlib.import_module("plotly.subplots").make_subplots(**subplots)

@@ -7,14 +7,14 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from sweep import checks
-from sweep.core.ranking import best_of, rankable, shown_objectives
+from sweep.core.ranking import best_of, rankable
 from sweep.core.results import flatten
 from sweep.errors import ConfigError
 from sweep.figures.parameters import varying_names
-from sweep.figures.style import FATES, Look, graph_objects, lines_of, number_text, plain, rounded, some
+from sweep.figures.style import FATES, Look, graph_objects, lines_of, plain, rounded, some, value_text
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
-from sweep.results.winners import known_objective, no_number
+from sweep.results.winners import no_number
 
 _PARAMETERS_SHOWN = 6
 _T = TypeVar("_T")
@@ -24,15 +24,8 @@ Point = tuple[Any, Any, int, str, float]  # x, y, number of the trial, what a ho
 class Field:
     """The trials of an experiment and the value of each by one metric: that of its last report.
 
-    Args:
-        metric, mode: by which trials are compared; the mode may be empty where nothing is ranked, both where none has a
-            value.
-        note: what is to be said of the metric.
-
-    Attributes:
-        rows: all trials, ordered by number.
-        values: number of the trial to its last value, NaN and infinities included; trials without a number are missing.
-        ranked: those values by which a trial can be best: finite ones.
+    The mode may be empty where nothing is ranked; `note` is what is to be said of the metric. Of `values`, by number of
+    the trial and with NaN and infinities, `ranked` are the finite ones, by which a trial can be best.
     """
 
     def __init__(self, reader: ExperimentReader, metric: str = "", mode: str = "", note: str = "") -> None:
@@ -55,11 +48,7 @@ class Field:
         return None if self.best is None else self.ranked[self.best]
 
     def valued(self) -> list[TrialRow]:
-        """Return the trials with a finite number.
-
-        Raises:
-            MetricError: there is none.
-        """
+        """Return the trials with a finite number; that there is none is a MetricError."""
         if not self.ranked:
             raise no_number(self.reader, self.metric)
         return [row for row in self.rows if row.number in self.ranked]
@@ -70,11 +59,7 @@ class Field:
         return f"Without {some(missing, 'trial')} that {why}." if missing else ""
 
     def named(self, trials: Any) -> list[TrialRow]:
-        """Return the trials of these numbers or ids, ordered by number.
-
-        Raises:
-            ConfigError: there is no such trial, or none is named.
-        """
+        """Return the trials of these numbers or ids, ordered by number."""
         if isinstance(trials, (str, bytes)) or not isinstance(trials, Iterable):
             checks.refuse("trials", trials, "a list of numbers or ids of trials, such as [0, 7]")
         rows = {row.number: row for row in map(self.reader.trial, trials)}
@@ -100,7 +85,7 @@ class Field:
         """Return what hovers say of a trial: number, fate and reason, value, config."""
         lines = [f"<b>trial {row.number:05d}</b> {row.state}"]
         lines += [f"<i>{lines_of(row.reason)}</i>"] if row.reason else []
-        lines += [f"{self.shown}: {number_text(self.values[row.number])}"] if row.number in self.values else []
+        lines += [f"{self.shown}: {value_text(self.values[row.number])}"] if row.number in self.values else []
         return "<br>".join([*lines, *self.config_lines(row)])
 
     def config_lines(self, row: TrialRow) -> list[str]:
@@ -113,41 +98,6 @@ class Field:
     @cached_property
     def _varying(self) -> dict[str, str]:
         return {name: plain(name, 30) for name in varying_names(self.reader, self.rows)}
-
-
-def field_of(
-    reader: ExperimentReader,
-    defaults: tuple[str | None, str | None],
-    metric: str | None,
-    mode: str | None,
-    *,
-    is_ranked: bool = True,
-) -> Field:
-    """Return the trials by the metric and the mode that are meant: those given, completed by the defaults; of several
-    objectives the first.
-
-    Args:
-        is_ranked: a mode is needed, too.
-
-    Raises:
-        ConfigError: one of them is not known.
-    """
-    if metric is not None and not isinstance(metric, str):
-        checks.refuse("metric", metric, "the name of one metric, such as 'loss' or 'eval/acc'")
-    modes: dict[str | None, str | None] = {name: one for name, one in reader.objectives if one != "obs"}
-    known, note = metric or defaults[0], ""
-    if not known and modes:
-        known = next(iter(modes))
-        note = f"The first of {len(reader.objectives)} objectives: {plain(shown_objectives(reader.objectives), 200)}."
-    modes |= {defaults[0]: defaults[1]} if defaults[1] else {}
-    mode = mode or modes.get(known) or (defaults[1] if is_ranked else None)
-    known, _ = known_objective(known, mode or (None if is_ranked else "min"))
-    return Field(reader, known, mode or "", note)
-
-
-def value_text(value: object) -> str:
-    """Return one value of a config for people."""
-    return f"{value:.4g}" if isinstance(value, float) else plain(value, 40)
 
 
 def spread(items: Sequence[_T], most: int) -> list[_T]:
@@ -176,14 +126,7 @@ def marks(
     marker: Mapping[str, Any],
     **trace: Any,
 ) -> Any:
-    """Return a mark for each trial.
-
-    Args:
-        look: name, colour and symbol.
-        places: on each axis, two or three of them, by number of the trial.
-        texts: what hovers say, by number; None: what is known of the trial.
-        marker, trace: what else plotly is told of marks and of the trace.
-    """
+    """Return a mark for each trial: `places` on two or three axes and the `texts` of hovers are by its number."""
     columns = {axis: [rounded(at[row.number]) for row in rows] for axis, at in zip("xyz", places, strict=False)}
     shape = graph_objects().Scatter if len(places) == 2 else graph_objects().Scatter3d
     return shape(

@@ -26,18 +26,12 @@ _RULES = (
 
 
 def page(models: Sequence[PageModel], *, events: str = "") -> str:
-    """Return the page of experiments that are up to date.
-
-    Args:
-        events: address that sends what changes; empty: nothing does.
-    """
+    """Return the page of experiments that are up to date; `events` is the address that sends what changes."""
     articles = "".join(_article(model, index) for index, model in enumerate(models))
     tabs = ""
     if len(models) > 1:
-        buttons = "".join(
-            f'<button type="button" data-article="e{index}">{escaped(model.name)}</button>'
-            for index, model in enumerate(models)
-        )
+        names = [f'data-article="e{index}">{escaped(model.name)}' for index, model in enumerate(models)]
+        buttons = "".join(f'<button type="button" {name}</button>' for name in names)
         tabs = f'<nav aria-label="Experiments">{buttons}</nav>'
     connect = "'self'" if events else "'none'"
     title = models[0].title
@@ -66,12 +60,7 @@ def payload_of(models: Sequence[PageModel], events: str) -> str:
 
 
 def rendered(subjects: Sequence[Subject]) -> str:
-    """Return the page of experiments as they are now; of several a page that compares them.
-
-    Raises:
-        ConfigError: plotly is not installed, or an experiment is there twice.
-        ExperimentError: a record is damaged.
-    """
+    """Return the page of experiments as they are now; of several a page that compares them."""
     graph_objects()
     roots = [subject.reader.root.resolve() for subject in subjects]
     twice = next((root for root in roots if roots.count(root) > 1), None)
@@ -87,10 +76,6 @@ def write_page(subjects: Sequence[Subject], path: str | os.PathLike[str]) -> Pat
     """Write the page of experiments to a file, whole or not at all; return its path.
 
     A symbolic link stays one, and a file keeps its permissions. What is no file, such as `/dev/stdout`, is written to.
-
-    Raises:
-        ConfigError: the file cannot be written, or plotly is not installed.
-        ExperimentError: a record is damaged.
     """
     target = Path(path).expanduser()
     if target.is_dir():
@@ -111,25 +96,24 @@ def write_page(subjects: Sequence[Subject], path: str | os.PathLike[str]) -> Pat
 
 def _article(model: PageModel, index: int) -> str:
     name = f"e{index}"
-    first, *others = (_section(model, part, title, name) for part, title in model.titles.items())
+    first, *others = (
+        _section(name, part, title, f'data-part="{part}"', model.parts[part].text)
+        for part, title in model.titles.items()
+    )
     head = f'<div data-part="head">{model.parts["head"].text}</div>' if "head" in model.parts else ""
-    figures = _headed(name, "figures", "Figures", '<div class="figures" data-figures></div>')
-    trials = _headed(name, "trials", "Trials", "<div data-trials></div>") if head else ""
+    figures = _section(name, "figures", "Figures", 'class="figures" data-figures')
+    trials = _section(name, "trials", "Trials", "data-trials") if head else ""
     return (
         f'<article id="{name}"><header><h1>{escaped(model.name)}</h1>{head}</header>'
         f"{first}{figures}{trials}{''.join(others)}</article>"
     )
 
 
-def _section(model: PageModel, part: str, title: str, article: str) -> str:
-    body = model.parts[part].text
-    return _headed(article, part, title, f'<div data-part="{part}">{body}</div>', is_hidden=not body)
-
-
-def _headed(article: str, name: str, title: str, body: str, *, is_hidden: bool = False) -> str:
-    label = f"{article}-{name}"
-    hidden = " hidden" if is_hidden else ""
-    return f'<section aria-labelledby="{label}"{hidden}><h2 id="{label}">{title}</h2>{body}</section>'
+def _section(article: str, name: str, title: str, marks: str, body: str | None = None) -> str:
+    """Return a section, hidden where its body is empty; None: the page's script fills it."""
+    label, hidden = f"{article}-{name}", " hidden" if body == "" else ""
+    head = f'<section aria-labelledby="{label}"{hidden}><h2 id="{label}">{title}</h2>'
+    return f"{head}<div {marks}>{body or ''}</div></section>"
 
 
 def _packed(text: str) -> str:

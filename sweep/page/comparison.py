@@ -61,8 +61,7 @@ def _facts(subject: Subject) -> dict[str, Any]:
     found: dict[str, Any] = {name.replace("_", " "): meta.get(name) for name in _FACTS}
     found |= {name: str(value) for name, value in found.items() if isinstance(value, int)}  # a seed is no measurement
     for group in ("space", "versions", "machine"):
-        values = meta.get(group)
-        found |= {f"{group}: {key}": value for key, value in values.items()} if isinstance(values, Mapping) else {}
+        found |= {f"{group}: {key}": value for key, value in (meta.get(group) or {}).items()}
     best = subject.best()
     if best is not None:
         found |= {f"winner: {key}": value for key, value in flatten(best.row.config).items()}

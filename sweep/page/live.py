@@ -9,7 +9,7 @@ import re
 import secrets
 import socket
 import traceback
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -48,11 +48,6 @@ class LivePage:
             model.refresh(with_figures=False)
         return page(self.models, events=events)
 
-    @property
-    def num_watching(self) -> int:
-        """How many look."""
-        return len(self.watching)
-
     def renew(self) -> Iterator[None]:
         """Bring them up to date in steps: browsers are sent what one step has found before the next."""
         wanted = [one for some in tuple(self.watching.values()) for one in some]
@@ -63,10 +58,7 @@ class LivePage:
 
     def news(self, versions: Sequence[int], wanted: Collection[tuple[int, str]] = ()) -> tuple[list[int], str]:
         """Return the versions now, and as JSON what changed since some, one for each experiment; empty: nothing did.
-
-        Args:
-            wanted: figures that are given whether they changed or not: index of the experiment, and key.
-        """
+        Figures that are `wanted`, by index of the experiment and key, are given whether they changed or not."""
         found, now = [], []
         for index, (model, version) in enumerate(zip(self.models, versions, strict=True)):
             more = {key for at, key in wanted if at == index}
@@ -80,42 +72,40 @@ class LivePage:
 
 
 def application(live: LivePage, token: str) -> Any:
-    """Return the ASGI application: the page at `/`, what changes at `/events`; both only for who knows the token.
-
-    Raises:
-        ConfigError: starlette is not installed.
-    """
+    """Return the ASGI application: the page at `/`, what changes at `/events`; both only for who knows the token."""
     try:
         from starlette.applications import Starlette
+        from starlette.exceptions import HTTPException
         from starlette.requests import Request
-        from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+        from starlette.responses import HTMLResponse, Response, StreamingResponse
         from starlette.routing import Route
     except ImportError as error:
         raise ConfigError(
             f"sweep watch needs {error.name}, which is not installed. Run: pip install starlette uvicorn"
         ) from error
 
-    def refusal(request: Request) -> Response | None:
-        found = _refusal(request.headers, request.query_params.get("token", ""), token)
-        return None if found is None else PlainTextResponse(f"{found[1]}\n", found[0], _HEADERS)
+    def check(request: Request) -> None:
+        # A page elsewhere that makes a browser ask this one by another name for 127.0.0.1 is refused.
+        if not _HOST.fullmatch(request.headers.get("host", "")):
+            raise HTTPException(421, "ask for 127.0.0.1 or localhost\n", _HEADERS)
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise HTTPException(403, "not for other pages\n", _HEADERS)
+        if not secrets.compare_digest(request.query_params.get("token", "").encode(), token.encode()):
+            raise HTTPException(403, "the token is missing or wrong: open the address that was printed\n", _HEADERS)
 
     async def whole(request: Request) -> Response:
-        refused = refusal(request)
-        if refused is not None:
-            return refused
+        check(request)
         try:
             text = await asyncio.to_thread(live.page, f"events?token={token}")
         except ExperimentError as error:  # its directory was removed, for instance
-            return PlainTextResponse(f"{error}\n", 503, _HEADERS)
+            raise HTTPException(503, f"{error}\n", _HEADERS) from error
         return HTMLResponse(text, headers=_HEADERS)
 
     async def events(request: Request) -> Response:
-        refused = refusal(request)
-        if refused is not None:
-            return refused
+        check(request)
         known = request.query_params.get("version", "").split(",")
         if len(known) != len(live.models) or not all(part.isdecimal() for part in known):
-            return PlainTextResponse("version= names the version of each experiment, such as 12,7\n", 400, _HEADERS)
+            raise HTTPException(400, "version= names the version of each experiment, such as 12,7\n", _HEADERS)
         shown = [one.partition(":") for one in request.query_params.getlist("show")]
         wanted = [(int(at), key) for at, _, key in shown if at.isdecimal()]
         stream = _stream(live, [int(part) for part in known], wanted, changed)
@@ -125,7 +115,7 @@ def application(live: LivePage, token: str) -> Any:
 
     async def keep_fresh() -> None:
         while True:
-            steps = live.renew() if live.num_watching else iter(())
+            steps = live.renew() if live.watching else iter(())
             try:
                 while await asyncio.to_thread(next, steps, _END) is not _END:
                     async with changed:
@@ -144,18 +134,6 @@ def application(live: LivePage, token: str) -> Any:
             task.cancel()
 
     return Starlette(routes=[Route("/", whole), Route("/events", events)], lifespan=lifespan)
-
-
-def _refusal(headers: Mapping[str, str], given: str, token: str) -> tuple[int, str] | None:
-    """Return the status and the words by which a request is refused; None: it may be answered."""
-    # A page elsewhere that makes a browser ask this one by another name for 127.0.0.1 is refused.
-    if not _HOST.fullmatch(headers.get("host", "")):
-        return 421, "ask for 127.0.0.1 or localhost"
-    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        return 403, "not for other pages"
-    if not secrets.compare_digest(given.encode(), token.encode()):
-        return 403, "the token is missing or wrong: open the address that was printed"
-    return None
 
 
 async def _stream(
@@ -188,19 +166,10 @@ async def _stream(
 
 
 def listening_socket(port: int) -> socket.socket:
-    """Return a socket that listens on 127.0.0.1; port 0: any that is free.
-
-    Raises:
-        ConfigError: the port is taken, or may not be used.
-    """
-    listener = socket.socket()
+    """Return a socket that listens on 127.0.0.1; port 0: any that is free."""
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", port))
-        listener.listen()
+        return socket.create_server(("127.0.0.1", port))
     except OSError as error:
-        listener.close()
         raise ConfigError(
             f"port {port} cannot be used: {error.strerror}. Leave --port out, or name another."
         ) from error
-    return listener

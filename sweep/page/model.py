@@ -48,32 +48,22 @@ class Piece:
 
 
 class PageModel:
-    """Part of a page as data: pieces, made all at once by `refresh`, or by `renew` as the records grow.
+    """Part of a page as data: pieces, made all at once by `refresh`, or by `renew` as the records grow."""
 
-    Attributes:
-        lock: held while a piece or the table is replaced.
-        version: grows with every change of any piece; 0: nothing was made yet.
-        parts: name -> piece, whose text is HTML.
-        figures: name -> piece, whose text is the JSON that plotly draws, or null; also those that are drawn otherwise,
-            by figure, metric and axis, a line each: while a sweep runs only those `wanted`.
-        order: names of the figures in the order of the page.
-        choices: figure -> metrics and x axes that it can be drawn with.
-        is_running: some sweep that it shows was driven when it was looked at last.
-        titles: of the parts that have one, in the order of the page.
-    """
-
-    titles: Mapping[str, str] = {}
+    titles: Mapping[str, str] = {}  # of the parts that have one, in the order of the page
     _clock, _cpu = staticmethod(time.monotonic), staticmethod(time.thread_time)
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.lock = threading.RLock()
-        self.version = 0
-        self.is_running = False
-        self.order: list[str] = []
-        self.parts: dict[str, Piece] = {}
+        self.lock = threading.RLock()  # held while a piece or the table is replaced
+        self.version = 0  # grows with every change of any piece; 0: nothing was made yet
+        self.is_running = False  # some sweep was driven when it was looked at last
+        self.order: list[str] = []  # names of the figures in the order of the page
+        self.parts: dict[str, Piece] = {}  # their text is HTML
+        # Their text is the JSON that plotly draws, or null; a figure with another metric or axis is there by figure,
+        # metric and axis, a line each: while a sweep runs only those `wanted`.
         self.figures: dict[str, Piece] = {}
-        self.choices: dict[str, dict[str, Any]] = {}
+        self.choices: dict[str, dict[str, Any]] = {}  # figure -> metrics and x axes that it can be drawn with
         self.wanted: set[str] = set()
         self._quick: list[Piece] = []  # what is seen first: how far it is, the table
         self._others: list[Piece] = []
@@ -87,11 +77,7 @@ class PageModel:
         return self.name
 
     def refresh(self, *, with_figures: bool = True) -> None:
-        """Make everything that is out of date.
-
-        Raises:
-            ExperimentError: a record is gone or damaged.
-        """
+        """Make everything that is out of date; a record that is gone or damaged is an ExperimentError."""
         self._look()
         for piece in self._others:
             self._refresh(piece)
@@ -114,9 +100,6 @@ class PageModel:
         after each piece for a moment.
 
         No piece takes more than its share of one CPU, but its first making, which imports what it needs.
-
-        Raises:
-            ExperimentError: a record is gone or damaged.
         """
         yield from self._look_if_due()
         for group in ("others", "figures"):  # the others say which figures there are
@@ -128,11 +111,7 @@ class PageModel:
                     yield from self._look_if_due()
 
     def news(self, version: int, wanted: Collection[str] = ()) -> dict[str, Any]:
-        """Return what changed after a version, as `page.js` takes it.
-
-        Args:
-            wanted: figures that are given whether they changed or not.
-        """
+        """Return what changed after a version, as `page.js` takes it, and the `wanted` figures even so."""
         with self.lock:
             latest = self._as_of[0] - _OLD_S
             shown = self._shown().items()
@@ -192,11 +171,7 @@ class PageModel:
 
 
 class ExperimentModel(PageModel):
-    """The page of one experiment.
-
-    Attributes:
-        columns, rows: the trials, as `trial_table` has them; `row_versions`: at which each row last changed.
-    """
+    """The page of one experiment; `row_versions` are those at which the rows of its table last changed."""
 
     titles = TITLES
 

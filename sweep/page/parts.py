@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,9 +10,9 @@ from typing import Any
 from searchers.space import Categorical, Float, Integer, LogUniform, Normal
 from sweep.core.failures import without_numbers
 from sweep.core.literals import as_arguments, json_text
-from sweep.core.results import MOST_SECONDS, flatten, without_index
+from sweep.core.results import flatten, without_index
 from sweep.core.values import shown as safe_repr
-from sweep.display.formats import at_step, duration, escaped, rough_duration, text
+from sweep.display.formats import at_step, duration, escaped, moment, text
 from sweep.figures.attempts import held_until, spans_of
 from sweep.figures.parameters import space_of
 from sweep.page.markup import code, facts, line, rows, shown
@@ -25,7 +24,6 @@ from sweep.results.winners import Best, better_earlier, shown_counts
 _MAX_GROUPS = 20
 _MAX_FRONT = 50
 _MAX_NAMES = 50
-_MIN_ENDED = 3  # trials, before the end of a sweep is estimated
 
 
 def head(subject: Subject) -> str:
@@ -38,15 +36,10 @@ def head(subject: Subject) -> str:
     of = f" of {total:,}" if total is not None else ""
     bar = f'<progress max="{total}" value="{ended}" aria-label="trials that have ended"></progress>' if total else ""
     state = reader.state()
-    words = [
-        f'<span class="state {escaped(state)}">{escaped(state)}</span> &middot;',
-        f"{ended:,}{of} trials ended: {said}",
-    ]
+    word = f'<span class="state {escaped(state)}">{escaped(state)}</span> &middot;'
     hint = reader.state_hint()
-    event = reader.last_event() if state == "running" and total and ended >= _MIN_ENDED else None
-    if event is not None and total is not None and ended < total:
-        words.append(f"&middot; about {rough_duration(event[1] / ended * (total - ended))} to go")
-    return line(*words) + bar + (line(f"<em>{escaped(hint, 0)}</em>") if hint else "")
+    foot = line(f"<em>{escaped(hint, 0)}</em>") if hint else ""
+    return line(word, f"{ended:,}{of} trials ended: {said}") + bar + foot
 
 
 def winner(subject: Subject) -> str:
@@ -55,9 +48,7 @@ def winner(subject: Subject) -> str:
         return _front(subject)
     reader, metric, mode = subject.reader, subject.metric, subject.mode
     if not metric or not mode:
-        return line(
-            "No metric was given, so no trial is best: name one with --metric and --goal, or metric= and mode=."
-        )
+        return line("No metric was given, so no trial is best: name one by --metric and --goal, or metric= and mode=.")
     best, earlier = subject.best(), better_earlier(reader, metric, mode)
     if best is None and earlier is None:
         names = ", ".join(escaped(name) for name in reader.metric_names()[:_MAX_NAMES])
@@ -148,7 +139,7 @@ def about(subject: Subject) -> str:
     """Return what ran: command, space, policies, seed, machine, versions."""
     reader = subject.reader
     meta = reader.meta
-    machine, versions = _mapping(meta.get("machine")), _mapping(meta.get("versions"))
+    versions = [f"{name} {version}" for name, version in (meta.get("versions") or {}).items()]
     space = space_of(reader)
     found = facts(
         [
@@ -160,12 +151,9 @@ def about(subject: Subject) -> str:
             ("trials asked for", meta.get("num_trials") if meta.get("num_trials") is not None else "no limit"),
             ("each trial asks for", reader.trials()[0].resources if reader.trials() else None),
             ("seed", meta.get("seed")),
-            ("started", _date(meta.get("created"))),
-            ("machine", ", ".join(str(value) for value in machine.values())),
-            (
-                "versions",
-                ", ".join(f"{name} {version}" for name, version in versions.items()) or f"python {meta.get('python')}",
-            ),
+            ("started", moment(meta.get("created"), " %Z")),
+            ("machine", ", ".join(map(str, (meta.get("machine") or {}).values()))),
+            ("versions", ", ".join(versions) or f"python {meta.get('python')}"),
             ("to go on", meta.get("resume_command")),
             ("directory", reader.root),
         ]
@@ -201,9 +189,8 @@ TITLES: Mapping[str, str] = {
 def _front(subject: Subject) -> str:
     front = subject.front()
     so_far = " so far" if subject.reader.state() == "running" else ""
-    said = (
-        f"Pareto set{so_far} by {escaped(subject.objective)}: <strong>{len(front)}</strong> trials that no other beats."
-    )
+    by, count = escaped(subject.objective), f"<strong>{len(front)}</strong>"
+    said = f"Pareto set{so_far} by {by}: {count} trials that no other beats."
     if not front:
         return line(said)
     names = list(front[0][1])
@@ -226,11 +213,7 @@ def _button(number: int) -> str:
 
 
 def _pasted(config: Mapping[str, Any]) -> str:
-    forms = {
-        "Python": f"config = {as_python(config)}",
-        "JSON": json_text(config),
-        "arguments": as_arguments(config),
-    }
+    forms = {"Python": f"config = {as_python(config)}", "JSON": json_text(config), "arguments": as_arguments(config)}
     shown = (f"<section><h3>{name}</h3>{code(body, f'config as {name}')}</section>" for name, body in forms.items())
     return f'<div class="forms">{"".join(shown)}</div>'
 
@@ -259,16 +242,6 @@ def _short(number: float) -> str:
     return text(number) if float(text(number)) == number else repr(number)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def span_text(seconds: float) -> str:
     """Return a span of time for people."""
     return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s" if seconds < 60 else duration(seconds)
-
-
-def _date(wall: Any) -> str | None:
-    if not isinstance(wall, (int, float)) or not abs(wall) < MOST_SECONDS:
-        return None
-    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(wall))

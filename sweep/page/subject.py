@@ -12,14 +12,7 @@ from sweep.results.winners import Best, best_by_last, objectives_front
 
 
 class Subject:
-    """The experiment that a page is about, and by what its trials are compared.
-
-    Args:
-        metric, mode: other ones than the experiment's own; a metric without a mode goes by the experiment's.
-
-    Raises:
-        ConfigError: a metric without any mode, a mode that is none.
-    """
+    """The experiment that a page is about, and by what its trials are compared: its own metric and mode, or others."""
 
     def __init__(self, reader: ExperimentReader, metric: str | None = None, mode: str | None = None) -> None:
         self.reader = reader

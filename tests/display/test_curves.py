@@ -13,6 +13,7 @@ from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial
 from sweep.display.curves import LiveCurves
 from sweep.display.state import ViewState
+from sweep.display.svg import learning_curves
 
 
 def view_of(*trials: int, **status: Any) -> ViewState:
@@ -57,6 +58,7 @@ def test_of_many_trials_those_that_run_the_last_and_the_best_are_shown_and_other
     for trial in range(500):
         curves.add(trial, 1, 1.0)
     view.update(1.0, Trial("a_00002", {}, Resources(), Status.RUNNING))
-    found = {curve.trial: curve.style for curve in curves.shown(view)}
+    shown = curves.shown(view)
+    found = {curve.trial: curve.style for curve in shown}
     assert found == {2: "running", 7: "best"} | dict.fromkeys(range(440, 500), "finished")
-    assert curves.draw(view).count("<circle") == len(found)
+    assert learning_curves(shown, "loss").count("<circle") == len(found)

@@ -68,11 +68,11 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def test_what_happens_is_sent_to_who_looks_and_nothing_is_read_while_nobody_does(made):
     with served(made.root) as page:
-        assert (page.live.num_watching, page.live.models[0].version) == (0, 0)
+        assert (len(page.live.watching), page.live.models[0].version) == (0, 0)
         assert page.get(f"/?token={TOKEN}")[0] == 200
         with closing(page.news("0")) as stream:  # who comes back with an old version is sent what was missed
             first = next(stream)
-            assert page.live.num_watching == 1
+            assert len(page.live.watching) == 1
         assert first["title"] == "8/10 shown"
         assert len(first["experiments"][0]["rows"]) == 10
         assert "winner" in first["experiments"][0]["parts"]
@@ -90,7 +90,7 @@ def test_what_happens_is_sent_to_who_looks_and_nothing_is_read_while_nobody_does
             rows |= dict(next(stream)["experiments"][0]["rows"])
         assert rows[10][:3] == [10, "running", 1]
         stream.close()  # the connection goes with it: noticed at the next thing that is sent
-    assert page.live.num_watching == 0
+    assert not page.live.watching
 
 
 def test_a_figure_with_another_metric_is_drawn_for_who_asks_and_sent_to_who_comes_later(made: MadeExperiment) -> None:
