@@ -89,11 +89,7 @@ def index_of(entry: str) -> int | None:
 
 def count_files(dev: str | Path = "/dev") -> int:
     """Return for how many NVIDIA GPUs there is a device file, `/dev/nvidia0` and so on."""
-    try:
-        names = os.listdir(dev)
-    except OSError:
-        return 0
-    return sum(re.fullmatch("nvidia[0-9]+", name) is not None for name in names)
+    return sum(re.fullmatch("nvidia[0-9]+", path.name) is not None for path in Path(dev).glob("nvidia*"))
 
 
 _QUESTION = """

@@ -125,9 +125,9 @@ def look_at_nvidia(
         shown: list[Device] = []
         for index, gpu in enumerate(found):
             if gpu is not None and gpu.instances is not None:
-                shown += [_as_written(instance.device, instance.device.id) for instance in gpu.instances]
+                shown += [replace(instance.device, visible=instance.device.id) for instance in gpu.instances]
             elif gpu is not None:
-                shown.append(_as_written(gpu.device, str(index) if is_by_index else gpu.device.id))
+                shown.append(replace(gpu.device, visible=str(index) if is_by_index else gpu.device.id))
         return Look(tuple(shown), why="" if shown else "the driver of NVIDIA lists GPUs of which none can be used")
     entries = [entry.strip() for entry in parent.split(",")]
     has_indices = any(cuda.index_of(entry) is not None for entry in entries)
@@ -155,7 +155,7 @@ def _as_cuda_shows(found: Sequence[Gpu | None], parent: str, entries: Sequence[s
     for entry, uuid in zip(entries, uuids, strict=False):
         device = known.get(uuid, Device(entry, "gpu", vendor="nvidia"))
         is_index = cuda.index_of(entry) is not None and uuid in known
-        chosen.append(_as_written(device, device.id if is_index else entry))
+        chosen.append(replace(device, visible=device.id if is_index else entry))
     law = f"{cuda.LIST}={parent!r}"
     is_whole = len(uuids) >= len(entries)
     why = f"{law} names no others" if is_whole else f"{law} ends at {entries[len(uuids)]!r}, as CUDA itself reads it"
@@ -175,12 +175,12 @@ def _named(found: Sequence[Gpu | None], entry: str) -> Device | None:
     instances = [instance for gpu in found if gpu is not None for instance in gpu.instances or ()]
     for instance in instances:
         if instance.device.id == entry:
-            return _as_written(instance.device, entry)
+            return replace(instance.device, visible=entry)
     older = re.fullmatch(r"MIG-(GPU-[^/]+)/([0-9]{1,9})/([0-9]{1,9})", entry)
     if older is not None:
         for instance in next((g.instances or () for g in found if g is not None and g.device.id == older[1]), ()):
             if (instance.gpu_instance, instance.compute_instance) == (int(older[2]), int(older[3])):
-                return _as_written(instance.device, entry)
+                return replace(instance.device, visible=entry)
         return None
     index = cuda.index_of(entry)
     if index is not None:
@@ -194,10 +194,6 @@ def _named(found: Sequence[Gpu | None], entry: str) -> Device | None:
 
 def _usable(gpu: Gpu, entry: str) -> Device | None:
     if gpu.instances is None:
-        return _as_written(gpu.device, entry)
+        return replace(gpu.device, visible=entry)
     # The entry names the whole GPU, which cannot be used now: the instance's own name is the exact one.
-    return _as_written(gpu.instances[0].device, gpu.instances[0].device.id) if gpu.instances else None
-
-
-def _as_written(device: Device, entry: str) -> Device:
-    return replace(device, visible=entry)
+    return replace(gpu.instances[0].device, visible=gpu.instances[0].device.id) if gpu.instances else None

@@ -344,11 +344,7 @@ def chip_variables(chips: Sequence[str], chips_on_host: int, *, parent: str | No
 def slice_variables(*, slice_id: int, num_slices: int, coordinator: str) -> dict[str, str]:
     """Return the variables by which a worker knows its slice among several; none for a single slice.
 
-    What the user has set stays: the caller leaves such variables out.
-
-    Args:
-        slice_id: of the worker's slice, counted from 0 in the order of the ranks.
-        coordinator: name or address of the host of rank 0.
+    `slice_id` counts from 0 in the order of the ranks, and `coordinator` is the name or address of the host of rank 0.
     """
     if num_slices == 1:
         return {}

@@ -176,8 +176,7 @@ class _Nested:
                 raise UserCodeError(
                     f"fit() needs {wanted}, and inside a trial its workers run on the trial's node, here {job.node}. "
                     "Ask for all on one node, resources_per_trial=sweep.PlacementGroupFactory([...], "
-                    "strategy='STRICT_PACK'), or give the trainer itself to sweep.run: its groups may lie on several "
-                    "nodes."
+                    "strategy='STRICT_PACK'), or give the trainer itself to sweep.run."
                 )
             wanted = replace(wanted, strategy="STRICT_PACK")  # so that it is this node, or another, that has all
         is_guess = job.is_guess and not session.has_fitted

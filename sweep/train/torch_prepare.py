@@ -143,8 +143,7 @@ def prepare_model(
     if not _is_initialized():
         raise UserCodeError(
             f"prepare_model(parallel_strategy={parallel_strategy!r}) in worker {rank} of {size}: torch.distributed is "
-            "not initialised. Run the loop with TorchTrainer, which does that, or call "
-            "torch.distributed.init_process_group first, or pass parallel_strategy=None."
+            "not initialised. Run the loop with TorchTrainer, or pass parallel_strategy=None."
         )
     arguments = dict(parallel_strategy_kwargs or {})
     return _in_ddp(model, arguments) if parallel_strategy == "ddp" else _in_fsdp(model, arguments)
