@@ -11,7 +11,7 @@ from searchers.errors import SearchError
 from searchers.keywords import refuse_unknown, taken_by
 from searchers.optuna_search import OptunaSearch
 from searchers.space import Domain, is_same
-from searchers.variants import Path, fresh, grid_values, has_domains, merge
+from searchers.variants import fresh, grid_values, has_domains, merge, walk
 
 _FINISHED = "FINISHED"
 """What Tune's searchers return when nothing more will come."""
@@ -193,12 +193,9 @@ def constants_of(space: Mapping[str, Any]) -> Config:
     return found
 
 
-def check_decided(config: Any, path: Path = ()) -> None:
+def check_decided(config: Mapping[str, Any]) -> None:
     """Refuse a config that holds a domain which was never decided."""
-    if isinstance(config, Domain) or (isinstance(config, Mapping) and grid_values(config) is not None):
-        name = "/".join(map(str, path))
-        raise SearchError(f"{name} was suggested as {config!r:.100}; expected a value of it, as sample() draws one.")
-    if isinstance(config, (list, tuple)):
-        config = dict(enumerate(config))
-    for key, value in config.items() if isinstance(config, Mapping) else ():
-        check_decided(value, (*path, key))
+    for path, leaf in walk(config):
+        if isinstance(leaf, Domain) or grid_values(leaf) is not None:
+            name = "/".join(map(str, path))
+            raise SearchError(f"{name} was suggested as {leaf!r:.100}; expected a value of it, as sample() draws one.")

@@ -127,8 +127,10 @@ class BasicVariantGenerator(GridSearch):
         constant_grid_search: bool = False,
         random_state: RandomState = None,
     ) -> None:
+        if isinstance(random_state, (np.random.Generator, np.random.RandomState)):
+            random_state = int(as_generator(random_state).integers(2**32))
         super().__init__(
-            seed=_seed_from(random_state),
+            seed=checks.seed("random_state", random_state),
             points_to_evaluate=points_to_evaluate,
             max_concurrent=max_concurrent,
             constant_grid_search=constant_grid_search,
@@ -169,9 +171,3 @@ class RandomSearch(GridSearch):
     def _take_space(self, space: Any) -> None:
         super()._take_space(space)
         refuse_grids(space, "RandomSearch")
-
-
-def _seed_from(random_state: Any) -> int | None:
-    if isinstance(random_state, (np.random.Generator, np.random.RandomState)):
-        return int(as_generator(random_state).integers(2**32))
-    return checks.seed("random_state", random_state)

@@ -137,8 +137,10 @@ class _ExpressionSpace(DomainSpace):
         self._hyperopt = hyperopt
 
     def config(self, values: Values, filled: Any, rng: np.random.Generator) -> tuple[Config, Values]:
-        if filled is not None:
-            values = self._completed(values, rng)
+        if filled is not None:  # a point: a random value for each label that is missing, needed or not
+            missing = {name: node for name, node in self._domain.params.items() if name not in values}
+            sample = self._hyperopt.pyll.stochastic.sample
+            values = {name: np.asarray(sample(node, rng)).item() for name, node in missing.items()} | values
         with warnings.catch_warnings(action="ignore"):
             config = self._hyperopt.space_eval(self._space, values)
         return _plain(config), values
@@ -155,19 +157,6 @@ class _ExpressionSpace(DomainSpace):
                     f"the point sets {name} to {value!r}; expected a number, for hp.choice the index of the option."
                 )
         return dict(values), point
-
-    def _completed(self, values: Values, rng: np.random.Generator) -> Values:
-        """Return `values` with a random one for each label that is missing, whether the config needs it or not."""
-        missing = self._domain.params.keys() - values.keys()
-        drawn: Values = {}
-        for _ in range(200):  # a draw shows the labels of the options it takes
-            if not missing - drawn.keys():
-                break
-            seed = int(rng.integers(2**31))
-            suggested = self._hyperopt.rand.suggest([0], self._domain, self._hyperopt.Trials(), seed)
-            found = suggested[0]["misc"]["vals"].items()
-            drawn.update({name: _plain(vals[0]) for name, vals in found if len(vals) and name in missing})
-        return {**drawn, **values}
 
 
 def _is_expression(value: Any) -> bool:

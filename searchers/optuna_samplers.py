@@ -41,16 +41,11 @@ _STARTUP_TRIALS, _FEWEST_STARTUP_TRIALS = 10, 5
 
 
 class Sampling:
-    """Make the sampler of each suggestion, from a name, a sampler class, a function of a seed or a sampler object.
-
-    Attributes:
-        kind: a name of `SAMPLERS`; "" for samplers of the user.
-        title: its usual name.
-    """
+    """Make the sampler of each suggestion, from a name, a sampler class, a function of a seed or a sampler object."""
 
     def __init__(self, given: Any, seed: int | None, *, window: int | None, is_constrained: bool) -> None:
         self._given: Any = "tpe" if given is None else given
-        self.kind = _checked_name(self._given) if isinstance(self._given, str) else ""
+        self.kind = _checked_name(self._given) if isinstance(self._given, str) else ""  # "" for one of the user's
         if not self.kind:
             self._given = _checked_sampler(given, seed)
         own = self._given if isinstance(self._given, type) else type(self._given)
@@ -82,13 +77,10 @@ class Sampling:
         limited: dict[str, Any] = {"constraints_func": _violations_of} if self._is_constrained else {}
         match self.kind:
             case "tpe":
+                startup = max(_FEWEST_STARTUP_TRIALS, _STARTUP_TRIALS - num_open)
+                group, liar = space.is_conditional, space.is_discrete
                 return samplers.TPESampler(
-                    seed=seed,
-                    multivariate=True,
-                    group=space.is_conditional,
-                    constant_liar=space.is_discrete,
-                    n_startup_trials=max(_FEWEST_STARTUP_TRIALS, _STARTUP_TRIALS - num_open),
-                    **limited,
+                    seed=seed, multivariate=True, group=group, constant_liar=liar, n_startup_trials=startup, **limited
                 )
             case "cmaes":
                 return samplers.CmaEsSampler(seed=seed, **independent)
