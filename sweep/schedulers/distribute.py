@@ -114,12 +114,7 @@ class _Distribution(ABC):
         self._parts: dict[int, tuple[int, int]] = {}  # of so many live trials
 
     def check(self, base: Resources) -> None:
-        """Raise what is wrong with growing from this request.
-
-        Raises:
-            ConfigError: it has several bundles and only one could grow, or they are the workers of a group, or no unit
-                can be added to it.
-        """
+        """Refuse a request that cannot grow: of several bundles, of a group's workers, or one that no unit goes on."""
         if self._add_bundles and (base.distinct_devices or base.shared_devices or base.bundles_per_slice):
             raise ConfigError(
                 f"trials ask for {base}, the workers of a training group; a group keeps its size, because its workers "

@@ -36,13 +36,13 @@ def checked_mutations(mutations: Any, path: str = "hyperparam_mutations") -> dic
             if set(spec) == {"grid_search"}:
                 raise ConfigError(f"{here} is a grid; give the list itself: {spec['grid_search']!r:.100}.")
             checked[key] = checked_mutations(spec, here)
-        elif isinstance(spec, Categorical):
-            checked[key] = list(spec.categories)
         elif isinstance(spec, Domain) and spec.is_function():
             raise ConfigError(
                 f"{here} is sample_from, which is computed from the rest of the config; give a list, another domain or "
                 "a function without arguments, or change such values in custom_explore_fn."
             )
+        elif isinstance(spec, Categorical):
+            checked[key] = list(spec.categories)
         elif isinstance(spec, (list, tuple)):
             if not spec:
                 raise ConfigError(f"{here} is empty; give at least one value.")
@@ -62,14 +62,11 @@ def explore(
     resample_probability: float,
     factors: Sequence[float],
 ) -> dict[str, Any]:
-    """Return a changed copy of a config; what `mutations` does not name stays as it is.
+    """Return a changed copy of a config; what `mutations`, once checked, do not name stays as it is.
 
     A listed value moves to a neighbour in its list, and stays where there is none. A number is multiplied by one of
     the factors; an int stays one (cut off, not rounded), and a domain's bounds and steps are kept. With
     `resample_probability`, and where a value is not in its list or is no number, a new one is drawn instead.
-
-    Args:
-        mutations: as `checked_mutations` returns them.
     """
     new: dict[str, Any] = fresh(config)
     for key, spec in mutations.items():

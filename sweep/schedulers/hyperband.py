@@ -25,9 +25,6 @@ def bracket_milestones(max_t: float, reduction_factor: float) -> list[Levels]:
 
     `bracket_milestones(9, 3)` is `[[(3, 9)], [(5, 3), (2, 9)], [(9, 1), (3, 3), (1, 9)]]`: of nine trials the best
     three go on from 1, and the best one from 3. Milestones are whole numbers, so the last one may lie below `max_t`.
-
-    Args:
-        max_t: at least 1. reduction_factor: above 1.
     """
     # Fractions, because the floating-point power of Tune would round a whole number of trials up for some arguments.
     eta, most = Fraction(reduction_factor), Fraction(max_t)

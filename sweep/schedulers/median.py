@@ -108,9 +108,11 @@ class MedianStoppingRule(MetricScheduler):
         if time < self.grace_period:
             return ()
         curve.add(time, score if is_number else None)
-        cutoff = self._median_of_others(curve, time)
-        if cutoff is None:
+        means = [other.mean_at(time) for other in self._curves.values() if other is not curve]
+        known = [mean for mean in means if mean is not None]
+        if len(known) < self.min_samples_required:
             return self._make_room(trial, curve, time, trials)
+        cutoff = median(known)
         if not curve.best < cutoff:
             return ()
         self._stopped.add(trial.id)
@@ -130,15 +132,9 @@ class MedianStoppingRule(MetricScheduler):
         self._unpausable.add(trial.id)
         return ()
 
-    def _median_of_others(self, curve: _Curve, time: float) -> float | None:
-        """Return the median of what the other trials' means were at a time; None if there are too few."""
-        means = [other.mean_at(time) for other in self._curves.values() if other is not curve]
-        known = [mean for mean in means if mean is not None]
-        return median(known) if len(known) >= self.min_samples_required else None
-
     def _make_room(self, trial: Trial, curve: _Curve, time: float, trials: Mapping[str, Trial]) -> Sequence[Decision]:
         """Send a trial that cannot be judged yet to the end of the queue, so that others get as far."""
-        if not time - curve.asked_at > 0 or time - curve.asked_at < self._slice:
+        if not time > curve.asked_at or time - curve.asked_at < self._slice:
             return ()
         curve.asked_at = time
         if trial.id in self._unpausable or trial.pending is not None:

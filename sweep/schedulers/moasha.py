@@ -85,11 +85,6 @@ class MOASHAScheduler(RungScheduler):
         self._seed = seed
         given = (metric,) if isinstance(metric, str) else tuple(metric or ())
         if not self.metrics:
-            if len(given) < 2:
-                raise ConfigError(
-                    f"MOASHAScheduler judges by two objectives or more, and was given {list(given)!r}. Pass "
-                    'metric=["error", "latency_s"], mode=["min", "min"]; for one objective use ASHAScheduler.'
-                )
             self._set(given, mode if mode is not None else self._given_mode)
         # a run that knows the first objective only repeats that one
         modes = None if mode is None else _modes(mode, len(given) or len(self.metrics))
@@ -100,14 +95,13 @@ class MOASHAScheduler(RungScheduler):
             )
 
     def _set(self, metric: Names, mode: Names) -> None:
-        if isinstance(metric, str) or metric is None or not all(isinstance(name, str) and name for name in metric):
+        names = () if isinstance(metric, str) else tuple(metric or ())
+        if not all(isinstance(name, str) and name for name in names) or len(set(names)) < max(2, len(names)):
             raise ConfigError(
-                f"metric is {metric!r}; MOASHAScheduler expects a list of names, such as ['error', 'latency_s']. "
-                "For one objective use ASHAScheduler."
+                f"MOASHAScheduler judges by two objectives or more, and was given {metric!r}. Pass "
+                'metric=["error", "latency_s"], mode=["min", "min"]; for one objective use ASHAScheduler.'
             )
-        if len(metric) < 2 or len(set(metric)) < len(metric):
-            raise ConfigError(f"metric is {list(metric)!r}; MOASHAScheduler expects two different names or more.")
-        self.metrics = tuple(metric)
+        self.metrics = names
         self.modes = _modes(mode if mode is not None else "max", len(self.metrics))
         self.metric, self.mode = self.metrics[0], self.modes[0]
 
@@ -204,24 +198,17 @@ def _fronts(points: Sequence[Vector]) -> Iterator[list[Vector]]:
 def _is_early(front: Sequence[Vector], newcomer: Vector, most: int) -> bool:
     """Whether a newcomer is among the first `most` of its front in the order of an epsilon net.
 
+    First comes the best by the first objective; then always the point that is farthest from all taken before. So the
+    first few cover the whole front. Every objective counts by its range on the front. Of equals the newcomer is last.
+
     Of a large front some points at even distances stand for all: the newcomer has the distance from its neighbours
     among them that they have from theirs, so that it has no advantage.
     """
     place, step = bisect_left(front, newcomer), -(-len(front) // _MOST_IN_NET)
-    others = [front[other] for other in range(place % step, len(front), step) if other != place]
-    return is_early_in_net(others, newcomer, math.ceil(most * (len(others) + 1) / len(front)))
-
-
-def is_early_in_net(points: Sequence[Vector], newcomer: Vector, most: int) -> bool:
-    """Whether a newcomer is among the first `most` of a front when its points are taken in the order of an epsilon net.
-
-    First comes the best by the first objective; then always the point that is farthest from all taken before. So the
-    first few cover the whole front. Every objective counts by its range on the front. Of equals the newcomer is last.
-    """
+    points = [front[other] for other in range(place % step, len(front), step) if other != place]
+    most = math.ceil(most * (len(points) + 1) / len(front))
     if most > len(points):
         return True
-    if most < 1:
-        return False
     values = np.clip([*points, newcomer], -_LARGEST, _LARGEST)
     span = np.ptp(values, axis=0)
     scaled = (values - values.min(axis=0)) / np.where(span > 0, span, 1.0)

@@ -37,13 +37,8 @@ class _Bound:
     low: float
     high: float
 
-    def scaled(self, config: Mapping[str, Any]) -> float | None:
-        """Return the value of a config as a share of the range, 0 to 1; None where it is no number."""
-        value: Any = config
-        for key in self.path:
-            if not isinstance(value, Mapping) or key not in value:
-                return None
-            value = value[key]
+    def share(self, value: Any) -> float | None:
+        """Return where a value lies in the range, 0 to 1; None where it is no number."""
         if not checks.is_number(value):
             return None
         return min(max((float(value) - self.low) / (self.high - self.low), 0.0), 1.0)
@@ -173,9 +168,10 @@ class PB2(PopulationScheduler):
         track.begin = time, score
 
     def _point(self, config: Mapping[str, Any]) -> tuple[float, ...] | None:
-        shares = [bound.scaled(config) for bound in self._bounds]
-        point = tuple(share for share in shares if share is not None)
-        return point if len(point) == len(shares) else None
+        values = flatten(config)
+        pairs = zip(self._bounds, self.mutated_paths, strict=True)
+        point = tuple(share for bound, path in pairs if (share := bound.share(values.get(path))) is not None)
+        return point if len(point) == len(self._bounds) else None
 
     # --- choosing ----------------------------------------------------------------------------------------------------
 
@@ -191,9 +187,9 @@ class PB2(PopulationScheduler):
 
     def _recall_clone(self, target_id: str, source_id: str, rng: np.random.Generator) -> None:
         config = self._tracks[source_id].config
-        if config is not None:
-            config = customised(self._chosen(target_id, source_id, config, rng), self._custom_explore)
-            self._became_clone(target_id, source_id, config)
+        assert config is not None  # it has reported
+        config = customised(self._chosen(target_id, source_id, config, rng), self._custom_explore)
+        self._became_clone(target_id, source_id, config)
 
     def _chosen(
         self, target_id: str, source_id: str, config: Mapping[str, Any], rng: np.random.Generator

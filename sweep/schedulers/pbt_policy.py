@@ -53,13 +53,10 @@ def read_policy(text: str) -> list[PolicyLine]:
 
 
 def change_points(lines: Sequence[PolicyLine]) -> tuple[dict[str, Any], list[tuple[int, dict[str, Any]]]]:
-    """Return the config that the way to the last line began with, and what it became at which training iteration.
+    """Return the config that the way to the last of some lines began with, and what it became at which iteration.
 
     A line says that a trial gave itself up for another. What the trial did before does not count then; what the other
     one did does, and the file holds that in the lines before: its own are replaced by the other's at each exploit.
-
-    Args:
-        lines: as `read_policy` returns them, at least one.
     """
     first: dict[str, Any] = {}
     changes: list[tuple[int, dict[str, Any]]] = []

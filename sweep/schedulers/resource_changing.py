@@ -187,9 +187,16 @@ class ResourceChangingScheduler(Scheduler):
         is_changing = isinstance(pending, ResizeTrial) and pending.resources != trial.resources
         if pending is not None and not is_changing and not isinstance(pending, SaveTrial):
             return None  # a pause, or a turn for others, comes first
-        wanted = self._read(self.resources_allocation_function(self._view, trial, result, self))
+        wanted = self.resources_allocation_function(self._view, trial, result, self)
         if wanted is None:
             return None
+        if not isinstance(wanted, Resources):
+            if not isinstance(wanted, Mapping) or not wanted:
+                raise ResourceError(
+                    f"the function of ResourceChangingScheduler returned {wanted!r:.100}; expected a dict such as "
+                    "{'cpu': 2}, a PlacementGroupFactory, or None for no change."
+                )
+            wanted = parse_resources(wanted)
         promised = pending.resources if isinstance(pending, ResizeTrial) else trial.resources
         if wanted != promised and self._view.nodes and not self._packer.could_ever_fit(wanted):
             self._note(
@@ -218,16 +225,6 @@ class ResourceChangingScheduler(Scheduler):
                 if base is not None and other.resources != base:
                     decisions.append(ResizeTrial(trial_id, base))
         return decisions
-
-    def _read(self, answer: Any) -> Resources | None:
-        if answer is None or isinstance(answer, Resources):
-            return answer
-        if not isinstance(answer, Mapping) or not answer:
-            raise ResourceError(
-                f"the function of ResourceChangingScheduler returned {answer!r:.100}; expected a dict such as "
-                "{'cpu': 2}, a PlacementGroupFactory, or None for no change."
-            )
-        return parse_resources(answer)
 
     def _note(self, notice: str) -> None:
         if notice not in self._notices:

@@ -54,10 +54,7 @@ def place_rungs(
 class StoppingLadder:
     """Rungs at which trials are stopped unless they are among the best of those before them.
 
-    Args:
-        milestones: lowest first.
-        make_rung: returns an empty rung, whose `judge` keeps what a trial reported and returns what that fell short of,
-            None when it is good enough; with `state` and a text for logs.
+    The `judge` of a rung keeps what a trial reported and returns what that fell short of, None if it is good enough.
     """
 
     def __init__(self, milestones: Sequence[float], make_rung: Callable[[], Any]) -> None:
@@ -136,11 +133,8 @@ class _Climber:
 class PromotionLadder:
     """Rungs at which trials pause until they are among the best 1/eta of those that got there.
 
-    Everything follows from `record` and `leave`, so a ladder that gets the same record again is the same.
-
-    Args:
-        milestones: lowest first. eta: above 1.
-        num_open: from so many rungs, counted from the lowest, trials are promoted; None: from all.
+    Everything follows from `record` and `leave`, so a ladder that gets the same record again is the same. Trials are
+    promoted from `num_open` rungs, counted from the lowest; None: from all.
     """
 
     def __init__(self, milestones: Sequence[float], eta: float, *, num_open: int | None = None) -> None:
@@ -150,11 +144,9 @@ class PromotionLadder:
         self._climbers: dict[str, _Climber] = defaultdict(_Climber)
 
     def level(self, trial_id: str) -> int:
-        """Return the index of the highest rung that a trial got to; -1: none."""
         return self._climbers[trial_id].level
 
     def is_waiting(self, trial_id: str) -> bool:
-        """Whether a trial is at a rung that it was not promoted from."""
         return self._climbers[trial_id].is_waiting
 
     def record(self, trial_id: str, time: float, score: float, *, is_ended: bool = False) -> list[str] | None:
