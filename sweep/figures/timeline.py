@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sweep import checks
 from sweep.core.history import Attempt
@@ -26,11 +26,7 @@ _KINDS = {
     "failed": (FATES["failed"].color, "x"),
     "paused": (FATES["paused"].color, "."),
 }
-
-
-class _Bar(NamedTuple):
-    place: Any
-    span: Span
+_Bar = tuple[int, Span]  # the row, and what is shown there
 
 
 def draw_timeline(field: Field, trials: Sequence[Any] | None, by: str, most: int) -> Figure:
@@ -45,7 +41,7 @@ def draw_timeline(field: Field, trials: Sequence[Any] | None, by: str, most: int
         rows, note = field.thinned(rows, most)
     if by == "trial":
         at = {row.number: index for index, row in enumerate(rows)}
-        bars = [_Bar(at[span.number], span) for span in spans_of(history, rows, now)]
+        bars = [(at[span.number], span) for span in spans_of(history, rows, now)]
         axis = {"title": "trial", **_rows([str(number) for number in at])}
         height = min(900, max(300, 180 + 14 * len(at)))
     else:
@@ -57,10 +53,10 @@ def draw_timeline(field: Field, trials: Sequence[Any] | None, by: str, most: int
         bars, axis, height = _by_device(held, now)
     if not bars:
         raise MetricError(f"no trial of {field.reader.name} has waited or run yet: call this again when one has.")
-    first = min(bar.span.begin for bar in bars) if by == "device" else 0.0
-    divisor, unit = axis_of_time(max(bar.span.end for bar in bars))
-    of_kind = {kind: [bar for bar in bars if bar.span.kind == kind] for kind in _KINDS}
-    ran = sum(bar.span.end - bar.span.begin for bar in bars if bar.span.kind in ("running", "failed"))
+    first = min(span.begin for _, span in bars) if by == "device" else 0.0
+    divisor, unit = axis_of_time(max(span.end for _, span in bars))
+    of_kind = {kind: [bar for bar in bars if bar[1].kind == kind] for kind in _KINDS}
+    ran = sum(span.end - span.begin for _, span in bars if span.kind in ("running", "failed"))
     what = some(len(rows), "trial") if by == "trial" else some(len(axis["tickvals"]), "place")
     return finish(
         [_trace(field, kind, found, divisor) for kind, found in of_kind.items() if found],
@@ -100,9 +96,9 @@ def _by_device(attempts: Sequence[Attempt], now: float) -> tuple[list[_Bar], dic
             placed.append((device, lane, one))
     order = [(device, lane) for device in sorted(lanes) for lane in range(lanes[device])]
     place = {key: index for index, key in enumerate(order)}
-    bars = []
+    bars: list[_Bar] = []
     for device, lane, one in placed:
-        bars += [_Bar(place[device, lane], phase) for phase in phases_of(one, now)]
+        bars += [(place[device, lane], phase) for phase in phases_of(one, now)]
     texts = [plain(device, 18) + (f" {lane + 1}" if lanes[device] > 1 else "") for device, lane in order]
     return bars, _rows(texts), min(900, max(260, 180 + 26 * len(order)))
 
@@ -118,14 +114,14 @@ def _trace(field: Field, kind: str, bars: Sequence[_Bar], divisor: float) -> Any
     shape = {"shape": pattern, "size": 5, "solidity": 0.25, "fillmode": "overlay", "fgcolor": "#ffffff"}
     opacity = 0.45 if kind == "waiting" else 0.9
     return graph_objects().Bar(
-        base=[rounded(bar.span.begin / divisor) for bar in bars],
-        x=[rounded((bar.span.end - bar.span.begin) / divisor) for bar in bars],
-        y=[bar.place for bar in bars],
+        base=[rounded(span.begin / divisor) for _, span in bars],
+        x=[rounded((span.end - span.begin) / divisor) for _, span in bars],
+        y=[row for row, _ in bars],
         orientation="h",
         name=kind,
         width=0.8,
         marker={"color": color, "opacity": opacity, "line": {"width": 0}, "pattern": shape if pattern else None},
-        customdata=[[bar.span.number] for bar in bars],
+        customdata=[[span.number] for _, span in bars],
         hovertext=texts,
         hoverinfo="text",
     )
