@@ -87,13 +87,14 @@ class DirectoryGuard:
         self.problem = ""
         self._layout = layout
         self._database = database or layout.database
+        self._lock, self._code = layout.lock, layout.code
         self._fd = os.open(layout.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._was_at = _location_of(self._fd)
         self._known: dict[Path, tuple[int, ...]] = {}  # the record, the lock and the code, and what tells each of them
 
     def start(self) -> None:
         """Take note of what is there."""
-        paths = (self._database, self._layout.lock, self._layout.code)
+        paths = (self._database, self._lock, self._code)
         self._known = {path: seen for path in paths if (seen := self._seen(path))}
 
     def check(self, *, anew: bool = True) -> None:
@@ -140,12 +141,12 @@ class DirectoryGuard:
         except OSError:
             return None
         # A network file system may number files anew. The lock is written once; in the code there is always more.
-        if path == self._layout.lock:
+        if path is self._lock:
             return found.st_size, found.st_mtime_ns
-        return (1,) if path == self._layout.code else (found.st_dev, found.st_ino)
+        return (1,) if path is self._code else (found.st_dev, found.st_ino)
 
     def _what_happened(self) -> str:
-        root, database, lock = self._layout.root, self._database, self._layout.lock
+        root, database, lock = self._layout.root, self._database, self._lock
         stopped = "while its sweep ran. The sweep was stopped and its trials were ended"
         if not self._is_root_there() or not (self._is_there(database) or lock.exists()):
             now = _location_of(self._fd)

@@ -33,9 +33,10 @@ _flush = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 Row = tuple[Any, ...]
 
 
-def row_of(trial: Trial, name: str) -> Row:
+def row_of(trial: Trial, name: str, config: str = "") -> Row:
+    """Return the row of a trial; its config may be given as text."""
     state = pack(trial) | ({"name": name} if name else {})
-    row = trial.number, trial.id, trial.status.value, encode(dict(trial.config)), encode(state)
+    row = trial.number, trial.id, trial.status.value, config or encode(dict(trial.config)), encode(state)
     return *row, crc_of(row)
 
 
@@ -108,6 +109,7 @@ class Journal:
         self._name_of = name_of or (lambda trial: "")
         self._rows: dict[str, tuple[int, str]] = {}  # by trial: the checksum of its row, and its name
         self._configs: dict[str, Mapping[str, Any]] = {}  # as `command_rows` keeps them
+        self._texts: dict[str, tuple[Mapping[str, Any], str]] = {}  # of trials that run: config, and that as JSON
         mark = high_water_mark(database)
         try:
             if not database.exists():
@@ -180,13 +182,20 @@ class Journal:
             chain = linked(seq, trial_id, data, chain)
             rows.append((seq, trial_id, data, chain))
         known = {name: self._rows.get(name) or (0, self._name_of(trial)) for name, trial in changes.trials.items()}
-        trials = [row_of(trial, known[name][1]) for name, trial in changes.trials.items()]
+        trials = [self._row(trial, known[name][1]) for name, trial in changes.trials.items()]
         totals = Totals(seq, chain, total((row[-1] for row in trials), (crc for crc, _ in known.values()), checksum))
         self._check(any(type(event) is not Reported for event in events))
         self._write(rows, trials, totals)
         self._totals = totals  # only then
         self._rows |= {row[1]: (row[-1], known[row[1]][1]) for row in trials}
         self._mark.write(seq, seq if self._is_flushed_at_once else None)
+
+    def _row(self, trial: Trial, name: str) -> Row:
+        config, text = self._texts.pop(trial.id, (None, ""))
+        row = row_of(trial, name, text if config is trial.config else "")
+        if not trial.is_ended:
+            self._texts[trial.id] = trial.config, row[3]
+        return row
 
     def _write(self, events: list[Row], trials: list[Row], totals: Totals) -> None:
         """Commit these rows, waiting for the disk."""
