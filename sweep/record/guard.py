@@ -72,8 +72,8 @@ def refusing_full_disk(layout: ExperimentLayout) -> Iterator[None]:
 class DirectoryGuard:
     """Find out within a second that an experiment's directory, record, lock or code was deleted, moved or replaced.
 
-    SQLite goes on writing into a deleted file, and so would a sweep, to its end; without the lock two would. The loop
-    looks at these paths once a second and before it records more than reports, which costs some ten microseconds.
+    SQLite goes on writing into a deleted file, and so would a sweep; without the lock two would. The loop looks once a
+    second and before it records more than reports, in some ten microseconds.
 
     Args:
         layout: of the experiment; its directory exists.
@@ -98,10 +98,7 @@ class DirectoryGuard:
         self._known = {path: seen for path in paths if (seen := self._seen(path))}
 
     def check(self, *, anew: bool = True) -> None:
-        """Refuse to go on when something is gone.
-
-        Args:
-            anew: look again, so that what trials make of it is not recorded; False: what was seen last.
+        """Refuse to go on when something is gone; `anew`: look again, so that what trials make of it is not recorded.
 
         Raises:
             RecordError: says what is gone and what to do.

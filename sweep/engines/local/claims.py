@@ -157,10 +157,8 @@ class Claims:
 
     def give_back(self, key: Hashable, idle: Hashable = None) -> None:
         """Give back what was claimed under a key, but for the devices where an idle process still uses them: those are
-        claimed under the key `idle` from then on. Unknown keys are fine.
-
-        Where there are no other drivers, the file says so from the next look on: the next trial may take it as it is.
-        """
+        claimed under the key `idle` from then on. Unknown keys are fine. Where there are no other drivers, the file
+        says so from the next look on: the next trial may take it as it is."""
         if need := self._held.pop(key, None):
             if idle is not None:
                 self._held[idle] = Counter({place: share for place, share in need.items() if place[2]})
@@ -279,17 +277,12 @@ class Claims:
 
 @dataclass
 class Sharing:
-    """What a sweep is told of others, which are looked at four times a second.
-
-    Attributes:
-        emit: takes an event for the sweep.
-        end_idle: ends the idle reused workers: they may hold what is waited for.
-    """
+    """What a sweep is told of others, which are looked at four times a second."""
 
     claims: Claims
     loop: Loop
-    emit: Callable[[Event], None]
-    end_idle: Callable[[], None]
+    emit: Callable[[Event], None]  # takes an event for the sweep
+    end_idle: Callable[[], None]  # ends the idle reused workers: they may hold what is waited for
     told: tuple[Claim, ...] = ()
 
     def begin(self) -> tuple[Claim, ...]:
