@@ -145,6 +145,7 @@ def test_a_stopped_process_is_named():
     assert "is stopped (SIGSTOP)" in str(trial.error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reuse_actors", [False, True])
 def test_a_trial_that_reports_often_enough_is_left_alone(reuse_actors):
     def train(config):
@@ -235,6 +236,7 @@ def test_nan_can_be_an_error_and_the_end_summary_names_the_class(capsys):
     assert "   nan · trials 00001" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_limits_survive_a_restart(tmp_path):
     code = """
 import os, signal, sys, time, sweep

@@ -142,6 +142,7 @@ def final(session: Session) -> list[str]:
     return [line for line in session.terminal.shown() if line]
 
 
+@pytest.mark.slow
 def test_a_function_that_never_reports_is_killed_after_the_grace_that_is_shown(start, tmp_path):
     session = start("silent", grace_s=3.0)
     assert session.watch(RUNS.format("00001"))

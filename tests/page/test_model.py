@@ -68,6 +68,7 @@ def test_a_new_report_is_news_of_its_row_and_of_what_shows_it_only(made: MadeExp
     assert model.news(0)["columns"] == model.columns
 
 
+@pytest.mark.slow
 def test_a_piece_that_is_dear_is_made_seldom_and_holds_up_no_other(made, monkeypatch):
     """Two seconds of CPU at a share of 2% are made up for in 100 s; what is cheap goes on meanwhile, once a second."""
     monkeypatch.setattr(model_module, "_SHARE", 0.02)

@@ -118,7 +118,7 @@ def configs_of(sweep):
 
 
 @pytest.mark.parametrize("is_after", [False, True], ids=["before the commit", "after the commit"])
-@pytest.mark.parametrize("limit", [None, 2], ids=["random", "limited"])
+@pytest.mark.parametrize("limit", [None, pytest.param(2, marks=pytest.mark.slow)], ids=["random", "limited"])
 def test_a_sweep_cut_at_any_commit_ends_as_the_uninterrupted_one(tmp_path, limit, is_after):
     def searcher():
         random = BasicVariantGenerator(random_state=7)

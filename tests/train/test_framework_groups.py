@@ -112,6 +112,7 @@ def test_ranks_sum_are_listening_on_loopback_only_and_start_again_from_their_mer
     assert not [name for name in os.listdir(killed.path) if name.startswith("tmp-")]
 
 
+@pytest.mark.slow
 def test_a_stopped_rank_is_found_by_the_hang_limit_and_the_stacks_of_all_are_in_their_logs(run):
     def stops_itself(config):
         import torch
@@ -131,6 +132,7 @@ def test_a_stopped_rank_is_found_by_the_hang_limit_and_the_stacks_of_all_are_in_
     assert "stops_itself" in logs[1]
 
 
+@pytest.mark.slow
 def test_sixteen_groups_at_once_find_their_own_ranks(run):
     def whose(config):
         import torch
