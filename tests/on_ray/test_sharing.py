@@ -24,6 +24,7 @@ def test_trials_on_the_cluster_keep_off_the_gpu_that_a_sweep_of_the_machine_hold
         analysis = run(show, num_samples=4, resources_per_trial={"gpu": 1})
         assert [trial.last_result["devices"] for trial in analysis.trials] == ["1"] * 4
         other.give_back("theirs")
+        other.look()  # as a driver does, four times a second
         analysis = run(show, num_samples=4, resources_per_trial={"gpu": 1}, name="after")
         assert {trial.last_result["devices"] for trial in analysis.trials} == {"0", "1"}
     finally:
