@@ -83,7 +83,6 @@ class Attempt:
         exit: how it ended; None: it runs, or was lost with its driver.
         is_lost: its driver ended before it did.
         after: what the trial was then: PENDING, PAUSED, TERMINATED or ERROR; None while it runs.
-        first, last: its first and its last report.
     """
 
     trial_id: str
@@ -102,8 +101,6 @@ class Attempt:
     exit: m.Exit | None = None
     is_lost: bool = False
     after: Status | None = None
-    first: TrialResult | None = None
-    last: TrialResult | None = None
 
 
 @dataclass(slots=True)
@@ -223,8 +220,6 @@ class History:
         if trial is None or fact.metrics is None:
             return
         result = TrialResult(fact.metrics, fact.seq)
-        attempt = self._open[trial.id]
-        attempt.first, attempt.last = attempt.first or result, result
         status = Status.RUNNING if trial.status is Status.STARTING else trial.status
         trial = self._change(trial, status=status, count=trial.count + 1, last_result=result)
         if event.checkpoint is not None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from sweep.core.history import History
 from sweep.core.results import flatten
 from sweep.core.trial import number_of
 from sweep.core.values import as_float
@@ -17,6 +16,7 @@ from sweep.figures.parameters import named_parameters, parameter_of
 from sweep.figures.slices import axis_of
 from sweep.figures.style import BEST, FATES, GREY, Figure, Look, finish, plain, rounded, some, value_text
 from sweep.figures.trials import Field, lines, spread
+from sweep.record.facts import Report, read_reports
 from sweep.record.reader import ExperimentReader
 
 SCHEDULERS = ("pbt", "pb2", "pbt_replay")  # as the record names those that change configs
@@ -45,15 +45,21 @@ _Population = Mapping[int, Sequence[Stretch]]
 def stretches_of(reader: ExperimentReader) -> dict[int, list[Stretch]]:
     """Return the stretches of each trial that reported, by number, in order."""
     found: dict[int, list[Stretch]] = {}
-    for attempt in History.of(reader.facts()).attempts:
-        if attempt.first is None or attempt.last is None:
+    first: dict[tuple[str, int], Report] = {}
+    last: dict[tuple[str, int], Report] = {}
+    with reader.connect() as connection:
+        for report in read_reports(connection):
+            first.setdefault(key := (report.trial_id, report.attempt), report)
+            last[key] = report
+    for attempt in reader.history().attempts:
+        if (key := (attempt.trial_id, attempt.number)) not in first:
             continue
-        begin, end = (as_float(result.get("training_iteration")) for result in (attempt.first, attempt.last))
+        begin, end = (as_float(report.get("training_iteration")) for report in (first[key], last[key]))
         if begin is None or end is None:
             continue
         number, config = number_of(attempt.trial_id), flatten(attempt.config)
         earlier = found.setdefault(number, [])
-        one = Stretch(number, attempt.first.seq, begin if attempt.number == 1 else begin - 1, end, config)
+        one = Stretch(number, first[key].seq, begin if attempt.number == 1 else begin - 1, end, config)
         if earlier:
             source = None if attempt.source is None else number_of(attempt.source.owner)
             is_changed = source is not None or repr(earlier[-1].config) != repr(config)

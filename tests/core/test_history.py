@@ -156,7 +156,7 @@ def test_attempts_say_when_they_began_and_ended_and_how(followers):
             assert attempt.source is None or attempt.source.owner != attempt.trial_id
             outcomes[attempt.exit and attempt.exit.kind] += 1
             outcomes["clones"] += attempt.source is not None
-            outcomes["reports"] += attempt.first is not None
+            outcomes["reports"] += history.trials[attempt.trial_id].last_result is not None
     assert min(outcomes[kind] for kind in (ExitKind.FINISHED, ExitKind.LOST, "clones", "reports")) > 5, outcomes
 
 
