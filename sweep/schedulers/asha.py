@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, final
 
-import numpy as np
-
 from sweep import checks
 from sweep.core.messages import Decision, StopTrial
 from sweep.core.results import TrialResult
@@ -37,8 +35,13 @@ class _Rung:
         return cutoff if cutoff is not None and score < cutoff else None
 
     def state(self) -> float | None:
-        """Return the cutoff; None while there is no number."""
-        return float(np.quantile(self._sorted, 1 - 1 / self._eta)) if self._sorted else None
+        """Return the cutoff, as `np.quantile` has it, which would copy all scores; None while there is no number."""
+        if not self._sorted:
+            return None
+        place = (len(self._sorted) - 1) * (1 - 1 / self._eta)
+        low, high = self._sorted[int(place)], self._sorted[math.ceil(place)]
+        part = place - int(place)
+        return high - (high - low) * (1 - part) if part >= 0.5 else low + (high - low) * part
 
     def __str__(self) -> str:
         return str(self.state())
