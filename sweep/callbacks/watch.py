@@ -32,7 +32,7 @@ class FailureNotices(FilesCallback):
     def on_trial_recover(self, trial: Trial) -> None:
         if trial.cause is Cause.DAMAGED:  # which is no fault of its own
             self._notice(f"trial {trial.number:05d} {trial.reason}")
-        elif _AGAIN in trial.reason:  # and not because the driver was restarted
+        elif trial.failure:  # and not because the driver was restarted
             self.on_trial_error(trial)
 
     def on_trial_error(self, trial: Trial) -> None:
