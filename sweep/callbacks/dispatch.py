@@ -301,10 +301,10 @@ class Dispatcher:
             self._covered = covered
         trial = ObservedTrial(command.trial, self._about)
         extra = {"result": command.result} if command.hook is Hook.RESULT else {}
-        more = {"iteration": self._iteration, "trials": list(self._seen.values())}
         for one in self._hooks[command.hook]:
             own = {"checkpoint": trial.checkpoint} if one.name == "on_checkpoint" else extra
-            self._guarded(one.callback, one.name, one.call, trial, own, **more)
+            more = {"trials": list(self._seen.values())} if one.lists_trials else {}  # a copy of 10,000 for each report
+            self._guarded(one.callback, one.name, one.call, trial, own, iteration=self._iteration, **more)
 
     def _call(self, callback: Callback, hook: str, *arguments: object, **named: object) -> None:
         self._guarded(callback, hook, getattr(callback, hook), *arguments, **named)
