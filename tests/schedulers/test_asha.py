@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
 from conformance.schedulers import Told, tid
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from sweep.core.results import TrialResult
 from sweep.core.trial import Cause, CheckpointRef, Status
 from sweep.engines.simulator import Point
 from sweep.errors import ConfigError
-from sweep.schedulers.asha import ASHAScheduler, AsyncHyperBandScheduler
+from sweep.schedulers.asha import ASHAScheduler, AsyncHyperBandScheduler, _Rung
 from sweep.simulation.virtual import simulate
 
 
@@ -28,6 +29,15 @@ def asha(mode: str = "max", *, seed: int = 0, num_trials: int = 0, **arguments) 
 
 def milestones(told: Told) -> list[list[float]]:
     return [[rung[0] for rung in bracket] for bracket in told.scheduler.state()]
+
+
+@pytest.mark.parametrize("eta", [1.5, 2, 3, 4, 10])
+def test_a_cutoff_is_exactly_numpys_quantile(eta):
+    rng, rung, scores = np.random.default_rng(0), _Rung(eta), []
+    for score in rng.normal(size=400).tolist():
+        scores.append(score)
+        rung.judge(score)
+        assert rung.state() == np.quantile(scores, 1 - 1 / eta)
 
 
 @pytest.mark.parametrize(
