@@ -113,27 +113,28 @@ def application(live: LivePage, token: str) -> Any:
 
     changed = asyncio.Condition()
 
-    async def keep_fresh() -> None:
-        while True:
-            steps = live.renew() if live.watching else iter(())
-            try:
-                while await asyncio.to_thread(next, steps, _END) is not _END:
-                    async with changed:
-                        changed.notify_all()
-            except Exception:  # a fault of ours: it is said, and what can be shown goes on
-                traceback.print_exc()
-                await asyncio.sleep(_BEAT_S)
-            await asyncio.sleep(_REST_S)
-
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
-        task = asyncio.create_task(keep_fresh())
+        task = asyncio.create_task(_keep_fresh(live, changed))
         try:
             yield
         finally:
             task.cancel()
 
     return Starlette(routes=[Route("/", whole), Route("/events", events)], lifespan=lifespan)
+
+
+async def _keep_fresh(live: LivePage, changed: asyncio.Condition) -> None:
+    while True:
+        steps = live.renew() if live.watching else iter(())
+        try:
+            while await asyncio.to_thread(next, steps, _END) is not _END:
+                async with changed:
+                    changed.notify_all()
+        except Exception:  # a fault of ours: it is said, and what can be shown goes on
+            traceback.print_exc()
+            await asyncio.sleep(_BEAT_S)
+        await asyncio.sleep(_REST_S)
 
 
 async def _stream(

@@ -336,9 +336,7 @@ class Journal:
             self.flush()
             self._delete_doomed()
         with contextlib.ExitStack() as others:
-            with contextlib.suppress(
-                sqlite3.Error, ExperimentError
-            ):  # no room: the log stays beside it, nothing is lost
+            with contextlib.suppress(sqlite3.Error, ExperimentError):  # no room: the log stays beside it
                 if self.problem:  # closing the last connection would checkpoint the log, of which pages may be lost
                     other = others.enter_context(contextlib.closing(connect_for_reading(self.database)))
                     other.execute("SELECT 1 FROM meta").fetchone()
