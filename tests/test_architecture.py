@@ -179,6 +179,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.train.torch",
         "sweep.worker.session",
     ),
+    # Programs that import nothing of ours; `ask` runs in the interpreter of the program.
+    "sweep.programs": ("sweep.core",),
+    "sweep.programs.ask": (),
     # The composition: what was asked becomes a value, the value what decides, and that is opened, driven and closed.
     "sweep.api": ("searchers.keywords", "sweep.launch.execute", "sweep.launch.spec"),
     "sweep.launch": (),

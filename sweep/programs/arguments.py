@@ -1,0 +1,211 @@
+"""A config as arguments of a program, in the way in which the program takes them; always a list, never a shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from searchers.errors import nearest
+from sweep.core.literals import jsonable
+from sweep.errors import ConfigError
+from sweep.programs.interface import Interface, Option, alike, settings
+
+_PLACE = re.compile(r"\{\{|\}\}|\$?\{([A-Za-z_][\w./-]*)\}")
+_ENVIRONMENT = re.compile(r"\$\{envvar:(\w*)\}")
+_MACRO = re.compile(r"\$\{(\w+)\}")
+_OPTIONS = ("args", "args_no_equals", "args_no_boolean_flags")
+_RAW = ("args_no_hyphens", "args_append_hydra", "args_override_hydra", "args_json", "args_json_file")
+_PREFIX = {"args_append_hydra": "+", "args_override_hydra": "++"}
+_DEFAULTS = {"env": "/usr/bin/env", "interpreter": "python"}  # as W&B's agent has them
+_UNQUOTED = re.compile(r"[A-Za-z_./][\w./@%+?|*-]*")  # strings that Hydra and Fire take for strings
+_WORDS = ("true", "false", "null", "none", "nan", "inf")
+_NO = ("", "0", "false", "no", "off")
+
+Settings = Sequence[tuple[str, Any]]
+
+
+def command_line(argv: Sequence[str]) -> str:
+    """Return a command as one line that can be pasted into a shell."""
+    return shlex.join(argv)
+
+
+def arguments_for(interface: Interface, config: Mapping[str, Any]) -> list[str]:
+    """Return a config as arguments; None is not given, nested keys are dotted.
+
+    Options that belong before the name of a sub-command are not among them: `render` puts them there.
+    """
+    return _written(interface, [*settings(interface, config)])
+
+
+def appended(template: Iterable[Any], names: Iterable[str]) -> list[str]:
+    """Return the parameters that `render` writes as options of the program, which it must therefore take: those that
+    neither a placeholder carries nor one of W&B's macros that knows no options."""
+    words = [str(word) for word in template]
+    if any(word == f"${{{macro}}}" for macro in _RAW for word in words):
+        return []
+    placed = {alike(match[1]) for word in words for match in _PLACE.finditer(word) if match[1] and match[0][0] == "{"}
+    return [name for name in names if alike(name) not in placed]
+
+
+def render(
+    template: Sequence[Any], config: Mapping[str, Any], *, interface: Interface, variables: Mapping[str, Any]
+) -> list[str]:
+    """Return the command of one trial. Parameters that nothing in the template carries are added at the end.
+
+    Args:
+        template: words. `{name}` stands for a parameter or a variable, and what names neither stays as it is; where a
+            word has `{{`, that and `}}` are braces. `${args}` and the other macros of W&B's sweep files are words of
+            their own, but for `${envvar:NAME}`; so may variables be.
+        variables: what else can be named, such as `checkpoint_dir`; `args_json_file` is a file with the config.
+
+    Raises:
+        ConfigError: an unknown macro.
+    """
+    given = {**dict(settings(interface, config)), **{key: config[key] for key in config if isinstance(key, str)}}
+    by_name = {alike(name): value for name, value in given.items()}
+    left = [(name, by_name[alike(name)]) for name in appended(template, dict(settings(interface, config)))]
+    words = [_ENVIRONMENT.sub(lambda match: os.environ.get(match[1], match[1]), str(word)) for word in template]
+    macros = {match[1] for match in map(_MACRO.fullmatch, words) if match}
+    before = {option.before for name, _ in left if (option := interface.option(name))} - {""}
+    rendered: list[str] = []
+    for word in words:
+        if word in before:  # a sub-command
+            rendered += _written(interface, left, before=word)
+            before.remove(word)
+        if macro := _MACRO.fullmatch(word):
+            rendered += _expanded(macro[1], interface, config, left, variables)
+            continue
+        whole = _PLACE.fullmatch(word)
+        option = interface.option(whole[1]) if whole and whole[1] else None
+        if whole and option and option.kind in ("many", "positional") and alike(whole[1]) in by_name:
+            rendered += _texts(by_name[alike(whole[1])])
+        else:
+            rendered.append(_filled(word, by_name, variables))
+    if not macros & {*_OPTIONS, *_RAW}:
+        rendered += _written(interface, left)
+    return [*rendered, *(word for name in before for word in _written(interface, left, before=name))]
+
+
+def _filled(word: str, values: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
+    """Return a word whose placeholders are filled in."""
+    is_escaped = "{{" in word
+
+    def fill(match: re.Match[str]) -> str:
+        name = match[1]
+        if name is None:
+            return match[0][0] if is_escaped else match[0]
+        if match[0][0] == "{" and alike(name) in values:
+            return _text(values[alike(name)])
+        return str(variables[name]) if name in variables else match[0]
+
+    return _PLACE.sub(fill, word)
+
+
+def _expanded(
+    macro: str, interface: Interface, config: Mapping[str, Any], left: Settings, variables: Mapping[str, Any]
+) -> list[str]:
+    """Return what a macro of W&B's, or a variable, stands for."""
+    if macro in variables or macro in _DEFAULTS:
+        return [str(variables.get(macro, _DEFAULTS.get(macro)))]
+    if macro == "args_json":
+        return [json.dumps(jsonable(config, is_strict=False))]
+    if macro in _OPTIONS:
+        return _written(
+            interface, left, has_equals=macro != "args_no_equals", are_bare=macro == "args_no_boolean_flags"
+        )
+    if macro not in _RAW:
+        raise ConfigError(f"unknown macro ${{{macro}}}. {nearest(macro, (*variables, *_DEFAULTS, *_OPTIONS, *_RAW))}")
+    is_hydra = interface.kind == "hydra" or macro in _PREFIX
+    pairs = [(name, _hydra_text(value) if is_hydra else _text(value)) for name, value in settings(interface, config)]
+    return [f"{_PREFIX.get(macro, '')}{name}={text}" for name, text in pairs]
+
+
+def _written(
+    interface: Interface, given: Settings, *, before: str = "", has_equals: bool = True, are_bare: bool = False
+) -> list[str]:
+    """Return settings as arguments: those that stand before the sub-command `before`; empty: all others."""
+    options: list[str] = []
+    positionals: dict[str, list[str]] = {}
+    for name, value in given:
+        option = interface.option(name)
+        if value is None or before != (option.before if option else ""):
+            continue
+        if option and option.kind == "positional":
+            positionals[option.name] = _texts(value)
+            continue
+        if option is None and are_bare and isinstance(value, bool):
+            option = Option(name, (f"--{name}",), "flag")
+        words = _words(interface, option, name, value)
+        is_split = not has_equals and len(words) == 1 and "=" in words[0]
+        options += words[0].split("=", 1) if is_split else words
+    placed = [word for one in interface.options for word in positionals.get(one.name, ())]
+    if any(re.match(r"-(?!\.?\d)", word) for word in placed):  # as an option would begin
+        return [*options, "--", *placed]
+    return [*placed, *options]
+
+
+def _words(interface: Interface, option: Option | None, name: str, value: Any) -> list[str]:
+    """Return one setting as the option takes it."""
+    if interface.kind == "hydra":
+        return [f"{option.name if option else name}={_hydra_text(value)}"]
+    if option is None:
+        return [f"--{name}={_text(value)}"]
+    flag = next((one for one in option.flags if alike(one) == alike(name)), option.flags[0])
+    is_on = str(value).lower() not in _NO
+    is_meant_by_flag = alike(name) != alike(option.name)  # no_cuda=true for what is stored as cuda
+    match option.kind:
+        case "flag":
+            return [flag] if is_on else []
+        case "off":
+            return [flag] if is_on == is_meant_by_flag else []
+        case "pair":
+            return [option.flags[is_on == (alike(name) == alike(option.flags[1]) and is_meant_by_flag)]]
+        case "count":
+            return [flag] * int(value)
+        case "many" if len(texts := _texts(value)) != 1 or not texts[0].startswith("-"):
+            return [flag, *texts]
+        case "many" | "repeat":
+            return [word for text in _texts(value) for word in _joined(interface, flag, text)]
+    if option.type == "list" and interface.kind == "absl":
+        return [f"{flag}={','.join(_texts(value))}"]
+    if interface.kind == "fire" and not isinstance(value, (bool, int, float)):
+        is_word = isinstance(value, str) and _UNQUOTED.fullmatch(value) and value.lower() not in _WORDS
+        return [f"{flag}={value if is_word else repr(jsonable(value, is_strict=False))}"]
+    if interface.kind == "argparse" and option.type == "bool" and value is False:
+        return [f"{flag}="]  # type=bool, to which every other text is true
+    return _joined(interface, flag, _text(value))
+
+
+def _joined(interface: Interface, flag: str, text: str) -> list[str]:
+    """Return a flag and its value; click takes what follows a short one whole."""
+    return [flag, text] if interface.kind == "click" and not flag.startswith("--") else [f"{flag}={text}"]
+
+
+def _texts(value: Any) -> list[str]:
+    return [_text(one) for one in value] if isinstance(value, (list, tuple)) else [_text(value)]
+
+
+def _text(value: Any) -> str:
+    """Return a value as text: numbers as Python reads them back, lists and dicts as JSON."""
+    plain = value if isinstance(value, float) else jsonable(value, is_strict=False)
+    is_nested = isinstance(plain, (list, dict))
+    return json.dumps(plain, ensure_ascii=False) if is_nested else plain if isinstance(plain, str) else repr(plain)
+
+
+def _hydra_text(value: Any) -> str:
+    """Return a value in the grammar of Hydra's overrides."""
+    plain = jsonable(value, is_strict=False)
+    if isinstance(plain, dict):
+        return f"{{{','.join(f'{_hydra_text(key)}:{_hydra_text(item)}' for key, item in plain.items())}}}"
+    if isinstance(plain, list):
+        return f"[{','.join(map(_hydra_text, plain))}]"
+    if not isinstance(plain, str):
+        return "null" if plain is None else repr(plain).lower() if isinstance(plain, bool) else repr(plain)
+    if _UNQUOTED.fullmatch(plain) and plain.lower() not in _WORDS:
+        return plain
+    escaped = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), plain)
+    return f"'{escaped}'"

@@ -1,0 +1,267 @@
+"""What arguments a Python script takes: found by running it once, in a child that stops where it parses them."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from searchers.errors import closest
+from sweep.errors import ConfigError
+from sweep.programs import ask
+
+_SPEAKS = re.compile(
+    r"(click|typer|fire|tyro|jsonargparse|simple_parsing|absl\.(app|flags)|hydra\.main)"
+    r"|(.*\.)?(parse_(known_|intermixed_)?args\w*|LightningCLI|from_cli)"
+)
+_MODULE_FLAGS = ("-m", "--module")
+_MOST_FILES = 300
+_MOST_NAMES = 30
+
+
+@dataclass(frozen=True)
+class Option:
+    """One thing that a program takes.
+
+    Attributes:
+        name: what the script calls it; a dotted path where options are nested.
+        flags: how it is written, the best first; of a pair, the one for true and the one for false.
+        kind: value, flag (given for true), off (given for false), pair, many (values after one flag), repeat (the flag
+            once per value), count, positional, tree (`--name.key` is taken, too), or group (of keys of a config).
+        default: as JSON can say it; other objects by their repr.
+        before: the sub-command before whose name it stands; empty: at the end.
+    """
+
+    name: str
+    flags: tuple[str, ...] = ()
+    kind: str = "value"
+    default: Any = None
+    choices: tuple[Any, ...] | None = None
+    type: str = ""
+    help: str = ""
+    required: bool = False
+    before: str = ""
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What a program takes.
+
+    Attributes:
+        kind: argparse, click, absl, fire, hydra, or none: not known.
+        is_open: unknown names are taken, or may be.
+        why: nothing is known, in words; empty: the program names no library that parses arguments.
+    """
+
+    kind: str
+    options: tuple[Option, ...] = ()
+    is_open: bool = True
+    why: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Interface:
+        """Return what `to_dict` has written."""
+        options = (
+            {**one, "flags": tuple(one["flags"]), "choices": one["choices"] and tuple(one["choices"])}
+            for one in given["options"]
+        )
+        return cls(**{**given, "options": tuple(Option(**one) for one in options)})
+
+    def option(self, name: str) -> Option | None:
+        """Return the option that a key of a config means: by its name or by a flag, `-` and `_` alike."""
+        wanted = alike(name)
+        named = [one for one in self.options if alike(one.name) == wanted]
+        return next((one for one in (*named, *self.options) if one in named or wanted in map(alike, one.flags)), None)
+
+    def takes(self, name: str) -> bool:
+        """Say whether an option, or a tree of options, has this name."""
+        trees = (one.name for one in self.options if one.kind == "tree")
+        is_added = self.kind == "hydra" and name.startswith(("+", "~", "hydra."))
+        return (
+            is_added
+            or self.option(name) is not None
+            or any(alike(name).startswith(f"{alike(tree)}.") for tree in trees)
+        )
+
+
+def alike(name: str) -> str:
+    """Return a name or a flag without what is written in either way."""
+    return name.lstrip("-").replace("-", "_")
+
+
+def interface_of(
+    argv: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None, timeout_s: float = 30
+) -> Interface:
+    """Run a Python command up to where it parses its arguments, and return what it takes.
+
+    A script that mentions no library for arguments, itself or in the modules beside it, is not run. The child sees no
+    GPU, and ends at the latest where the script would build an optimizer or start a run of a tracker.
+
+    Args:
+        argv: such as `["python", "train.py", "fit"]`; a launcher may stand before the script. The fixed arguments
+            choose the sub-command; those with a `{placeholder}` are left out.
+        cwd: where it runs. env: its environment; None: this one.
+    """
+    directory, environment = Path(cwd or os.getcwd()), {**(os.environ if env is None else env)}
+    roots = [directory, *(directory / path for path in environment.get("PYTHONPATH", "").split(":") if path)]
+    target, index = _target(argv, directory, roots)
+    if target is None or not _speaks_of_arguments(target, [target.parent, *roots]):
+        return Interface("none")
+    is_module = argv[index - 1] in _MODULE_FLAGS
+    what = ("module", argv[index]) if is_module else ("script", str(target))
+    fixed = [word for word in argv[index + 1 :] if not re.search(r"\{\w+\}", word)]
+    environment |= {"CUDA_VISIBLE_DEVICES": "", "WANDB_MODE": "disabled", "PYTHON_TYRO_BACKEND": "argparse"}
+    with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as said:
+        command = [_python(argv[:index], directory), ask.__file__, str(answer.fileno()), *what, *fixed]
+        child = subprocess.Popen(
+            command,
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            pass_fds=[answer.fileno()],
+            start_new_session=True,
+        )
+        try:
+            code: int | None = child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        answer.seek(0)
+        said.seek(max(0, said.seek(0, os.SEEK_END) - 2000))
+        found, last = answer.read(), said.read().decode(errors="replace").strip()
+    if found:
+        return Interface.from_dict(json.loads(found))
+    why = f"it parsed no arguments within {timeout_s:g} s" if code is None else f"it ended with code {code}"
+    return Interface("none", why=f"{why}: {last[-300:]}" if last else why)
+
+
+def _target(argv: Sequence[str], directory: Path, roots: Sequence[Path]) -> tuple[Path | None, int]:
+    """Return the file of the script or the local module that a command runs, and where it is named."""
+    for index, word in enumerate(argv):
+        if index and argv[index - 1] in _MODULE_FLAGS:
+            path = word.replace(".", "/")
+            found = [root / one for root in roots for one in (f"{path}.py", f"{path}/__main__.py")]
+        else:
+            found = [directory / word] if word.endswith(".py") else []
+        if file := next((one for one in found if one.is_file()), None):
+            return file, index
+    return None, 0
+
+
+def _python(before: Sequence[str], directory: Path) -> str:
+    """Return the interpreter that runs what stands after these words."""
+    for word in before:
+        if re.fullmatch(r"python[\d.]*", os.path.basename(word)):
+            return word if os.sep not in word else str(directory / word)
+    places = [directory / ".venv" / "bin", *(Path(found).parent for found in map(shutil.which, before[:1]) if found)]
+    own = [place / "python" for place in places if (place.parent / "pyvenv.cfg").exists()]
+    return str(own[0]) if own and before else sys.executable
+
+
+def _speaks_of_arguments(script: Path, roots: Sequence[Path]) -> bool:
+    """Say whether a script, or a local module that it imports, names what parses arguments."""
+    waiting, seen = [script], {script}
+    while waiting and len(seen) < _MOST_FILES:
+        file = waiting.pop()
+        try:
+            tree = ast.parse(file.read_bytes())
+        except (OSError, SyntaxError, ValueError):  # the interpreter that runs it will say so
+            continue
+        if file != script:  # what it does as a program of its own
+            tree.body = [
+                node for node in tree.body if not isinstance(node, ast.If) or "__main__" not in ast.dump(node.test)
+            ]
+        names = {name for node in ast.walk(tree) for name in _names(node)}
+        if any(map(_SPEAKS.fullmatch, names)):
+            return True
+        packages = {name[: match.start()] for name in names for match in re.finditer(r"\.|$", name)}
+        places = ["" if name.startswith(".") else name.replace(".", "/") for name in packages]
+        for root in [*roots, file.parent]:
+            for one in places:
+                found = {root / f"{one}.py", root / one / "__init__.py"} - seen if one else set()
+                waiting += (new := [path for path in found if path.is_file()])
+                seen |= {*new}
+    return bool(waiting)
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """Yield the dotted names that a node imports or uses."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        yield from (f"{node.module}.{alias.name}" if node.module else alias.name for alias in node.names)
+    elif isinstance(node, ast.Attribute):
+        yield f"{node.value.id}.{node.attr}" if isinstance(node.value, ast.Name) else node.attr
+
+
+# --- what is wrong with a search space ---
+
+
+def check_names(interface: Interface, names: Iterable[str], program: str) -> None:
+    """Refuse parameters that a program does not take, all at once.
+
+    Raises:
+        ConfigError: an unknown name, with the nearest one and what the program takes.
+    """
+    unknown = [name for name in names if not interface.takes(name)]
+    if interface.is_open or not unknown:
+        return
+    known = [one.name for one in interface.options]
+    more = f", ... ({len(known)} in all)" if len(known) > _MOST_NAMES else ""
+    said = [f"{name!r}{f' (did you mean {near!r}?)' if (near := closest(name, known)) else ''}" for name in unknown]
+    takes = f"It takes {', '.join(known[:_MOST_NAMES])}{more}." if known else "It takes none."
+    raise ConfigError(f"{program} takes no parameter {', nor '.join(said)}. {takes}")
+
+
+def check_space(interface: Interface, space: Mapping[str, Any], program: str) -> None:
+    """Refuse a search space with names or values that a program does not take.
+
+    Args:
+        space: name -> constant, grid or domain; may be nested. Of domains only categories are looked at.
+
+    Raises:
+        ConfigError: an unknown name, or a value that is none of the choices of its option.
+    """
+    given = dict(settings(interface, space))
+    check_names(interface, given, program)
+    for name, value in given.items():
+        option = interface.option(name)
+        listed = value.get("grid_search") if isinstance(value, Mapping) else getattr(value, "categories", None)
+        values = listed if listed is not None else () if hasattr(value, "sample") else (value,)
+        if option is not None and option.choices:
+            choices = [str(one) for one in option.choices]
+            wrong = [one for one in values if one is not None and str(one) not in choices]
+            if wrong and option.kind in ("value", "positional"):
+                words = ", ".join(map(repr, wrong))
+                raise ConfigError(f"{program} does not take {name}={words}; its choices are {', '.join(choices)}.")
+
+
+def settings(interface: Interface, config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted name and the value of each setting of a config; what one option takes whole stays whole."""
+    for key, value in config.items():
+        name, is_nested = f"{path}{key}", isinstance(value, Mapping) and value and "grid_search" not in value
+        option = interface.option(name) if is_nested else None
+        if is_nested and (option is None or option.kind in ("tree", "group")):
+            yield from settings(interface, value, f"{name}.")
+        else:
+            yield name, value
