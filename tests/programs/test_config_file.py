@@ -13,10 +13,10 @@ from sweep.programs.config_file import with_values
 
 def test_yaml_keeps_its_comments_and_gets_floats_that_every_reader_takes(tmp_path):
     source, target = tmp_path / "c.yaml", tmp_path / "d.yaml"
-    source.write_text("# top\nlr: 0.1 # the rate\nmodel:\n  layers: [{width: 8}, {width: 9}]\n  act: 'relu'\n")
+    source.write_text("# top\nlr: 0.1 # the rate\nmodel:\n  layers: [width: 8, width: 9]\n  act: 'relu'\n")
     with_values(source, {"lr": 1e-05, "model.layers.1.width": 16, "model.act": "on"}, target)
     assert target.read_text() == (
-        "# top\nlr: 1.0e-05 # the rate\nmodel:\n  layers: [{width: 8}, {width: 16}]\n  act: 'on'\n"
+        "# top\nlr: 1.0e-05 # the rate\nmodel:\n  layers: [width: 8, width: 16]\n  act: 'on'\n"
     )
     assert source.read_text().startswith("# top\nlr: 0.1 ")
 
