@@ -17,6 +17,7 @@ from sweep import __version__, errors
 
 COMMANDS: Mapping[str, str] = {
     "run": "sweep.cli.run:run",
+    "new": "sweep.cli.new:new",
     "ls": "sweep.cli.inspect:ls",
     "trials": "sweep.cli.inspect:trials",
     "best": "sweep.cli.inspect:best",
