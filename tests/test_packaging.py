@@ -21,6 +21,7 @@ MODULES = {
     "mlflow-skinny": "mlflow",
     "bayesian-optimization": "bayes_opt",
     "scikit-learn": "sklearn",
+    "hydra-core": "hydra",
 }
 # What no module of ours imports, and why it is there.
 NOT_IMPORTED = {
@@ -76,7 +77,9 @@ def test_a_plain_install_finds_nvidias_gpus_and_brings_neither_torch_nor_jax():
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - FOR_DEVELOPERS))
 def test_something_imports_what_an_extra_brings(extra):
-    code = "\n".join(path.read_text(encoding="utf-8") for path in sources("sweep", "searchers", "examples"))
+    code = "\n".join(
+        path.read_text(encoding="utf-8") for path in sources("sweep", "searchers", "hydra_plugins", "examples")
+    )
     for package in packages_of(extra) - NOT_IMPORTED.keys():
         module = re.escape(MODULES.get(package, package))
         used = rf"^\s*(import|from) {module}\b|[\"']{module}(\.\w+)*[\"']"  # or by its name, at first use

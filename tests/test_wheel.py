@@ -20,9 +20,11 @@ heavy = [name for name in ("torch", "jax", "tensorflow", "ray") if importlib.uti
 assert not heavy, heavy
 files = {str(file) for file in metadata.files("sweep-engine")}
 needed = {"sweep/py.typed", "searchers/py.typed", "sweep/page/assets/page.js", "sweep/page/assets/page.css"}
+needed.add("hydra_plugins/hydra_sweep_sweeper.py")
 assert needed <= files, files
 assert any(file.endswith("licenses/LICENSE") for file in files), files
-strange = {file for file in files if file.split("/")[0] not in ("sweep", "searchers") and "dist-info" not in file}
+own = ("sweep", "searchers", "hydra_plugins")
+strange = {file for file in files if file.split("/")[0] not in own and "dist-info" not in file}
 assert strange == {"../../../bin/sweep"}, strange
 """
 
