@@ -182,6 +182,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Programs that import nothing of ours; `ask` runs in the interpreter of the program.
     "sweep.programs": ("sweep.core",),
     "sweep.programs.ask": (),
+    # Run in interpreters of other environments, too.
+    "sweep.programs.hooks": (),
+    "sweep.programs.injected": (),
     # The composition: what was asked becomes a value, the value what decides, and that is opened, driven and closed.
     "sweep.api": ("searchers.keywords", "sweep.launch.execute", "sweep.launch.spec"),
     "sweep.launch": (),
@@ -373,6 +376,8 @@ LAZY_OWN = {
     "sweep.api": "the command line shows its help without it; a trainer is built without it",
     "sweep.train.fit": "a rank needs nothing of it",
 }
+# Executed at the start of interpreters that are not ours, so that nothing may load that they do not need.
+STANDALONE = {"sweep.programs.hooks", "sweep.programs.injected.sitecustomize"}
 # Parts of the layout that are not written yet.
 TO_COME = {"sweep.engines.cluster.ray", "sweep.callbacks.optuna_export"}
 # The composition chooses its parts when it is called, so that `import sweep` costs nothing.
@@ -530,6 +535,7 @@ def test_imports_inside_functions_are_only_those_of_heavy_or_optional_packages()
         and found.target.split(".")[0] not in LAZY
         and found.target not in LAZY_OWN
         and found.module != "sweep"  # its names are loaded at first use, all of them
+        and found.module not in STANDALONE
         and not (found.target.split(".")[0] in OWN and any(is_in(found.module, prefix) for prefix in COMPOSITION))
     ]
     assert not wrong, wrong
