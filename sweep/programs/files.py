@@ -1,4 +1,4 @@
-"""Metrics in files that grow while a program runs: its report file, CSV files and event files of TensorBoard."""
+"""Metrics in files that grow while a program runs: CSV files, lines of JSON and event files of TensorBoard."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Files:
 
     Args:
         began: seconds since the epoch.
-        report: the file of `SWEEP_REPORT`, of JSON lines; none if empty.
+        report: the file of `SWEEP_REPORT`, of lines of JSON; none if empty.
     """
 
     def __init__(self, directories: Sequence[str], began: float, report: str = "") -> None:
@@ -37,7 +37,7 @@ class Files:
         self._directories: dict[
             str, tuple[int, int, int]
         ] = {}  # depth, time of change, polls to wait: large ones are slow
-        self._files: dict[str, _File] = {report: _Report(report)} if report else {}
+        self._files: dict[str, _File] = {report: _Json(report)} if report else {}
         for directory in directories:
             self._scan(os.path.abspath(directory), 0)
 
@@ -62,7 +62,7 @@ class Files:
             with os.scandir(directory) as entries:
                 for entry in entries:
                     count += 1
-                    if entry.name.endswith(".csv") or "tfevents" in entry.name:
+                    if entry.name.endswith((".csv", ".jsonl")) or "tfevents" in entry.name:
                         self._follow(entry)
                     elif entry.is_dir(follow_symlinks=False) and self._is_entered(entry, depth):
                         self._scan(entry.path, depth + 1)
@@ -78,7 +78,8 @@ class Files:
     def _follow(self, entry: os.DirEntry[str]) -> None:
         if entry.path in self._files or len(self._files) >= _MOST_FILES or not entry.is_file(follow_symlinks=False):
             return
-        file = _Csv(entry.path) if entry.name.endswith(".csv") else _Events(entry.path)
+        reader = {"csv": _Csv, "jsonl": _Json}.get(entry.name.rpartition(".")[2], _Events)
+        file = reader(entry.path)
         if entry.stat(follow_symlinks=False).st_mtime < self._began:
             file.skip()
         self._files[entry.path] = file
@@ -148,7 +149,7 @@ class _File:
         raise NotImplementedError
 
 
-class _Report(_File):
+class _Json(_File):
     def _line(self, line: str) -> dict[str, Any]:
         try:
             values = json.loads(line)

@@ -11,7 +11,7 @@ _LONGEST_NAME, _LONGEST_GAP = 80, 120  # characters, of a name and of the text b
 # No expression may take more than linear time: a program can print anything.
 LETTER = re.compile(r"[^\W\d_]")
 _NUMBER = re.compile(  # the number, what it is out of, a unit; a digit of a name, a path or a version is none
-    r"(?<![\w.\\@/-])([-+]?(?:(?:[1-9]\d{0,2}(?:,\d{3})++(?!\d)|\d++)(?:\.\d*+)?|\.\d++)(?:e[-+]?\d++)?"
+    r"(?<![\w.\\@/-])(?<!\d:)([-+]?(?:(?:[1-9]\d{0,2}(?:,\d{3})++(?!\d)|\d++)(?:\.\d*+)?|\.\d++)(?:e[-+]?\d++)?"
     r"|[-+]?(?:nan|inf(?:inity)?)\b)(?:(\s*+/\s*+)(\d++)(?![\w.]))?"
     r"(?:\s?%|\s?(?:[mµun]?s|secs?|seconds|mins?|minutes|h|hours|dB|x)\b(?:/\w++)?)?"
     r"(?=[\s,;:)\]}|│┃\"'(\[<>±]|\.?(?:\s|$))",
@@ -23,13 +23,14 @@ _NO_NUMBER = re.compile(  # dates, times, the head of a bar, addresses, places i
     r"|(?<![<>()])[\w.<>()]++:[\w.<>()]++:\d++(?=\s[-|]|\]))"
 )
 _WRAPPED = re.compile(r"\b(?:(?:np|numpy|torch|jnp)\.)?(?:float\d*|int\d*|[Tt]ensor|[Aa]rray)\((?=[-+\d.ni])")
-_SEPARATOR = re.compile(r"[,;|│┃\t(\[\]{}<>\"“”=:：•*#]|\)\s|\s[-–—]+\s|\s\s|(?<=\w{5})\.\s")
+_SEPARATOR = re.compile(r"[,;|│┃\t(\[\]{}<>\"“”=：•*#]|(?<!\d):|:(?!\d)|\)\s|\s[-–—]+\s|\s\s|(?<=\w{5})\.\s")
 _EDGES = re.compile(r"^(?:(?![_@]*[^\W\d_])\S+\s)+|(?:\s(?:is|was|are|of|about|-))+$")
 _LEADING = re.compile(r".*\b(?:at|with|after|on|of|for|in|to|and|is|the|has|a|new)\s", re.IGNORECASE)
+_AFTER = re.compile(r".*[:,;|\]]\s?|\s(?:(?:at|after|for|in|on|of|the|end)\b\s?)+$")
 METRIC = re.compile(  # what a number may follow without a sign between
     r"(?<![a-z])(?:(?:log|nll|train|val|valid|test)?loss(?:es)?|acc(?:uracy)?|err(?:or)?|scores?|f\d?|fb?1|auc|auroc|auprc"
     r"|bleu|rouge|ppl|perplexity|rewards?|rew|returns?|prec(?:ision)?|rec(?:all)?|m?iou|dice|m?ap|r?m?[ms][sa]p?e|rmsle|r2"
-    r"|top[@-]?\d|psnr|ssim|fid|nll|bp[cbd]|elbo|kl|entropy|cost|objective|metric|fitness|[wc]er|mrr|n?dcg|corr|kappa|mcc"
+    r"|top[@-]?\d|[pr]@\d|psnr|ssim|fid|nll|bp[cbd]|elbo|kl|entropy|cost|objective|metric|fitness|[wc]er|mrr|n?dcg|corr|kappa|mcc"
     r"|likelihood|energy|regret|latency|throughput)(?![a-z])"
 )
 _SPLIT = r"(?:train(?:ing)?|val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?|dev)"
@@ -56,6 +57,7 @@ class _Label(NamedTuple):
     is_sure: bool  # more than some word before a number
     split: str  # train, val ..., said before the name
     next_split: str  # `Val Loss: 1, Accuracy: 2` goes on to speak of val, `val_loss=1 acc=2` does not
+    lead: str = ""  # the cost in `Cost after epoch 3: 0.5`
 
 
 @lru_cache(maxsize=4096)
@@ -75,19 +77,22 @@ def pairs_in(line: str) -> tuple[dict[str, float], str]:
     """Return the numbers of a line by their names, and the split, such as val, of which its end speaks."""
     line = _cleaned(line)
     values: dict[str, float] = {}
-    start, split, is_trusted = 0, "", False
+    start, split, lead, is_trusted = 0, "", "", False
     for match in _NUMBER.finditer(line):
-        name, is_sure, said, next_split = _label(line[max(start, match.start() - _LONGEST_GAP) : match.start()])
+        gap = line[max(start, match.start() - _LONGEST_GAP) : match.start()]
+        name, is_sure, said, next_split, next_lead = _label(gap)
         split = said or split
+        if lead and gap.strip() == ":":
+            name, is_sure = lead, True
         if not name or not (is_sure or (is_trusted and not match[1].isdigit())):
             continue
-        start, is_trusted = match.end(), True
+        start, lead, is_trusted = match.end(), next_lead, True
         if match[1].isdigit() and _SPOKEN.fullmatch(name):  # `Test: [10/196]  Loss 0.5`
             split = name
             continue
         values.setdefault(named(name, split) if split else name, _value(match, name))
         split = next_split or split
-    if values and not values.keys() & TIMES and (count := re.match(r"\s*(?:\[(\d+)\]|(\d+):)\s", line)):
+    if values and not values.keys() & TIMES and (count := re.match(r"(?:\[(\d+)\]|(\d+):)\t", line)):
         values["iteration"] = float(count[1] or count[2])  # as gradient boosting counts
     return values, _last_split(line[start:]) or split
 
@@ -99,9 +104,9 @@ def _cleaned(line: str) -> str:
 @lru_cache(maxsize=4096)
 def _label(gap: str) -> _Label:
     """Say what the text between two numbers names; programs print the same texts over and over."""
-    text = gap.rstrip(" \t[('\"#~≈")
+    text = gap.replace("->", ":").replace("=>", ":").rstrip(" \t|[('\"#~≈")
     has_sign = text.endswith((":", "=", "："))
-    is_compared = text.endswith(("==", ">=", "<=", "!=", "<", ">"))
+    is_other = text.endswith(("==", ">=", "<=", "!=", "<", ">", ",", ";"))
     text = text.rstrip(" \t:=：'\"._")
     suffix = re.search(r"\((?:[^()]|\([^()]*\))*\)$", text)  # `loss (train): 1`
     ends = [one.end() for one in _SEPARATOR.finditer(text, 0, suffix.start() if suffix else len(text))]
@@ -115,12 +120,14 @@ def _label(gap: str) -> _Label:
     split = _last_split(text[:start])
     next_split = "" if _SPOKEN.fullmatch(name) else _last_split(name)
     if time_name(name) in TIMES:
-        return _Label(time_name(name), True, split, next_split)
+        lead = _AFTER.sub("", " ".join(text[:start].split()))
+        is_lead = METRIC.search(lead.lower()) and lead.count(" ") < 5
+        return _Label(time_name(name), True, split, next_split, lead if is_lead else "")
     if (
-        is_compared
+        is_other
         or not LETTER.search(name)
         or len(name) > _LONGEST_NAME
-        or (name.count(" ") > 4 and not has_sign)
+        or (not has_sign and (name.count(" ") > 4 or not LETTER.match(name.lstrip("_"))))
         or name.split()[-1].lower() in _NO_END
     ):
         return _Label("", False, _last_split(text), "")

@@ -51,6 +51,11 @@ def test_lines_of_the_report_file_are_given_once_and_whole(files: Files, tmp_pat
     assert told(files, is_last=True) == [({"loss": 0.25}, None, "report.jsonl")]
 
 
+def test_other_files_of_json_lines_are_read_too(files: Files, tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"loss": 0.5}\n')
+    assert told(files) == [({"loss": 0.5}, None, "metrics.jsonl")]
+
+
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 def test_rows_of_a_table_are_given_by_its_names(files: Files, tmp_path: Path, delimiter: str) -> None:
     path = tmp_path / "out" / "progress.csv"

@@ -40,6 +40,12 @@ CORPUS: list[tuple[str, dict[str, float]] | tuple[str, dict[str, float], str]] =
     ("mean reward = 12.5 +/- 3.5", {"mean reward": 12.5}),
     ("f1-score (micro avg) 0.5", {"f1-score (micro avg)": 0.5}),
     ("Accuracy of the net on the 5000 test images: 61 %", {"Accuracy of the net on the 5000 test images": 61}),
+    ("Cost after iteration 100: 0.5", {"iteration": 100, "Cost": 0.5}),
+    ("Test accuracy at step 20: 0.75, loss: 0.5", {"step": 20, "Test accuracy": 0.75, "Test loss": 0.5}),
+    ("mAP@0.5:0.95: 0.25 mAP50: 0.5", {"mAP@0.5:0.95": 0.25, "mAP50": 0.5}),
+    ("loss -> 0.5", {"loss": 0.5}),
+    ("P@1\t0.75", {"P@1": 0.75}),
+    ("Latency     1.25ms    0.45ms  12.3ms   85.00%", {"Latency": 1.25}),
     # loops of one's own
     ("step 250: train loss 2.1, val loss 2.3", {"step": 250, "train loss": 2.1, "val loss": 2.3}),
     ("iter 100: loss 2.3, time 24.5ms, mfu 1.25%", {"iteration": 100, "loss": 2.3, "time": 24.5, "mfu": 1.25}),
@@ -95,6 +101,7 @@ CORPUS: list[tuple[str, dict[str, float]] | tuple[str, dict[str, float], str]] =
     ("2024-01-02 10:00:00.123 | INFO     | __main__:train:45 - epoch 3 loss 0.5", {"epoch": 3, "loss": 0.5}),
     ("I0912 11:40:27.956218 139735407601536 loop.py:652] Step 100 per-step time 0.5s loss=1.5", {"step": 100, "per-step time": 0.5, "loss": 1.5}),
     ("INFO:tensorflow:loss = 0.5, step = 100 (2.5 sec)", {"loss": 0.5, "step": 100}),
+    ("0: [rank1]: loss 0.5", {"loss": 0.5}),
     ("02:10:11 train.py:77: loss 0.5", {"loss": 0.5}),
     # tables
     ("-----\n| rollout/      |      |\n|    ep_rew_mean | 21.5 |\n| time/ |  |\n|    fps | 1e+03 |\n| best | 3 |\n-----", {"rollout/ep_rew_mean": 21.5, "time/fps": 1000, "best": 3}, "table"),
@@ -133,6 +140,7 @@ elapsed 00:12:34
 GPU: 0
 accuracy: yes
 p < 0.05
+1: 912.3, 912.3 avg loss, 0.001 rate, 3.1 seconds, 64 images
 """.strip().split("\n")
 
 
