@@ -11,10 +11,10 @@ _LONGEST_NAME, _LONGEST_GAP = 80, 120  # characters, of a name and of the text b
 # No expression may take more than linear time: a program can print anything.
 LETTER = re.compile(r"[^\W\d_]")
 _NUMBER = re.compile(  # the number, what it is out of, a unit; a digit of a name, a path or a version is none
-    r"(?<![\w.\\@/-])(?<!\d:)([-+]?(?:(?:[1-9]\d{0,2}(?:,\d{3})++(?!\d)|\d++)(?:\.\d*+)?|\.\d++)(?:e[-+]?\d++)?"
+    r"(?<![\w.\\@/-])(?<!\.\d:)(?<!\.\d\d:)([-+]?(?:(?:[1-9]\d{0,2}(?:,\d{3})++(?!\d)|\d++)(?:\.\d*+)?|\.\d++)(?:e[-+]?\d++)?"
     r"|[-+]?(?:nan|inf(?:inity)?)\b)(?:(\s*+/\s*+)(\d++)(?![\w.]))?"
     r"(?:\s?%|\s?(?:[mµun]?s|secs?|seconds|mins?|minutes|h|hours|dB|x)\b(?:/\w++)?)?"
-    r"(?=[\s,;:)\]}|│┃\"'(\[<>±]|\.?(?:\s|$))",
+    r"(?=[\s,;:!)\]}|│┃\"'(\[<>±]|--|\.?(?:\s|$))",
     re.IGNORECASE,
 )
 _NO_NUMBER = re.compile(  # dates, times, the head of a bar, addresses, places in a source file
@@ -23,7 +23,9 @@ _NO_NUMBER = re.compile(  # dates, times, the head of a bar, addresses, places i
     r"|(?<![<>()])[\w.<>()]++:[\w.<>()]++:\d++(?=\s[-|]|\]))"
 )
 _WRAPPED = re.compile(r"\b(?:(?:np|numpy|torch|jnp)\.)?(?:float\d*|int\d*|[Tt]ensor|[Aa]rray)\((?=[-+\d.ni])")
-_SEPARATOR = re.compile(r"[,;|│┃\t(\[\]{}<>\"“”=：•*#]|(?<!\d):|:(?!\d)|\)\s|\s[-–—]+\s|\s\s|(?<=\w{5})\.\s")
+_SEPARATOR = re.compile(
+    r"[,;|│┃\t(\[\]{}<>\"“”=：•*#]|:(?!\d)|(?<!\.\d)(?<!\.\d\d):|\)\s|\s[-–—]+\s|\s\s|(?<=\w{5})\.\s"
+)
 _EDGES = re.compile(r"^(?:(?![_@]*[^\W\d_])\S+\s)+|(?:\s(?:is|was|are|of|about|-))+$")
 _LEADING = re.compile(r".*\b(?:at|with|after|on|of|for|in|to|and|is|the|has|a|new)\s", re.IGNORECASE)
 _AFTER = re.compile(r".*[:,;|\]]\s?|\s(?:(?:at|after|for|in|on|of|the|end)\b\s?)+$")
@@ -111,7 +113,7 @@ def _label(gap: str) -> _Label:
     suffix = re.search(r"\((?:[^()]|\([^()]*\))*\)$", text)  # `loss (train): 1`
     ends = [one.end() for one in _SEPARATOR.finditer(text, 0, suffix.start() if suffix else len(text))]
     start = max((end for end in ends if text[end:].strip()), default=0)
-    name = _EDGES.sub("", " ".join(text[start:].strip(" '\"").split()))
+    name = _EDGES.sub("", " ".join(text[start:].strip(" '\"-|").split()))
     if not has_sign:
         name = re.sub(r".*\s[-+.\d]++\s", "", name)
     tail = _LEADING.sub("", name)
