@@ -16,6 +16,7 @@ _MOST_BYTES, _MOST_BYTES_AT_END = 1_000_000, 64_000_000  # of one file in one po
 _MOST_FILES, _MOST_DIRECTORIES, _DEEPEST = 1_000, 5_000, 8
 _REMEMBERED_BYTES = 4_000_000  # of a CSV file: its rows are compared if it is written anew
 _TAIL = 64  # bytes
+_TICK_S = 0.05  # the time of a file can lag behind the clock
 _YOUNG_S = 2.0  # a directory that changed so lately may change again without a new time
 _UNREAD = frozenset(("__pycache__", "node_modules", "site-packages"))
 
@@ -33,10 +34,9 @@ class Files:
     """
 
     def __init__(self, directories: Sequence[str], began: float, report: str = "") -> None:
-        self._began = began
-        self._directories: dict[
-            str, tuple[int, int, int]
-        ] = {}  # depth, time of change, polls to wait: large ones are slow
+        self._began = began - _TICK_S
+        # Depth, time of the last change, and how many polls to wait: it takes a while to go through a large one.
+        self._directories: dict[str, tuple[int, int, int]] = {}
         self._files: dict[str, _File] = {report: _Json(report)} if report else {}
         for directory in directories:
             self._scan(os.path.abspath(directory), 0)
@@ -140,9 +140,8 @@ class _File:
         data = stream.read(most)
         if not is_last:
             data = data[: data.rfind(b"\n") + 1 or len(data) // most * most]  # a line of 1 MB is given up
-        found = [
-            self._line(line) for line in data.decode(errors="replace").lstrip("\ufeff").split("\n") if line.strip()
-        ]
+        lines = data.decode(errors="replace").lstrip("\ufeff").split("\n")
+        found = [self._line(line) for line in lines if line.strip()]
         return [(values, None) for values in found if values], self._offset + len(data)
 
     def _line(self, line: str) -> dict[str, Any]:

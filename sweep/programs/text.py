@@ -81,7 +81,7 @@ class Lines:
         """Read a row between bars: of keys and values, which are reported when their table ends, or below a head."""
         cells = [cell.strip() for cell in re.split("[|│┃]", line[1:-1])]
         number = number_in(cells[-1])
-        if len(cells) != 2 or number_in(cells[0]) is not None or (cells[1] and number is None):
+        if len(cells) != 2 or not cells[0] or number_in(cells[0]) is not None or (cells[1] and number is None):
             return [*self._ended(), *self._text("\t".join(cells))]
         if number is None:
             self._section = cells[0] if cells[0].endswith("/") else ""
