@@ -31,6 +31,7 @@ class GridSearch(SpaceSearcher):
             names; a grid variable it names is not crossed.
         max_concurrent: how many trials may be open at a time; 0: no limit.
         constant_grid_search: draw random values once per sample and keep them over the grid.
+        max_trials: configs at most, however many the grid and the samples make; 0: no limit.
 
     Raises:
         SpaceError: the space makes no sense, or a point names a key it does not have.
@@ -56,8 +57,10 @@ class GridSearch(SpaceSearcher):
         points_to_evaluate: Sequence[Mapping[str, Any]] | None = None,
         max_concurrent: int = 0,
         constant_grid_search: bool = False,
+        max_trials: int = 0,
     ) -> None:
         super().__init__(space, metric, mode, points_to_evaluate, seed)
+        self._max_trials = checks.whole("max_trials", max_trials, hint="0 means no limit.")
         self._max_concurrent = checks.whole("max_concurrent", max_concurrent, hint="0 means no limit.")
         self._are_draws_constant = bool(constant_grid_search)
         self._num_samples: int | None = None
@@ -80,10 +83,11 @@ class GridSearch(SpaceSearcher):
         A given point is one sample, of which only what is left of the grid is tried. Points are never cut off. After
         `set_state` these are samples behind those of the search that this one goes on from.
         """
+        most = self._max_trials or None
         if self._space is None or num_samples is None:
-            return num_samples
+            return most if num_samples is None else num_samples
         count: int = self._space.count(self._space.sample_of(self._num_before) + num_samples)
-        return count - self._num_before
+        return min(count - self._num_before, most or count)
 
     def suggest(self, trial_id: str) -> Config | Signal:
         variants = self._known_space()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from searchers.base import Config
 from searchers.errors import SearchError, SpaceError, nearest
 from searchers.named_space import DomainSpace
-from searchers.space import Categorical, Domain, Float, Integer, LogUniform, Normal, is_same
+from searchers.space import Categorical, Domain, Float, Integer, LogUniform, is_same
 from searchers.variants import Path, flatten, merge, path_name, resolve, unflatten, walk
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def distribution_of(name: str, domain: Domain) -> BaseDistribution:
     is_log = isinstance(base, LogUniform)
     if isinstance(domain, Integer):
         return IntDistribution(domain.first, domain.last, log=is_log, step=1 if is_log else domain.step)
-    if not isinstance(base, Normal) and math.isfinite(domain.upper - domain.lower):
+    if math.isfinite(domain.upper - domain.lower):
         step_size = None if q is None or is_log else float(q)
         return FloatDistribution(float(domain.lower), float(domain.upper), log=is_log, step=step_size)
     advice = "Use uniform(mean - 2 * sd, mean + 2 * sd) in place of randn, or the searcher 'random'."

@@ -8,7 +8,6 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +15,16 @@ import numpy as np
 from searchers.checks import Checks, is_number, is_whole
 from searchers.errors import SpaceError
 from searchers.keywords import refuse_unknown
+from searchers.samplers import Beta as Beta
+from searchers.samplers import Grid as Grid
+from searchers.samplers import LogNormal as LogNormal
+from searchers.samplers import LogUniform as LogUniform
+from searchers.samplers import Normal as Normal
+from searchers.samplers import Quantized as Quantized
+from searchers.samplers import Sampler as Sampler
+from searchers.samplers import Shaped
+from searchers.samplers import Uniform as Uniform
+from searchers.samplers import Weighted as Weighted
 
 RandomState = int | np.random.Generator | np.random.RandomState | None
 
@@ -36,51 +45,6 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
         return np.random.default_rng()
     expected = "a whole number of at least 0, a numpy Generator or RandomState, or None"
     return np.random.default_rng(_checks.whole("random_state", random_state, expected=expected))
-
-
-# --- samplers: how a domain's values are distributed -----------------------------------------------------------------
-
-
-class Sampler:
-    """How the values of a domain are distributed."""
-
-    def __str__(self) -> str:
-        return type(self).__name__
-
-
-@dataclass(frozen=True)
-class Uniform(Sampler):
-    """Every value is equally likely."""
-
-
-@dataclass(frozen=True)
-class LogUniform(Sampler):
-    """The logarithm of the value is uniform."""
-
-
-@dataclass(frozen=True)
-class Normal(Sampler):
-    """A normal distribution with `mean` and standard deviation `sd`."""
-
-    mean: float = 0.0
-    sd: float = 1.0
-
-
-@dataclass(frozen=True)
-class Grid(Sampler):
-    """Every value is tried: a grid variable."""
-
-
-@dataclass(frozen=True)
-class Quantized(Sampler):
-    """Values of `sampler`, rounded to multiples of `q`."""
-
-    sampler: Sampler
-    q: float
-
-    def get_sampler(self) -> Sampler:
-        """Return the distribution before rounding."""
-        return self.sampler
 
 
 # --- domains ---------------------------------------------------------------------------------------------------------
@@ -182,6 +146,23 @@ class _Number(Domain):
         self._check_finite("loguniform")
         return self._with(LogUniform())
 
+    def normal(self, mean: float = 0.0, sd: float = 1.0) -> Self:
+        """Return a copy with a normal distribution; a value outside the bounds is moved to the nearer one."""
+        mean, sd = _number("mean", mean), _number("sd", sd)
+        if not (math.isfinite(mean) and math.isfinite(sd) and sd > 0):
+            raise SpaceError(f"normal(mean={mean!r}, sd={sd!r}): expected finite numbers and sd above 0.")
+        return self._with(Normal(mean, sd))
+
+    def lognormal(self, mean: float = 0.0, sd: float = 1.0) -> Self:
+        """Return a copy whose logarithm has a normal distribution; bounds are above 0, and count as for `normal`."""
+        self.loguniform()  # its checks
+        self.normal(mean, sd)
+        return self._with(LogNormal(mean, sd))
+
+    def beta(self, a: float = 1.0, b: float = 1.0) -> Self:
+        """Return a copy with a beta distribution, for bounds of 0 and 1."""
+        return self._with(Beta(_checks.number("a", a, above=0), _checks.number("b", b, above=0)))
+
     def quantized(self, q: float) -> Self:
         """Return a copy whose values are multiples of `q`."""
         if isinstance(self.sampler, Quantized):
@@ -231,30 +212,22 @@ class Float(_Number):
         self.upper = math.inf if upper is None else _number("upper", upper)
         self._check_order()
 
-    def normal(self, mean: float = 0.0, sd: float = 1.0) -> Self:
-        """Return a copy with a normal distribution; a value outside the bounds is moved to the nearer one."""
-        mean, sd = _number("mean", mean), _number("sd", sd)
-        if not (math.isfinite(mean) and math.isfinite(sd) and sd > 0):
-            raise SpaceError(f"normal(mean={mean!r}, sd={sd!r}): expected finite numbers and sd above 0.")
-        return self._with(Normal(mean, sd))
-
     def cast(self, value: Any) -> float:
         return float(value)
 
     def draw(self, rng: np.random.Generator) -> float:
         sampler, q = self.base_and_q()
         lower, upper = self.lower, self.upper
-        match sampler:
-            case Normal(mean=mean, sd=sd):
-                value = float(rng.normal(mean, sd))
-            case LogUniform():
-                value = math.exp(rng.uniform(math.log(lower), math.log(upper)))
-            case _:
-                self._check_finite("uniform")
-                value = float(rng.uniform(lower, upper))
+        if isinstance(sampler, Shaped):
+            value = sampler.draw(rng)
+        elif isinstance(sampler, LogUniform):
+            value = math.exp(rng.uniform(math.log(lower), math.log(upper)))
+        else:
+            self._check_finite("uniform")
+            value = float(rng.uniform(lower, upper))
         if q is not None:
             return self.quantize(value)
-        if value >= upper > lower and math.isfinite(upper) and not isinstance(sampler, Normal):
+        if value >= upper > lower and math.isfinite(upper) and not isinstance(sampler, Shaped):
             value = math.nextafter(upper, lower)  # rounding reached the exclusive bound
         return float(min(max(value, lower), upper))
 
@@ -311,6 +284,8 @@ class Integer(_Number):
         (sampler, q), step = self.base_and_q(), self.step
         if self.first > self.last:
             raise SpaceError(f"no integer in [{self.lower}, {self.upper}): the upper bound is exclusive.")
+        if isinstance(sampler, Shaped):
+            return self.quantize(sampler.draw(rng))
         if not isinstance(sampler, LogUniform):
             return int(rng.integers(self.first // step, self.last // step, endpoint=True)) * step
         if q is None:
@@ -354,8 +329,18 @@ class Categorical(Domain):
         """Return a copy that is a grid variable: every option is tried."""
         return self._with(Grid())
 
+    def weighted(self, weights: Sequence[float]) -> Self:
+        """Return a copy whose options have these probabilities, one each; they are scaled to a sum of 1."""
+        numbers = [_checks.number(f"probability {index}", one, least=0) for index, one in enumerate(weights)]
+        total = math.fsum(numbers)
+        if len(numbers) != len(self.categories) or total <= 0:
+            raise SpaceError(f"{len(self.categories)} options have the probabilities {numbers}; expected one each.")
+        return self._with(Weighted(tuple(one / total for one in numbers)))
+
     def draw_index(self, rng: np.random.Generator) -> int:
         """Return the index of a random option."""
+        if isinstance(self.sampler, Weighted):
+            return int(rng.choice(len(self.categories), p=self.sampler.weights))
         return int(rng.integers(len(self.categories)))
 
     def draw(self, rng: np.random.Generator) -> Any:
@@ -518,7 +503,9 @@ def grid_search(values: Iterable[Any], *more: Any) -> dict[str, list[Any]]:
 
 # --- as JSON ---------------------------------------------------------------------------------------------------------
 
-_SAMPLERS: dict[str, Any] = {kind.__name__: kind for kind in (Uniform, LogUniform, Normal, Grid, Quantized)}
+_SAMPLERS: dict[str, Any] = {
+    kind.__name__: kind for kind in (Uniform, LogUniform, Normal, LogNormal, Beta, Weighted, Grid, Quantized)
+}
 
 
 def to_json(node: Any, text_of: Callable[[Any], str] = repr) -> Any:

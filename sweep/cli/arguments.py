@@ -11,7 +11,8 @@ from typing import Any
 
 from searchers import create_searcher
 from searchers.errors import nearest
-from sweep.cli.ranges import parse_parameter, put, space_of
+from sweep.cli.ranges import parse_parameter, put
+from sweep.cli.wandb_space import space_of
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, TrainableError
 from sweep.record.importing import DriverCalled, ended_at, load_file, why_missing
@@ -31,6 +32,9 @@ class RunArguments:
     searcher_options: dict[str, Any] = field(default_factory=dict)
     scheduler_options: dict[str, Any] = field(default_factory=dict)
     goal_value: float | None = None  # a trial that reaches it ends
+    program: Mapping[str, Any] | None = None  # arguments of `Program`, in place of a target
+    run_cap: int = 0  # of a spec file: trials at most; unlike num_samples, of a grid, too
+    notes: Sequence[str] = ()  # what is to be said of a spec file
 
     def run_kwargs(self) -> dict[str, Any]:
         """Return the keyword arguments for `sweep.run`."""
@@ -41,16 +45,25 @@ class RunArguments:
         for where, what in mistakes:
             raise ConfigError(f"{'.'.join(where)}: {what}")
         for text in self.ranges:
-            put(config, *parse_parameter(text, is_grid=is_grid))
+            name, value = parse_parameter(text, is_grid=is_grid)
+            if name in self.parameters:  # W&B's names may have dots, and nest nothing
+                config[name] = value
+            else:
+                put(config, name, value)
         made: dict[str, Any] = {}
-        if self.searcher_options:
-            made["search_alg"] = create_searcher(given.get("search_alg", "random"), **self.searcher_options)
+        options, default = dict(self.searcher_options), self.run_cap or (-1 if "time_budget_s" in given else 10)
+        if is_grid:
+            default = 1
+            if self.run_cap > 0 and "num_samples" not in given:
+                options["max_trials"] = self.run_cap
+        if options:
+            made["search_alg"] = create_searcher(given.get("search_alg", "random"), **options)
         if self.scheduler_options:
             made["scheduler"] = scheduler_of(given.get("scheduler"), self.scheduler_options)
         if self.goal_value is not None:
             made["stop"] = _reaching(given["metric"], given["mode"], self.goal_value)
-        default = 1 if is_grid else -1 if "time_budget_s" in given else 10
-        return {"num_samples": default, **given, **made, "config": config, "import_path": self.target}
+        path = {"import_path": self.target} if self.program is None else {}
+        return {"num_samples": default, **given, **made, "config": config, **path}
 
 
 def scheduler_of(name: str | None, options: Mapping[str, Any]) -> Any:

@@ -1,9 +1,8 @@
-"""The search space of a command line, `lr=loguniform(1e-5,1e-1)`, `bs=16,32,64`, and that of a spec file."""
+"""The search space of a command line: `lr=loguniform(1e-5,1e-1)`, `bs=16,32,64`."""
 
 from __future__ import annotations
 
 import inspect
-import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,8 +14,6 @@ from searchers.errors import SpaceError, nearest
 from searchers.space import Float, Integer, LogUniform, Uniform
 from sweep.core.literals import parse_literal
 from sweep.errors import ConfigError
-
-Mistake = tuple[tuple[Any, ...], str]  # where, as keys, and what
 
 _NAME = re.compile(r"([A-Za-z_][\w.-]*)[=~](.*)", re.DOTALL)
 _CALL = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
@@ -35,7 +32,7 @@ def parse_parameter(text: str, *, is_grid: bool = False) -> tuple[str, Any]:
         parts = _split(given)
         if ends := _FROM_TO.fullmatch(given.strip()):
             raise ConfigError(f"expected uniform({ends[1]},{ends[2]}), or loguniform or randint.")
-        return name, _domain(tuple(map(parse_literal, parts)) if len(parts) > 1 else _value(given), is_grid)
+        return name, domain_of(tuple(map(parse_literal, parts)) if len(parts) > 1 else _value(given), is_grid)
     except (ConfigError, SpaceError) as error:
         raise ConfigError(f"{name}={given}: {error}") from error
 
@@ -78,10 +75,10 @@ def _value(text: str) -> Any:
     name, arguments = match[1].lower(), [_value(one) for one in _split(match[2])] if match[2].strip() else []
     if name not in _FUNCTIONS:
         raise ConfigError(f"unknown function {match[1]!r}. {nearest(name, _FUNCTIONS)}")
-    return _called(_FUNCTIONS[name], *arguments)
+    return called(_FUNCTIONS[name], *arguments)
 
 
-def _called(function: Callable[..., Any], *arguments: Any) -> Any:
+def called(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         inspect.signature(function).bind(*arguments)  # whose words suit what is missing, or too much
         return function(*arguments)
@@ -89,7 +86,7 @@ def _called(function: Callable[..., Any], *arguments: Any) -> Any:
         raise ConfigError(f"{error}.") from error
 
 
-def _domain(value: Any, is_grid: bool) -> Any:
+def domain_of(value: Any, is_grid: bool) -> Any:
     """Return the domain, or the grid, of what is listed; anything else is itself."""
     if not isinstance(value, (tuple, range)):
         return value
@@ -100,7 +97,7 @@ def _domain(value: Any, is_grid: bool) -> Any:
     return space.choice(list(value))
 
 
-def _listed(values: Any) -> tuple[Any, ...]:
+def listed(values: Any) -> tuple[Any, ...]:
     if not isinstance(values, (list, tuple)) or not values:
         raise ConfigError("expected a list of at least one value.")
     return tuple(values)
@@ -157,74 +154,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "qrandn": space.qrandn,
     "interval": _interval,
     "range": _steps,
-    "choice": lambda *values: _listed(values),
-    "grid": lambda *values: space.grid_search(_listed(values)),
+    "choice": lambda *values: listed(values),
+    "grid": lambda *values: space.grid_search(listed(values)),
     "tag": _tag,
     "int": _int,
 }
-
-
-# --- the parameters of a spec file, in W&B's words ---
-
-
-def space_of(
-    parameters: Mapping[Any, Any], where: tuple[Any, ...] = (), *, is_grid: bool = False
-) -> tuple[dict[str, Any], list[Mistake]]:
-    """Return the search space that the `parameters` of a spec file describe, and what is wrong with them."""
-    config: dict[str, Any] = {}
-    mistakes: list[Mistake] = []
-    for name, given in parameters.items():
-        here = (*where, name)
-        try:
-            if not isinstance(name, str) or not isinstance(given, dict):
-                raise ConfigError("expected a name and value, values, or min and max.")
-            if isinstance(given.get("parameters"), dict) and len(given) == 1:
-                config[name], inner = space_of(given["parameters"], (*here, "parameters"), is_grid=is_grid)
-                mistakes += inner
-            else:
-                config[name] = _parameter(given, is_grid)
-        except (ConfigError, SpaceError) as error:
-            mistakes.append((here, str(error)))
-    return config, mistakes
-
-
-def _parameter(given: Mapping[str, Any], is_grid: bool) -> Any:
-    """Return what a parameter is drawn from."""
-    values = {str(key): value for key, value in given.items() if value is not None or key == "value"}
-    kind = values.pop("distribution", None)
-    if kind is None:
-        is_whole = isinstance(values.get("min"), int) and isinstance(values.get("max"), int)
-        meant = {
-            "constant": "value" in values,
-            "categorical": "values" in values,
-            "normal": "mu" in values or "sigma" in values,
-            "int_uniform" if is_whole else "uniform": "min" in values and "max" in values,
-        }
-        kind = next((name for name, is_meant in meant.items() if is_meant), None)
-    if kind is None:
-        raise ConfigError(f"expected value, values, or min and max, found {', '.join(values) or 'nothing'}.")
-    if str(kind) not in DISTRIBUTIONS:
-        raise ConfigError(f"unknown distribution {kind!r}. {nearest(str(kind), DISTRIBUTIONS)}")
-    if kind == "uniform" and is_grid:
-        raise ConfigError("method grid needs values, or whole numbers as min and max; this range has no steps.")
-    keys, make = DISTRIBUTIONS[kind]
-    if not {*keys} - {*_DEFAULTS} <= {*values} <= {*keys}:
-        raise ConfigError(f"{kind} takes {', '.join(keys)}, found {', '.join(values) or 'nothing'}.")
-    value = _called(make, *((_DEFAULTS | values)[key] for key in keys))
-    return value if kind == "constant" else _domain(value, is_grid)
-
-
-DISTRIBUTIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
-    "constant": (("value",), lambda value: value),
-    "categorical": (("values",), _listed),
-    "int_uniform": (("min", "max"), lambda low, high: range(low, high + 1)),
-    "uniform": (("min", "max"), space.uniform),
-    "q_uniform": (("min", "max", "q"), space.quniform),
-    "log_uniform": (("min", "max"), lambda low, high: space.loguniform(math.exp(low), math.exp(high))),
-    "log_uniform_values": (("min", "max"), space.loguniform),
-    "q_log_uniform_values": (("min", "max", "q"), space.qloguniform),
-    "normal": (("mu", "sigma"), space.randn),
-    "q_normal": (("mu", "sigma", "q"), space.qrandn),
-}
-"""Name of a distribution -> the keys that it takes, and what it is of them."""
-_DEFAULTS = {"q": 1, "mu": 0, "sigma": 1}

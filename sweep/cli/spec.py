@@ -2,43 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import searchers as space
-from searchers.errors import nearest
+from searchers.errors import closest, nearest
 from sweep import checks
 from sweep.cli.arguments import RunArguments, parse_seconds, split_target
-from sweep.cli.ranges import Mistake, space_of
+from sweep.cli.wandb_space import ALIKE, Mistake, space_of
 from sweep.cli.yaml_text import load_yaml
 from sweep.core.config import FailureConfig
+from sweep.core.literals import parse_literal
 from sweep.core.resources import parse_resources
 from sweep.errors import ConfigError, SweepError
 from sweep.launch.spec import RunSpec
 from sweep.schedulers import create_scheduler
 
-METHODS: Mapping[str, str] = {**{name: name for name in space.SEARCHERS}, "bayes": "gp", "sobol": "qmc"}
+_OTHER_METHODS = {"bayes": "gp", "sobol": "qmc", "custom": "tpe"}  # W&B's custom method is a script of the user's
+METHODS: Mapping[str, str] = {**{name: name for name in space.SEARCHERS}, **_OTHER_METHODS}
 """`method:` of a spec file -> name of the searcher."""
 
 _DEFAULT_MAX_T = 100
-_IGNORED = ("description", "project", "entity")
 _OF_FAILURES = ("retry_on", "out_of_memory", "nan", "max_node_losses")
+_OF_PROGRAMS = (
+    "command",
+    "config_file",
+    "isolate",
+    "fresh",
+    "workers",
+    "resume",
+    "setup",
+    "ready",
+    "teardown",
+    "pattern",
+)
+_OURS = (("budget",), ("failures",), ("report",))  # whose keys are no one else's
+
+_TAKES_ARGUMENTS = re.compile(r"\$\{args\w*\}|(?<!\$)\{\w[\w.-]*\}")
 
 
-def _refuse(why: str, value: Any) -> Any:
-    raise ConfigError(why)
+def _command(value: Any) -> dict[str, Any]:
+    words = shlex.split(value) if isinstance(value, str) else value
+    return _words("command", [word for word in words if word is not None] if isinstance(words, list) else words)
 
 
-def _program(directory: Path, value: Any) -> dict[str, Any]:
-    target = split_target(value) if isinstance(value, str) else None
-    if target is None:
-        raise ConfigError(f"{value!r} is a plain program, which is not supported yet; expected FILE.py:FUNCTION.")
-    if not (directory / target[0]).is_file():
-        raise ConfigError(f"there is no file {target[0]} beside the spec.")
-    return {"target": f"{(directory / target[0]).resolve()}:{target[1]}"}
+def _words(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, list) or not value or any(isinstance(word, (list, dict)) for word in value):
+        checks.refuse("", value, "a list of words: there is no shell")
+    return {name: [str(word) for word in value]}
+
+
+def _ready(value: Any) -> dict[str, Any]:
+    return {"ready": value} if isinstance(value, str) else _words("ready", value)
+
+
+def _switch(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, bool):
+        checks.refuse("", value, "true or false")
+    return {name: value}
+
+
+def _report(value: Any) -> dict[str, Any]:
+    try:
+        return {"pattern": re.compile(value).pattern}
+    except re.error as error:
+        raise ConfigError(f"{value!r} is no regular expression: {error}.") from error
+
+
+def _file(directory: Path, name: str, what: str = "file") -> Path:
+    """Return a file that stands beside the spec, or else below the working directory."""
+    places = [directory, *([Path.cwd()] if directory.resolve() != Path.cwd() else [])]
+    for place in places:
+        if (path := place / os.path.expanduser(name)).is_file():
+            return path.resolve()
+    near = closest(name, [path.name for place in places for path in place.glob(f"*{Path(name).suffix}")])
+    where = f"beside the spec{' or in the working directory' if len(places) > 1 else ''}"
+    raise ConfigError(f"there is no {what} {name} {where}.{f' Did you mean {near!r}?' if near else ''}")
+
+
+def _swept(found: dict[str, Any], directory: Path) -> dict[str, Any]:
+    """Take out what is swept, and return it as arguments of `RunArguments`: a function, or a program.
+
+    A command takes arguments where it has one of W&B's macros or a name in braces, and nowhere else; without a command
+    the program is given all.
+    """
+    options = {name: found.pop(name) for name in _OF_PROGRAMS if name in found}
+    program, command = found.pop("program", None), options.get("command", ["${program}"])
+    target = split_target(program or "")
+    if target is not None:
+        if options:
+            raise ConfigError(f"{program} is a function, and {', '.join(options)} of a program; expected one of both.")
+        return {"target": f"{_file(directory, target[0])}:{target[1]}"}
+    if program is None and "${program}" in command:
+        raise ConfigError("'program' is missing; give program: FILE.py, or FILE.py:FUNCTION.")
+    if program is not None and "${program}" in command:
+        is_file = "command" not in options or program.endswith(".py")  # else maybe a module, or a program on PATH
+        try:
+            program = str(_file(directory, program, "program"))
+        except ConfigError:
+            if is_file:
+                raise
+    meant = {"${env}": [], "${interpreter}": [sys.executable], "${program}": [program]}
+    if "command" in options and not any(map(_TAKES_ARGUMENTS.search, command)):
+        options["closed"] = True
+    words = [part for word in command for part in meant.get(word, [word])]
+    return {"target": "", "program": {**options, "command": words}}
 
 
 def _method(value: Any) -> dict[str, Any]:
@@ -47,13 +122,19 @@ def _method(value: Any) -> dict[str, Any]:
     return {"search_alg": METHODS[str(value).lower()]}
 
 
-def _early_terminate(given: Mapping[str, Any]) -> dict[str, Any]:
+def _number(value: Any) -> Any:
+    return parse_literal(value) if isinstance(value, str) else value
+
+
+def _early_terminate(given: Any) -> dict[str, Any]:
     """W&B's hyperband stops at min_iter * eta**k, or at max_iter / eta**k for k up to s: rungs of ASHA."""
-    known = ("type", "min_iter", "max_iter", "s", "eta", "strict")
+    if not isinstance(given, dict):
+        checks.refuse("", given, "keys with values: {type: hyperband, min_iter: 3}")
     for key in given:
-        checks.one_of("a key", key, known)
+        checks.one_of("a key", key, ("type", "min_iter", "max_iter", "s", "eta", "strict"))
     checks.one_of("type", given.get("type"), ("asha", "hyperband"))
-    eta, least, most, steps = given.get("eta") or 3, given.get("min_iter"), given.get("max_iter"), given.get("s")
+    eta, least, most, steps = (_number(given.get(name)) for name in ("eta", "min_iter", "max_iter", "s"))
+    eta = eta or 3
     grace = least if least is not None else 1 if most is None or steps is None else max(1, most / eta**steps)
     options = {
         "grace_period": grace,
@@ -64,6 +145,23 @@ def _early_terminate(given: Mapping[str, Any]) -> dict[str, Any]:
     }
     create_scheduler("asha", **options)
     return {"scheduler": "asha", "scheduler_options": options}
+
+
+def _goal(value: Any) -> str:
+    known = {"minimize": "min", "maximize": "max", "min": "min", "max": "max"}
+    return known.get(str(value).lower()) or checks.one_of("", value, ("minimize", "maximize"))
+
+
+def _metrics(value: Any) -> dict[str, Any]:
+    """Return several metrics, each with its goal."""
+    if not isinstance(value, list) or not all(isinstance(one, dict) and "name" in one for one in value):
+        checks.refuse("", value, "a list of metrics, each {name: ..., goal: ...}")
+    return {"metric": [one["name"] for one in value], "mode": [_goal(one.get("goal", "min")) for one in value]}
+
+
+def _name(value: Any) -> dict[str, Any]:
+    """W&B's name of a sweep is a title: what no directory can be called is left out."""
+    return _option("name", re.sub(r"[^\w .,:;=+@()-]+", "_", str(value)).strip().lstrip(" .,:;=+@-") or "sweep")
 
 
 def _option(name: str, value: Any) -> dict[str, Any]:
@@ -84,18 +182,20 @@ def _span(name: str, value: Any) -> dict[str, Any]:
 def _keys(directory: Path) -> dict[str, Any]:
     """Return what a key of a spec file means: the arguments that it stands for, or the keys below it."""
     return {
-        "program": partial(_program, directory),
+        "program": lambda value: {"program": str(value)},
+        "command": _command,
         "method": _method,
-        "name": partial(_option, "name"),
-        **dict.fromkeys(_IGNORED, lambda value: {}),
+        "name": _name,
+        **dict.fromkeys(("description", "project", "entity"), lambda value: {}),
         "metric": {
             "name": partial(_option, "metric"),
-            "goal": lambda value: {"mode": checks.one_of("", value, ("minimize", "maximize"))[:3]},
-            "target": lambda value: {"goal_value": checks.number("", value, is_finite=False)},
+            "goal": lambda value: {"mode": _goal(value)},
+            "target": lambda value: {"goal_value": checks.number("", _number(value), is_finite=False)},
         },
+        "metrics": _metrics,
         "parameters": lambda value: {"parameters": value},
         "early_terminate": _early_terminate,
-        "run_cap": partial(_option, "num_samples"),
+        "run_cap": lambda value: {"run_cap": _option("num_samples", _number(value))["num_samples"]},
         "resources_per_trial": partial(_option, "resources_per_trial"),
         "concurrency": partial(_option, "max_concurrent_trials"),
         "seed": partial(_option, "seed"),
@@ -109,8 +209,12 @@ def _keys(directory: Path) -> dict[str, Any]:
             **{name: partial(_option, name) for name in _OF_FAILURES},
         },
         "start_with": lambda value: {"searcher_options": {"points_to_evaluate": value}} if value else {},
-        "command": partial(_refuse, "plain programs are not supported; let `program` name a function: train.py:train"),
-        "report": partial(_refuse, "a program's output is not read; call sweep.report in a function"),
+        "workers": lambda value: {"workers": checks.whole("", value, least=1)},
+        **{name: partial(_switch, name) for name in ("isolate", "fresh")},
+        "config_file": lambda value: {"config_file": str(_file(directory, str(value)))},
+        **{name: partial(_words, name) for name in ("resume", "setup", "teardown")},
+        "ready": _ready,
+        "report": {"pattern": _report, "stdout": _report},
     }
 
 
@@ -120,49 +224,72 @@ def read_spec(path: Path) -> RunArguments:
     if not isinstance(data, dict):
         raise ConfigError(f"{path}:1:1: expected keys such as program, method and parameters, found {data!r:.50}.")
     found: dict[str, Any] = {}
-    mistakes = [*_read(data, _keys(path.absolute().parent), (), found)]
+    ignored: list[tuple[Any, ...]] = []
+    mistakes = [*_read(data, _keys(path.absolute().parent), (), found, ignored)]
     parameters, metric = found.get("parameters") or {}, data.get("metric")
     if isinstance(parameters, dict):
-        mistakes += space_of(parameters, ("parameters",), is_grid=found.get("search_alg") == "grid")[1]
+        is_grid = found.get("search_alg") == "grid"
+        mistakes += space_of(parameters, ("parameters",), is_grid=is_grid, ignored=ignored)[1]
     else:
         mistakes.append((("parameters",), "expected keys with values."))
-    if "program" not in data:
-        mistakes.append(((), "'program' is missing."))
+    try:
+        swept = _swept(found, path.absolute().parent)
+    except ConfigError as error:
+        mistakes.append((("program",) if "program" in data else (), str(error)))
     if isinstance(metric, dict) and "name" not in metric:
         mistakes.append((("metric",), "'name' is missing."))
     if "early_terminate" in data and metric is None:
         why = "it compares trials by a metric; also give metric: {name: ..., goal: ...}."
         mistakes.append((("early_terminate",), why))
     if mistakes:
-        raise ConfigError(_report(path, mistakes, lines))
+        raise ConfigError(_listed(path, mistakes, lines))
     failures = {name: found.pop(name) for name in _OF_FAILURES if name in found}
     if failures:
         found["failure_config"] = FailureConfig(**failures)
     given = {"search_alg": "random", **({"mode": "min"} if metric else {}), **found}
     own = {item.name: given.pop(item.name) for item in fields(RunArguments) if item.name in given}
-    return RunArguments(**own, given=given)
+    return RunArguments(**swept, **own, given=given, notes=_notes(path, ignored, data.get("method")))
 
 
-def _read(given: Mapping[Any, Any], keys: Mapping[str, Any], where: tuple[Any, ...], found: Any) -> Iterator[Mistake]:
-    """Put what keys mean into `found`; yield what is wrong with each by itself."""
+def _notes(path: Path, ignored: Sequence[tuple[Any, ...]], method: Any) -> list[str]:
+    """Return what is to be said of a file that can be run."""
+    notes = [f"{path}: method custom is searched by tpe."] if str(method).lower() == "custom" else []
+    if ignored:
+        notes.append(f"{path}: without effect here: {', '.join('.'.join(map(str, one)) for one in ignored)}.")
+    return notes
+
+
+def _read(
+    given: Mapping[Any, Any],
+    keys: Mapping[str, Any],
+    where: tuple[Any, ...],
+    found: dict[str, Any],
+    ignored: list[tuple[Any, ...]],
+) -> Iterator[Mistake]:
+    """Put what keys mean into `found`, and those that mean nothing into `ignored`; yield what is wrong with each.
+
+    A key that nobody knows is W&B's own or of a later version of it, unless it looks like one that is known.
+    """
     for key, value in given.items():
         here, meaning = (*where, key), keys.get(key)
         try:
-            if meaning is None:
+            if meaning is None and (where[:1] in _OURS or closest(str(key), keys, ALIKE)):
                 raise ConfigError(f"unknown key {key!r}. {nearest(str(key), keys)}")
-            if value is None:
+            if meaning is None:
+                ignored.append(here)
+            elif value is None:
                 continue
-            if callable(meaning):
+            elif callable(meaning):
                 found |= meaning(value)
             elif isinstance(value, dict):
-                yield from _read(value, meaning, here, found)
+                yield from _read(value, meaning, here, found, ignored)
             else:
                 raise ConfigError(f"found {value!r:.50}; expected keys with values.")
         except (SweepError, TypeError, ArithmeticError) as error:
             yield here, str(error)
 
 
-def _report(path: Path, mistakes: list[Mistake], lines: Mapping[tuple[str, ...], int]) -> str:
+def _listed(path: Path, mistakes: list[Mistake], lines: Mapping[tuple[str, ...], int]) -> str:
     found = []
     for where, message in mistakes:
         names = tuple(map(str, where))

@@ -28,12 +28,16 @@ def load_yaml(path: Path) -> tuple[Any, dict[tuple[str, ...], int]]:
     yaml.Constructor = _Constructor
     lines: dict[tuple[str, ...], int] = {(): 1}
     try:
-        text = path.read_bytes().decode()
-        data = yaml.load(text)
-        for where, line in _lines(yaml.compose(text), ()):
+        text = path.read_bytes().decode("utf-8-sig")
+        if path.suffix.lower() == ".json":
+            text = text.replace("\t", " ")  # which YAML has no place for; within JSON's texts they are escaped
+        for where, line in _lines(yaml.compose(text), ()):  # before merge keys are built, which multiply
             lines[where] = line
             if len(lines) > _MOST:
                 raise ConfigError(f"{path}:{line}: more than {_MOST} values; write out what is meant by aliases.")
+        data = yaml.load(text)
+    except ConfigError:  # which is a ValueError, too
+        raise
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}.") from error
     except RecursionError:

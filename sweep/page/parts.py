@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from searchers.space import Categorical, Float, Integer, LogUniform, Normal
+from searchers.space import Beta, Categorical, Float, Integer, LogNormal, LogUniform, Normal
 from sweep.core.failures import without_numbers
 from sweep.core.literals import as_arguments, json_text
 from sweep.core.results import flatten, without_index
@@ -218,15 +218,20 @@ def _pasted(config: Mapping[str, Any]) -> str:
     return f'<div class="forms">{"".join(shown)}</div>'
 
 
+_SHAPES: Mapping[type, str] = {Normal: "randn", LogNormal: "lognormal", Beta: "beta"}
+
+
 def as_written(node: Any) -> str:
     """Return a domain as people write it: `loguniform(1e-4, 1)`."""
     if isinstance(node, (Float, Integer)):
         base, q = node.base_and_q()
         name = "uniform" if isinstance(node, Float) else "randint"
         parts: list[Any] = [node.lower, node.upper]
-        if isinstance(base, Normal):
-            name, parts = "randn", [base.mean, base.sd]
-        name = f"{'q' * (q is not None)}{'log' * isinstance(base, LogUniform)}{name}"
+        if isinstance(base, (Normal, LogNormal, Beta)):
+            name, parts = _SHAPES[type(base)], [*vars(base).values()]
+        elif isinstance(base, LogUniform):
+            name = f"log{name}"
+        name = f"{'q' * (q is not None)}{name}"
         return f"{name}({', '.join(_short(one) for one in (*parts, q) if one is not None)})"
     if isinstance(node, Categorical):
         return f"{'grid_search' if node.is_grid() else 'choice'}([{', '.join(map(as_written, node.categories))}])"

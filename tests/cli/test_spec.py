@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import searchers
 from sweep.cli.main import main
-from sweep.cli.ranges import DISTRIBUTIONS, space_of
 from sweep.cli.spec import read_spec
 from sweep.core.config import FailureConfig
 from sweep.errors import ConfigError
@@ -54,7 +55,6 @@ def test_a_complete_spec_becomes_an_order(tmp_path: Path) -> None:
         "mode": "min",
         "search_alg": "tpe",
         "name": "accepted",
-        "num_samples": 50,
         "max_concurrent_trials": 4,
         "seed": 0,
         "time_budget_s": 7200.0,
@@ -71,6 +71,7 @@ def test_a_complete_spec_becomes_an_order(tmp_path: Path) -> None:
         "stop_last_trials": True,
     }
     kwargs = arguments.run_kwargs()
+    assert (kwargs["num_samples"], arguments.program, arguments.notes) == (50, None, [])
     assert {name: repr(domain) for name, domain in kwargs["config"].items()} == {
         name: repr(domain)
         for name, domain in {
@@ -79,7 +80,7 @@ def test_a_complete_spec_becomes_an_order(tmp_path: Path) -> None:
             "epochs": 27,
             "mom": searchers.uniform(0.0, 0.99),
             "depth": searchers.randint(1, 6),
-            "net": {"width": searchers.quniform(16, 64, 16)},
+            "net": {"width": searchers.qrandint(16, 64, 16)},
         }.items()
     }
     assert kwargs["stop"]("t", {"loss": 0.01})
@@ -149,20 +150,178 @@ failures: {retry: 2, max_node_losses: many}
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("program: train.py", r"plain program, which is not supported yet; expected FILE\.py:FUNCTION"),
-        ("program: train.py:train\ncommand: [python, train.py]", "2: command: plain programs are not supported"),
+        (
+            "program: train.py:train\ncommand: [python, train.py]",
+            "1: program: train.py:train is a function, and command",
+        ),
+        ("program: train.py:train\nworkers: 2", "1: program: train.py:train is a function, and workers of a program"),
         ("program: train.py:train\nparameters: {x: {min: null, max: 3}}", "expected value, values, or min and max"),
         ("program: nowhere.py:f", "there is no file nowhere.py beside"),
+        ("program: trian.py", "1: program: there is no program trian.py beside.* Did you mean 'train.py'?"),
+        ("program: trian.py\ncommand: [python, '${program}']", "there is no program trian.py beside"),
+        ("command: ['${interpreter}', '${program}', '${args}']", "'program' is missing"),
         ("parameters: {}", "'program' is missing"),
         ("program: train.py:train\nearly_terminate: {type: asha}", "also give metric"),
+        ("program: train.py:train\nmetric: {name: x}\nearly_terminate: hyperband", "3: early_terminate: found 'hyperb"),
     ],
 )
-def test_incomplete_files_and_plain_programs_are_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_incomplete_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read_spec(write(tmp_path, text))
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("", {"command": ["HERE/train.py"]}),
+        (
+            "command: ['${env}', '${interpreter}', '${program}', '${args}', --epochs, 10, ~]",
+            {"command": ["PYTHON", "HERE/train.py", "${args}", "--epochs", "10"]},
+        ),
+        ("command: torchrun --tag 'a b' ${program} ${args_no_hyphens}", {
+            "command": ["torchrun", "--tag", "a b", "HERE/train.py", "${args_no_hyphens}"]
+        }),
+        ("command: [python, train.py, --lr, '{lr}']", {"command": ["python", "train.py", "--lr", "{lr}"]}),
+        # values that no macro passes are read from wandb.config
+        ("command: [python, '${program}', fit]", {"command": ["python", "HERE/train.py", "fit"], "closed": True}),
+    ],
+)  # fmt: skip
+def test_a_plain_program_and_a_command_are_handed_on(tmp_path: Path, command: str, words: dict[str, Any]) -> None:
+    arguments = read_spec(write(tmp_path, f"program: train.py\n{command}\nparameters: {{lr: {{value: 1}}}}\n"))
+    text = repr(arguments.program).replace(str(tmp_path.resolve()), "HERE").replace(sys.executable, "PYTHON")
+    assert (arguments.target, text) == ("", repr(words))
+    assert "import_path" not in arguments.run_kwargs()
+
+
+def test_a_program_is_beside_the_file_or_else_in_the_working_directory_or_is_a_module(tmp_path, monkeypatch):
+    (tmp_path / "sweeps").mkdir()
+    path = tmp_path / "sweeps" / "s.yaml"
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    path.write_text("program: src/train.py\nconfig_file: src/train.py\n")
+    there = str((tmp_path / "src" / "train.py").resolve())
+    assert read_spec(path).program == {"config_file": there, "command": [there]}
+    path.write_text("program: pkg.train\ncommand: [python, -m, '${program}', '${args}']\n")
+    assert read_spec(path).program == {"command": ["python", "-m", "pkg.train", "${args}"]}
+    path.write_text("command: [deepspeed, train.py, '${args}']\n")
+    assert read_spec(path).program == {"command": ["deepspeed", "train.py", "${args}"]}
+
+
+def test_options_of_a_program_are_checked_and_handed_on(tmp_path: Path) -> None:
+    own = """\
+program: train.py
+workers: 2
+isolate: true
+fresh: false
+resume: [--resume, "{checkpoint_dir}/last.pt"]
+setup: [./server, --port, 80]
+ready: http://localhost:80
+teardown: [./stop]
+report: {stdout: '(?P<key>\\w+) is (?P<value>\\S+)'}
+"""
+    assert read_spec(write(tmp_path, own)).program == {
+        "command": [str((tmp_path / "train.py").resolve())],
+        "workers": 2,
+        "isolate": True,
+        "fresh": False,
+        "resume": ["--resume", "{checkpoint_dir}/last.pt"],
+        "setup": ["./server", "--port", "80"],
+        "ready": "http://localhost:80",
+        "teardown": ["./stop"],
+        "pattern": r"(?P<key>\w+) is (?P<value>\S+)",
+    }
+    wrong = "program: train.py\nworkers: 0\nisolate: 1\nresume: --resume\nready: {a: 1}\nreport: {stdout: '('}\n"
+    with pytest.raises(ConfigError) as caught:
+        read_spec(write(tmp_path, wrong + "setup: [[a]]\nreport_time: 5\nconfig_file: no.yaml\nbudget: {tome: 3}\n"))
+    for expected in (
+        "has 8 mistakes:",
+        "line 2: workers: found 0; expected a whole number of at least 1.",
+        "line 3: isolate: found 1; expected true or false.",
+        "line 4: resume: found '--resume'; expected a list of words: there is no shell.",
+        "line 5: ready: found {'a': 1}; expected a list of words",
+        "line 6: report.stdout: '(' is no regular expression: ",
+        "line 7: setup: found [['a']]; expected a list of words",
+        "line 9: config_file: there is no file no.yaml beside the spec",
+        "line 10: budget.tome: unknown key 'tome'. Did you mean 'time'?",
+    ):
+        assert expected in str(caught.value)
+
+
+def test_what_only_the_service_knows_is_named_once_and_a_slip_is_a_mistake(tmp_path: Path) -> None:
+    text = """\
+project: p
+entity: me
+description: mine
+program: train.py
+method: custom
+name: "lr/wd: a sweep?"
+controller: {type: local}
+job: a/b/c:v0
+metric: {name: loss, impute: worst}
+parameters: {x: {min: 0.0, max: 1.0, q: 0.1, note: dropout}}
+"""
+    arguments = read_spec(path := write(tmp_path, text))
+    assert arguments.given["name"] == "lr_wd: a sweep_"
+    assert arguments.notes == [
+        f"{path}: method custom is searched by tpe.",
+        f"{path}: without effect here: controller, job, metric.impute, parameters.x.note, parameters.x.q.",
+    ]
+    slips = text.replace("controller", "comand").replace("note:", "distributon:")
+    with pytest.raises(ConfigError) as caught:
+        read_spec(write(tmp_path, slips))
+    assert "line 7: comand: unknown key 'comand'. Did you mean 'command'?" in str(caught.value)
+    assert "line 10: parameters.x: unknown key 'distributon'. Did you mean 'distribution'?" in str(caught.value)
+
+
+def test_several_metrics_each_have_their_goal(tmp_path: Path) -> None:
+    text = "program: train.py\nmetrics: [{name: loss}, {name: acc, goal: maximize}]\n"
+    given = read_spec(write(tmp_path, text)).given
+    assert (given["metric"], given["mode"]) == (["loss", "acc"], ["min", "max"])
+
+
+@pytest.mark.parametrize(("method", "total"), [("grid", 4), ("random", 4)])
+def test_run_cap_bounds_a_grid_as_it_bounds_samples(tmp_path: Path, method: str, total: int) -> None:
+    text = f"program: train.py:train\nmethod: {method}\nrun_cap: 4\nparameters: {{x: {{values: [1, 2, 3, 4, 5, 6]}}}}\n"
+    kwargs = read_spec(write(tmp_path, text)).run_kwargs()
+    found = kwargs.get("search_alg")
+    searcher = searchers.create_searcher(found) if isinstance(found, str) else found
+    searcher.set_search_properties("loss", "min", kwargs["config"], num_samples=kwargs["num_samples"])
+    assert searcher.num_trials(kwargs["num_samples"]) == total
+
+
+def test_numbers_that_w_and_b_reads_as_texts_are_numbers(tmp_path: Path) -> None:
+    text = """\
+program: train.py
+metric: {name: loss, target: "1e-3", goal: Minimize}
+early_terminate: {type: hyperband, max_iter: "27", s: 2.0, eta: "3"}
+run_cap: "5"
+parameters: {lr: {distribution: log_uniform_values, min: "1e-5", max: '1e-1'}, n: {min: "1", max: "3"}}
+"""
+    arguments = read_spec(write(tmp_path, text))
+    assert (arguments.goal_value, arguments.run_cap, arguments.scheduler_options["grace_period"]) == (1e-3, 5, 3.0)
+    config = arguments.run_kwargs()["config"]
+    assert repr(config) == repr({"lr": searchers.loguniform(1e-5, 1e-1), "n": searchers.randint(1, 4)})
+
+
+def test_ranges_of_the_command_line_replace_names_with_dots(tmp_path: Path) -> None:
+    text = "program: train.py\nparameters: {trainer.lr: {value: 1}, net: {parameters: {width: {value: 2}}}}\n"
+    arguments = read_spec(write(tmp_path, text))
+    arguments.ranges = ["trainer.lr=3", "net.width=4"]
+    assert arguments.run_kwargs()["config"] == {"trainer.lr": 3, "net": {"width": 4}}
+
+
+def test_json_with_tabs_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:
+    write(tmp_path, "")
+    path = tmp_path / "spec.json"
+    path.write_text('{\n\t"program": "train.py",\n\t"parameters": {"x":\t{"value": "a\\tb"}}\n}', encoding="utf-8-sig")
+    assert read_spec(path).parameters == {"x": {"value": "a\tb"}}
+
+
 NINE = ", ".join(["*{}"] * 9)
+MERGES = "a0: &a0 {x: 1}\n" + "".join(
+    f"a{i}: &a{i} {{<<: [{NINE.replace('{}', f'a{i - 1}')}], y{i}: 1}}\n" for i in range(1, 12)
+)
 BOMB = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{NINE.replace('{}', f'a{i - 1}')}]\n" for i in range(1, 12))
 HEAD = "program: train.py:train\n"
 
@@ -178,8 +337,10 @@ HEAD = "program: train.py:train\n"
         (HEAD + f"parameters: {{x: {{value: {'1' * 5000}}}}}\n", " not valid YAML: Exceeds the limit"),
         ("[1, 2]\n", "1:1: expected keys such as program, method and parameters, found [1, 2]."),
         ("", "1:1: expected keys such as program, method and parameters, found None."),
-        ("a: " + "[" * 5000 + "]" * 5000, " it holds itself, or is nested too deep."),
+        ("a: " + "[" * 1500 + "]" * 1500, " it holds itself, or is nested too deep."),
         (BOMB, "more than 10000 values"),
+        (MERGES, "more than 10000 values"),
+        (HEAD + "---\nprogram: b.py\n", "2:1: not valid YAML: but found another document"),
         ("a: &a [*a]\n", " it holds itself, or is nested too deep."),
         (b"program: tr\xe4in.py:t\n", " can't decode byte 0xe4 "),
         (b"a: b\nc: \0\0", "unacceptable character #x0000"),
@@ -205,37 +366,15 @@ def test_dates_stay_texts_and_aliases_are_understood(tmp_path: Path) -> None:
     assert {name: repr(domain) for name, domain in space.items()} == {"day": "'2026-01-02'", "x": x, "y": x, "z": z}
 
 
-def test_the_grid_crosses_values_and_whole_numbers_and_refuses_ranges_without_steps() -> None:
-    space, _ = space_of({"a": {"values": [1, 2]}, "b": {"min": 1, "max": 3}, "c": {"value": 7}}, is_grid=True)
-    assert space == {"a": searchers.grid_search([1, 2]), "b": searchers.grid_search([1, 2, 3]), "c": 7}
-    ((where, what),) = space_of({"a": {"min": 0.0, "max": 1.0}}, is_grid=True)[1]
-    assert (where, what.partition(",")[0]) == (("a",), "method grid needs values")
-
-
-@pytest.mark.parametrize("kind", DISTRIBUTIONS)
-def test_every_distribution_can_be_written(kind: str) -> None:
-    numbers = {"min": 1, "max": 4, "q": 1, "mu": 0, "sigma": 1, "value": 3, "values": [1]}
-    given = {name: numbers[name] for name in DISTRIBUTIONS[kind][0]}
-    space, mistakes = space_of({"x": {"distribution": kind, **given}})
-    assert space
-    assert not mistakes
-    ((_, what),) = space_of({"x": {"distribution": kind, "value": 1, "values": [1]}})[1]
-    assert what.startswith(f"{kind} takes ")
-
-
-def test_the_sweep_file_of_the_page_for_users_of_wandb_runs_after_its_one_change(tmp_path: Path) -> None:
+def test_the_sweep_file_of_the_page_for_users_of_wandb_is_read_as_it_is(tmp_path: Path) -> None:
     page = Path(__file__).parents[2] / "docs" / "how-to" / "come-from-wandb-sweeps.md"
-    text = page.read_text(encoding="utf-8")
-    before = text.partition("```text\n")[2].partition("```")[0]
-    after = text.partition("```yaml\n")[2].partition("```")[0]
-    assert after == before.replace("train.py", "train.py:train")
-    arguments = read_spec(write(tmp_path, after))
+    text = page.read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
+    arguments = read_spec(write(tmp_path, text))
     given = arguments.given
-    assert (given["search_alg"], given["scheduler"], given["num_samples"]) == ("gp", "asha", 50)
+    assert (given["search_alg"], given["scheduler"], arguments.run_cap) == ("gp", "asha", 50)
     assert arguments.scheduler_options["grace_period"] == 3
-    for name in ("inv_log_uniform", "inv_log_uniform_values", "beta", "q_log_uniform"):
-        with pytest.raises(ConfigError, match=f"unknown distribution '{name}'"):
-            read_spec(write(tmp_path, after.replace("log_uniform_values", name)))
+    program = str((tmp_path / "train.py").resolve())
+    assert arguments.program == {"command": [sys.executable, program, "${args}"]}
 
 
 def test_the_spec_of_the_reference_has_no_mistake_and_can_be_run(tmp_path: Path) -> None:
