@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from sweep.cli.main import main, sweep
-from sweep.cli.ranges import space_of
+from sweep.cli.wandb_space import space_of
 from sweep.cli.yaml_text import load_yaml
 from sweep.programs.interface import Interface, Option
 
