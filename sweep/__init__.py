@@ -28,6 +28,7 @@ _NAMES = {
         qloguniform qrandint qrandn quniform randint randn sample_from uniform
     """,
     "sweep.api": "run",
+    "sweep.programs.program": "Program",
     "sweep.callbacks.base": "Callback",
     "sweep.core.resources": "Device Node PlacementGroupFactory Resources",
     "sweep.core.stoppers": """

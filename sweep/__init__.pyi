@@ -35,6 +35,7 @@ from searchers import randn as randn
 from searchers import sample_from as sample_from
 from searchers import uniform as uniform
 from sweep.api import run as run
+from sweep.programs.program import Program as Program
 from sweep.callbacks.base import Callback as Callback
 from sweep.core.resources import Device as Device
 from sweep.core.resources import Node as Node

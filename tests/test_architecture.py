@@ -179,8 +179,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.train.torch",
         "sweep.worker.session",
     ),
-    # Programs that import nothing of ours; `ask` runs in the interpreter of the program.
-    "sweep.programs": ("sweep.core",),
+    # Programs that import nothing of ours: what a worker does for one, and what a driver must know of it. `ask` runs in
+    # the interpreter of the program.
+    "sweep.programs": (
+        "sweep.checkpoints",
+        "sweep.core",
+        "sweep.record.files",
+        "sweep.worker",
+        "sweep.callbacks.base",
+    ),
     "sweep.programs.ask": (),
     # Run in interpreters of other environments, too.
     "sweep.programs.hooks": (),
@@ -350,6 +357,7 @@ LAZY = {
     "tensorboardX",
     "threadpoolctl",
     "torch",
+    "urllib",
     "uvicorn",
 }
 # Own modules that import one of those at their top, or that only one branch of a run needs: reason in each line.

@@ -228,7 +228,7 @@ RUN_WITH_LIBRARIES = (
 def test_few_blocks_are_not_run():
     pages = {name: page for name, page in ALL.items() if name not in RUN_WITH_LIBRARIES}
     reasons = [f"{name}: {block.reason}" for name, page in pages.items() for block in page.blocks if block.reason]
-    assert len(reasons) <= 6, reasons
+    assert len(reasons) <= 8, reasons
 
 
 # --- what is linked to and named exists ----------------------------------------------------------------------------

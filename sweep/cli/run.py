@@ -17,11 +17,13 @@ from searchers import SEARCHERS
 from sweep.callbacks.base import Callback
 from sweep.cli.arguments import RunArguments, import_trainable, parse_count, parse_seconds, split_target
 from sweep.cli.options import name_argument, named_option, storage_option, where_option
+from sweep.cli.programs import ProgramCommand, dry_run, print_winner, ranges_in
 from sweep.cli.tables import json_option
 from sweep.core.literals import jsonable
 from sweep.core.results import TrialResult
 from sweep.core.trial import Trial, shown_state
 from sweep.errors import ConfigError, ExperimentError, SweepError
+from sweep.programs.program import Program
 from sweep.record.reader import ExperimentReader
 from sweep.record.saved_spec import read_saved_spec, with_environment
 from sweep.schedulers import SCHEDULERS
@@ -30,15 +32,16 @@ from sweep.storage.filesystems import storage_of
 span_option = partial(
     click.option, metavar="SPAN", callback=lambda ctx, parameter, text: None if text is None else parse_seconds(text)
 )
+_OF_PROGRAMS = ("isolate", "fresh", "workers", "config_file", "pattern")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 verbose_option = click.option("-v", "--verbose", "is_wordy", is_flag=True, help="Also print a line per result.")
 events_option = json_option("Print one JSON object per event instead of the display.")
 
 
 # An option whose value is a parameter of `sweep.run` bears that parameter's name.
-@click.command(short_help="Start a sweep of a function or a spec file.")
-@click.argument("target", metavar="SCRIPT.py:FUNCTION|SPEC.yaml")
-@click.argument("ranges", nargs=-1, metavar="[PARAMETER=RANGE]...")
+@click.command(cls=ProgramCommand, short_help="Start a sweep of a script, a command, a function or a spec file.")
+@click.argument("target", metavar="SCRIPT.py|SCRIPT.py:FUNCTION|SPEC.yaml", required=False)
+@click.argument("ranges", nargs=-1, metavar="[PARAMETER=RANGE]... [-- COMMAND...]")
 @click.option("--metric", help="What is optimised: a key that trials report, or a path such as eval/acc.")
 @click.option("--goal", type=click.Choice(["minimize", "maximize"]), help="Which way --metric is better.")
 @click.option("--minimize", metavar="METRIC", help="Short for --metric METRIC --goal minimize.")
@@ -61,13 +64,23 @@ events_option = json_option("Print one JSON object per event instead of the disp
 @click.option("--retries", "max_failures", type=click.IntRange(min=-1), help="Starts of a failed trial; -1: no limit.")
 @click.option("--engine", type=click.Choice(["local", "ray"]), help="ray: on the nodes of a cluster of Ray.")
 @click.option("--address", help="Of the cluster of Ray: HOST:PORT, or auto: the one that this machine belongs to.")
+@click.option("--isolate/--no-isolate", default=None, help="Each trial of a program in a directory of its own.")
+@click.option("--fresh", is_flag=True, default=None, help="Give a script an interpreter of its own.")
+@click.option("--workers", type=click.IntRange(min=1), help="Copies of a program that one trial starts as a group.")
+@click.option("--config-file", metavar="FILE", help="Each trial gets a copy with its values, in place of arguments.")
+@click.option("--pattern", metavar="REGEX", help="Of lines with a metric: groups key and value, perhaps step.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Run one trial and print which metrics it gives.")
 @click.option("--resume", is_flag=True, help="Continue the sweep --name if it exists.")
 @quiet_option
 @verbose_option
 @events_option
+@click.pass_context
 def run(
-    target: str,
+    ctx: click.Context,
+    /,
+    target: str | None,
     ranges: Sequence[str],
+    is_dry: bool,
     engine: str | None,
     address: str | None,
     resume: bool,
@@ -78,9 +91,10 @@ def run(
 ) -> int:
     """Start a sweep and stay with it: Ctrl-C once saves and stops, twice kills; both can be resumed.
 
-    SCRIPT.py:FUNCTION is a function of one config that calls sweep.report, a sweep.Trainable class, or a trainer such
-    as TorchTrainer(...), whose parameters are called train_loop_config.lr. A spec file is
-    a W&B sweep YAML whose `program` is SCRIPT.py:FUNCTION; options and ranges given here win over it.
+    SCRIPT.py is run as it is, once for each trial, with parameters as its arguments; what it logs or prints are its
+    metrics. So is any command behind --, with ranges in braces. SCRIPT.py:FUNCTION is a function of one config that
+    calls sweep.report, a sweep.Trainable class, or a trainer such as TorchTrainer(...), whose parameters are called
+    train_loop_config.lr. A spec file is a W&B sweep YAML; options and ranges given here win over it.
 
     \b
     Ranges:
@@ -93,14 +107,16 @@ def run(
 
     \b
     Examples:
-      sweep run train.py:train 'lr=loguniform(1e-5,1e-1)' bs=16,32,64 --minimize loss --trials 50
+      sweep run train.py 'lr=loguniform(1e-5,1e-1)' bs=16,32,64 --minimize loss --trials 50
+      sweep run --minimize loss -- torchrun --nproc-per-node 2 train.py --lr '{loguniform(1e-5,1e-1)}'
+      sweep run train.py lr=0.1 --dry-run
       sweep run train.py:train 'lr=uniform(0,1)' --maximize acc --searcher tpe --scheduler asha --max-epochs 27
       sweep run train.py:train lr=0.1,0.01 act=relu,gelu --minimize loss --searcher grid
       sweep run spec.yaml --time 2h --concurrency 4
 
     Exit codes: 0 all done, 1 no trial succeeded, 2 bad usage or spec, 3 some trials failed, 130 interrupted.
     """
-    arguments = _arguments(target, ranges, options)
+    arguments = _arguments(target, ranges, options, ctx.meta.get("command", []))
     if resume and "name" not in arguments.given:
         raise ConfigError("--resume continues a sweep by its name; also give --name, or use `sweep resume NAME`.")
     if engine == "local" and address is not None:
@@ -109,8 +125,15 @@ def run(
         import sweep
 
         sweep.init(engine="ray", address=address)
-    trainable = import_trainable(arguments.target, None if quiet or as_json else _note)
     kwargs = arguments.run_kwargs() | {"resume": "AUTO" if resume else None}
+    if arguments.program is not None:
+        trainable: Any = Program(**arguments.program)
+        if is_dry:
+            return dry_run(trainable, kwargs["config"], kwargs)
+    else:
+        if is_dry:
+            raise ConfigError("--dry-run is for programs; `sweep simulate` plans other sweeps.")
+        trainable = import_trainable(arguments.target, None if quiet or as_json else _note)
     return _carry_out(trainable, kwargs, quiet=quiet, is_wordy=is_wordy, as_json=as_json)
 
 
@@ -124,6 +147,8 @@ def _carry_out(trainable: Any, kwargs: dict[str, Any], *, quiet: bool, is_wordy:
     kwargs |= {"verbose": 0 if quiet or as_json else 2 if is_wordy else 1, "callbacks": callbacks}
     kwargs |= {"on_interrupt": "return", "raise_on_failed_trial": False}
     analysis = sweep.run(trainable, **kwargs)
+    if not quiet and not as_json and isinstance(trainable, Program):
+        print_winner(analysis)
     statuses = [trial.status for trial in analysis.trials]
     if analysis.interrupted:
         return 130
@@ -137,9 +162,24 @@ def _note(text: str) -> None:
     click.echo(f"note: {text}", err=True)
 
 
-def _arguments(target: str, ranges: Sequence[str], options: dict[str, Any]) -> RunArguments:
-    arguments = _target_arguments(target)
-    arguments.ranges, given = ranges, arguments.given
+def _arguments(
+    target: str | None, ranges: Sequence[str], options: dict[str, Any], command: Sequence[str]
+) -> RunArguments:
+    if command and target is not None and "=" in target:  # the command stands behind --
+        ranges, target = (target, *ranges), None
+    words, inner = ranges_in(command)
+    if others := [word for word in ranges if "=" not in word and "~" not in word]:
+        raise ConfigError(
+            f"{others[0]!r} is no parameter; expected NAME=RANGE. The command of a trial, or what all its runs are "
+            f"given, stand behind --: sweep run -- {target} {' '.join(others)}"
+        )
+    arguments = _target_arguments(target, words)
+    arguments.ranges, given = (*inner, *ranges), arguments.given
+    about = _taken(options, **{name: name for name in _OF_PROGRAMS})
+    if about and arguments.program is None:
+        raise ConfigError(f"--{', --'.join(about).replace('_', '-')}: for programs; {arguments.target} is a function.")
+    if arguments.program is not None:
+        arguments.program = {**arguments.program, **about}
     goals = [(metric, mode) for mode in ("min", "max") if (metric := options.pop(f"{mode}imize")) is not None]
     goal = options.pop("goal")
     if len(goals) > 1 or (goals and (options["metric"] or goal)):
@@ -160,15 +200,19 @@ def _taken(options: dict[str, Any], **names: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _target_arguments(target: str) -> RunArguments:
+def _target_arguments(target: str | None, words: Sequence[str]) -> RunArguments:
+    """Return what is swept: a spec file, a function, a script with fixed arguments, or a command."""
+    if target is None:
+        if not words:
+            raise ConfigError("say what is swept: SCRIPT.py, SCRIPT.py:FUNCTION, SPEC.yaml, or a command behind --.")
+        return RunArguments(target="", program={"command": words})
     if target.lower().endswith((".yaml", ".yml")):
         from sweep.cli.spec import read_spec
 
         return read_spec(Path(target))
     parts = split_target(target)
     if parts is None:
-        hint = f"{target}:FUNCTION" if target.endswith(".py") else "SCRIPT.py:FUNCTION or SPEC.yaml, no plain program"
-        raise ConfigError(f"{target} names no function in it; expected {hint}.")
+        return RunArguments(target="", program={"command": [target, *words]})
     return RunArguments(target=f"{Path(parts[0]).expanduser().absolute()}:{parts[1]}")
 
 

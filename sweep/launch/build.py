@@ -259,6 +259,8 @@ def prepared(spec: RunSpec) -> tuple[RunSpec, PreparedTrainable]:
         trainable = replace(trainable, name=spec.trainable_name)
     if trainable.space is not None:
         spec = replace(spec, config=trainable.space(spec.config or {}))
+    if defaults := {name: value for name, value in trainable.defaults.items() if getattr(spec, name) is None}:
+        spec = replace(spec, **defaults)
     return spec, trainable
 
 

@@ -47,6 +47,7 @@ from sweep.storage.nodes import Home
 from sweep.storage.send import Sender
 from sweep.storage.shared import shared_record
 from sweep.worker import limits
+from sweep.worker.environment import METRIC_VARIABLE
 from sweep.worker.nested import process_mark
 from sweep.worker.output import parse_log_to_file
 from sweep.worker.shipping import refuse_unpicklable
@@ -250,6 +251,8 @@ class Launch:
         """Start what hears of the sweep: callbacks, log files, what sends, signals."""
         built, journal, notices, sender = self.built, self.journal, self.notices, self.sender
         callbacks = [*callbacks_of(built, self.ending, notices), *([] if sender is None else [sender])]
+        if self.trainable.observers is not None:
+            callbacks += self.trainable.observers(notices.say, built.policies.scheduler.first_judgement is not None)
         job = LogJob(
             root=str(self.layout.root.absolute()),
             database=self.database.absolute(),
@@ -297,7 +300,7 @@ class Launch:
             start_at=self.loaded.at,
             seed=built.seed,
             experiment_name=place.name,
-            env={**inventory.env_vars(), **(spec.env or {})},
+            env={METRIC_VARIABLE: built.policies.metric, **inventory.env_vars(), **(spec.env or {})},
             is_chdir=bool(spec.chdir_to_trial_dir),
             has_company=built.has_company,
             name_of=self.about.name_of,

@@ -76,13 +76,17 @@ class Files:
         return is_new and not is_hidden and depth < _DEEPEST and len(self._directories) < _MOST_DIRECTORIES
 
     def _follow(self, entry: os.DirEntry[str]) -> None:
-        if entry.path in self._files or len(self._files) >= _MOST_FILES or not entry.is_file(follow_symlinks=False):
+        if entry.is_file(follow_symlinks=False):
+            self.follow(entry.path, is_old=entry.stat(follow_symlinks=False).st_mtime < self._began)
+
+    def follow(self, path: str, *, is_old: bool = False) -> None:
+        """Read one more file; of one that is old, what comes from now on."""
+        if path in self._files or len(self._files) >= _MOST_FILES:
             return
-        reader = {"csv": _Csv, "jsonl": _Json}.get(entry.name.rpartition(".")[2], _Events)
-        file = reader(entry.path)
-        if entry.stat(follow_symlinks=False).st_mtime < self._began:
+        file = {"csv": _Csv, "jsonl": _Json}.get(path.rpartition(".")[2], _Events)(path)
+        if is_old:
             file.skip()
-        self._files[entry.path] = file
+        self._files[path] = file
 
 
 def _changed(directory: str) -> int:

@@ -42,8 +42,8 @@ FINISHED, STOPPED, FAILED, DAMAGED, NEEDS_MORE = "FINISHED", "STOPPED", "FAILED"
 _PR_SET_PDEATHSIG = 1
 _MAX_TRACEBACK = 1 << 16
 _MAX_ERROR = 1000
-_HERE = os.path.dirname(os.path.abspath(__file__))
-_OWN_DIRECTORIES = (_HERE + os.sep, os.path.join(os.path.dirname(_HERE), "train") + os.sep)
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_OWN_DIRECTORIES = tuple([os.path.join(_PACKAGE, room, "") for room in ("worker", "train", "programs")])
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

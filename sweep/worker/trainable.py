@@ -257,6 +257,8 @@ class PreparedTrainable:
         requests: for a trainer: the requests that trials of a space can come to, as far as they are known.
         notices: for a trainer: what the user should know of the groups of a space.
         env: variables that all its processes get.
+        defaults: parameters of `run` where the user has given none.
+        observers: makes callbacks of its own, from what tells the user, and whether trials are judged while they run.
     """
 
     name: str
@@ -272,6 +274,8 @@ class PreparedTrainable:
     requests: Callable[[Mapping[str, Any]], Sequence[Resources]] | None = None
     notices: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    observers: Callable[[Callable[[str], None], bool], Sequence[Any]] | None = None
 
 
 def prepare(trainable: Any) -> PreparedTrainable:

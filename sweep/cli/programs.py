@@ -1,0 +1,119 @@
+"""`sweep run` of a program: ranges within a command line, a trial that shows what it logs, the winner's command."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sweep.cli.ranges import parse_parameter
+from sweep.errors import ConfigError
+from sweep.programs.program import Program
+from sweep.programs.run import COMMAND_FILE, SEEN_FILE
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_CALL = re.compile(r"\s*[A-Za-z_]\w*\(.*\)\s*", re.DOTALL)
+_DRY_REPORTS, _DRY_S = 20, 20.0  # after which a trial has shown what it logs
+
+
+class ProgramCommand(click.Command):
+    """A command whose words behind `--` are another program's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what stands behind the first `--`."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta["command"], args = args[at + 1 :], args[:at]
+            if not ctx.meta["command"]:
+                raise click.UsageError("behind -- stands a trial's command, such as: -- python train.py --lr '{lr}'")
+        return super().parse_args(ctx, args)
+
+
+def ranges_in(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return a command whose ranges in braces are placeholders, and these as `NAME=RANGE`.
+
+    `--lr '{loguniform(1e-5,1e-1)}'` and `--lr={0.1,0.2}` name a parameter after the option, `lr={0.1,0.2}` after the
+    word; one without a name is called after its position.
+
+    Raises:
+        ConfigError: a range does not parse; the place is marked.
+    """
+    template, ranges = [], []
+    for number, word in enumerate(words):
+
+        def placed(match: re.Match[str], number: int = number, word: str = word) -> str:
+            inner = match[1]
+            if not (_CALL.fullmatch(inner) or ("," in inner and '"' not in inner and ":" not in inner)):
+                return match[0]
+            before = word[: match.start()].removesuffix("=") or (words[number - 1] if number else "")
+            name = before.lstrip("-+").replace("-", "_")
+            is_option = bool(re.fullmatch(r"[A-Za-z_][\w.]*", name)) and (match.start() or before.startswith("-"))
+            name = name if is_option else f"argument_{number}"
+            try:
+                parse_parameter(f"{name}={inner}")
+            except ConfigError as error:
+                at = sum(len(one) + 1 for one in words[:number]) + match.start()
+                raise ConfigError(f"{error}\n    {' '.join(words)}\n    {' ' * at}^") from error
+            ranges.append(f"{name}={inner}")
+            return f"{{{name}}}"
+
+        template.append(_BRACES.sub(placed, word))
+    return template, ranges
+
+
+def dry_run(program: Program, config: Mapping[str, Any], kwargs: Mapping[str, Any]) -> int:
+    """Run one trial until it has shown what it logs, and print which metrics there are, each with its source."""
+    import sweep
+
+    ends: dict[str, float] = {}
+
+    def has_shown(trial_id: str, result: Mapping[str, Any]) -> bool:
+        until = ends.setdefault(trial_id, time.monotonic() + _DRY_S)
+        return int(result["training_iteration"]) >= _DRY_REPORTS or time.monotonic() > until
+
+    asked = {name: kwargs[name] for name in ("resources_per_trial", "seed", "time_budget_s") if name in kwargs}
+    with tempfile.TemporaryDirectory(prefix="sweep-dry-run-") as place:
+        analysis = sweep.run(
+            program,
+            **asked,
+            config=config,
+            num_samples=1,
+            stop=has_shown,
+            verbose=0,
+            storage_path=place,
+            name="dry-run",
+            raise_on_failed_trial=False,
+            on_interrupt="return",
+        )
+        trial = analysis.trials[0]
+        directory = Path(place, "dry-run", trial.trial_id)
+        command, seen = directory / COMMAND_FILE, directory / SEEN_FILE
+        click.echo(f"one trial ran: {command.read_text().strip() if command.exists() else program.name}")
+        found = json.loads(seen.read_text()) if seen.exists() else []
+        for source, name, count, last in found:
+            click.echo(f"  {name:<30} {source:<16} {count:>5} value{'s' if count != 1 else ' '}  last {last}")
+        if trial.error is not None:
+            click.echo(f"it failed: {trial.error}", err=True)
+        elif not found:
+            click.echo("it gave no metric: it neither printed nor logged one.", err=True)
+        else:
+            click.echo("choose one of them: --minimize NAME, or --maximize NAME.")
+    return 1 if trial.error is not None or not found else 0
+
+
+def print_winner(analysis: Any) -> None:
+    """Print the command line of the best trial, ready to paste."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there is none was said
+        best = analysis.best_trial if analysis.default_metric else None
+    path = None if best is None else os.path.join(analysis.experiment_path, best.trial_id, COMMAND_FILE)
+    if path is not None and os.path.exists(path):
+        click.echo(f"best command: {Path(path).read_text().strip()}")

@@ -1,0 +1,238 @@
+"""From what a program logs and prints to reports: which source counts, what belongs to one step, when it is complete.
+
+    hooks (wandb.log, add_scalar)   SWEEP_REPORT, CSV, events   what is printed
+                 |                            |                       |
+                 +------> take(values, step, source, is_whole) <------+ line(text)
+                                              |
+                            one report for each value of the metric
+
+A report is made when the metric comes, with the latest values of all others. Values that come one by one are collected
+until the step is complete: when it has all that the step before had, or when the next begins.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sweep.programs.files import Files
+from sweep.programs.naming import TIMES
+from sweep.programs.place import REPORT_FILE
+from sweep.programs.text import Lines, last_number, same_name
+
+_SILENCE_S = 0.1  # after which the first step is taken as complete: later ones are compared with it
+_PACE_S = 0.1  # between two reports of printed values where no metric was named
+_MAX_NAMES = 500  # that are remembered
+# The better source comes first; once it has given the metric, the others are not asked any more.
+_FULL = re.compile(r"100%|\b(\d+)/\1\b")  # a progress bar at its end
+_RANKS = {"SWEEP_REPORT": 0, "json": 2, "text": 4}
+_OF_LIBRARIES, _OF_FILES = 1, 3
+
+
+@dataclass
+class Seen:
+    """What is known of a metric from one source."""
+
+    count: int = 0
+    last: Any = None
+
+
+class Feed:
+    """Reports of one attempt.
+
+    Attributes:
+        num_reports: made so far.
+        seen: by (source, name): what came, for people.
+        last_lines: what was printed last.
+        is_late: the report that is being made is of a step before the one that the program is at.
+        deadline: when `tick` is to be called, on the clock of `time.monotonic`; None: it need not be.
+    """
+
+    def __init__(
+        self,
+        metric: str,
+        report: Callable[[dict[str, Any]], None],
+        *,
+        pattern: str | None = None,
+        has_library: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Begin.
+
+        Args:
+            metric: that is optimised; empty: none, and whatever comes is reported.
+            report: called with the values of a report; what it raises passes through to the program.
+            pattern: the user's own regular expression for lines.
+            has_library: whether a library that logs is in use, so that printed metrics may be copies of logged ones.
+        """
+        self.num_reports = 0
+        self.seen: dict[tuple[str, str], Seen] = {}
+        self.last_lines: list[str] = []
+        self.is_late = False
+        self.deadline: float | None = None
+        self._metric = metric
+        self._report = report
+        self._has_library = has_library
+        self._lines = Lines(pattern)
+        self._rank = max(_RANKS.values()) + 1  # of the source that counts
+        self._latest: dict[str, Any] = {}
+        self._step: dict[str, Any] = {}  # values of the step that is being collected, of one source
+        self._step_source = ""
+        self._complete: frozenset[str] = frozenset()  # what the last step with the metric had
+        self._bar: Mapping[str, Any] = {}  # the last state of a progress bar
+        self._copy: dict[str, Any] | None = None  # a printed step that waits: a library may give the same
+        self._sent_at = -math.inf
+        self._lock = threading.RLock()
+
+    def line(self, text: str) -> None:
+        """Take one line that was printed."""
+        if text.strip():
+            self.last_lines = [*self.last_lines[-9:], text.rstrip()[:500]]
+        for found in self._lines.read(text):
+            if found.kind == "progress" and (not _FULL.search(text) or found.values == self._bar):
+                self._bar = found.values  # a bar is printed many times: what it shows at its end counts
+                continue
+            self._bar = found.values if found.kind == "progress" else {}
+            is_dict = found.kind == "dict"
+            self.take(found.values, source="json" if is_dict else "text", is_whole=is_dict)
+
+    def take(
+        self, values: Mapping[str, Any], step: float | None = None, source: str = "text", is_whole: bool = True
+    ) -> None:
+        """Take values that belong together, or a part of those of a step.
+
+        Args:
+            step: of the program's own counting.
+            source: `text`, `json`, `SWEEP_REPORT`, a library, or the path of a file.
+            is_whole: nothing more comes for this step.
+        """
+        with self._lock:
+            given = {self._named(name): value for name, value in values.items()}
+            for name, value in given.items():
+                if len(self.seen) < _MAX_NAMES or (source, name) in self.seen:
+                    seen = self.seen.setdefault((source, name), Seen())
+                    seen.count, seen.last = seen.count + 1, value
+            if _rank(source) > self._rank:
+                return
+            if step is not None and not any(name in given for name in TIMES):
+                given["step"] = step
+            if is_whole:
+                self._flush()
+                self._emit(given, source)
+            else:
+                self._collect(given, source)
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        with self._lock:
+            self.line("")  # what a table has that was not closed
+            if self._bar and not self.num_reports:
+                self.take(self._bar, is_whole=False)
+            self._flush()
+            if self._copy is not None:
+                copy, self._copy = self._copy, None
+                self._send(copy)
+            if not self.num_reports and self._metric and self.last_lines:
+                number = last_number(self.last_lines[-1])
+                if number is not None and not self.seen:
+                    self._send({self._metric: number})
+
+    def _named(self, name: str) -> str:
+        """Return the metric's own name for what is spelt a little differently."""
+        return self._metric if self._metric and name != self._metric and same_name(name, self._metric) else name
+
+    def _collect(self, given: Mapping[str, Any], source: str) -> None:
+        """Add to the step that is being collected; what it has already, or another time, begins the next."""
+        is_next = source != self._step_source or any(
+            name in self._step and (name not in TIMES or self._step[name] != value) for name, value in given.items()
+        )
+        if is_next:
+            self.is_late = True
+            self._flush()
+            self.is_late = False
+        self._step_source = source
+        self._step.update(given)
+        if self._metric not in self._step and self._metric:
+            return
+        if self._complete and self._complete <= self._step.keys():
+            self._flush()
+        elif not self._complete:
+            self.deadline = time.monotonic() + _SILENCE_S
+
+    def read(self, files: Files, *, is_last: bool = False) -> None:
+        """Take what has come into files; `is_last`: the program has ended."""
+        for values, step, path in files.poll(is_last=is_last):
+            self.take(values, step, "SWEEP_REPORT" if os.path.basename(path) == REPORT_FILE else path)
+
+    def tick(self) -> None:
+        """Time has passed: the first step is complete when nothing more has come for it."""
+        with self._lock:
+            if self.deadline is not None and time.monotonic() >= self.deadline:
+                self._flush()
+
+    def _flush(self) -> None:
+        step, self._step, self.deadline = self._step, {}, None
+        if not step:
+            return
+        names = frozenset(step) - TIMES
+        if self._metric in step or not self._metric:
+            self._complete = names
+        self._emit(step, self._step_source)
+
+    def _emit(self, values: dict[str, Any], source: str) -> None:
+        """Make a report of a complete step if it has the metric."""
+        self._latest.update(values)
+        if self._metric:
+            value = values.get(self._metric)
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                return
+        elif not any(name not in TIMES for name in values):
+            return
+        rank = _rank(source)
+        if rank == _RANKS["text"] and self._rank > rank and self._copy is None and self._has_library():
+            self._copy = dict(self._latest)
+            return
+        if not self._metric and source == "text" and time.monotonic() < self._sent_at + _PACE_S:
+            return
+        copy, self._copy = self._copy, None
+        is_better, self._rank = rank < _RANKS["text"], rank
+        if copy is not None and not is_better:
+            was_late, self.is_late = self.is_late, True
+            self._send(copy)
+            self.is_late = was_late
+        self._send(self._latest)
+
+    def _send(self, values: Mapping[str, Any]) -> None:
+        self.num_reports += 1
+        self._sent_at = time.monotonic()
+        self._report(dict(values))
+
+    def why_nothing(self) -> str:
+        """Say what was seen in place of the metric, for the error of a program that ended without it."""
+        names: dict[str, str] = {}
+        for (source, name), seen in self.seen.items():
+            if isinstance(seen.last, (int, float)) and math.isfinite(seen.last) and name not in TIMES:
+                names.setdefault(name, source)
+        shown = ", ".join(f"{name!r} ({source})" for name, source in list(names.items())[:12])
+        tried = (
+            "what it printed, wandb, mlflow, TensorBoard, trackio, aim, CSV files of its directory, and the file that "
+            "SWEEP_REPORT names"
+        )
+        found = f"It gave {shown}." if shown else "It gave no metric at all."
+        lines = "".join(f"\n    {line}" for line in self.last_lines[-6:])
+        said = f"Its last lines:{lines}" if lines else "It printed nothing."
+        return f"{found}\nLooked at: {tried}. {said}"
+
+    def said(self) -> str:
+        """Return the last line that was printed, and below it some before."""
+        lines = "".join(f"\n    {line}" for line in self.last_lines[-6:])
+        return f": {self.last_lines[-1].strip()}{lines}" if lines else ", and it printed nothing"
+
+
+def _rank(source: str) -> int:
+    return _RANKS.get(source, _OF_FILES if os.sep in source else _OF_LIBRARIES)

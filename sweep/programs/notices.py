@@ -1,0 +1,45 @@
+"""What the user of a program should know, and no trial can see by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from sweep.callbacks.base import FilesCallback
+from sweep.core.trial import Status, Trial
+from sweep.programs.script import WRITTEN_FILE
+
+_MAX_SHOWN = 3
+
+
+class ProgramNotices(FilesCallback):
+    """Say once that trials write the same files, and that a scheduler has nothing to stop by."""
+
+    def __init__(self, notice: Callable[[str], None], *, stops_early: bool) -> None:
+        """Begin; `stops_early`: the scheduler judges trials while they run."""
+        self._notice = notice
+        self._is_waiting = stops_early
+        self._writers: dict[str, int] | None = {}  # by path; None: it was said
+
+    def on_trial_complete(self, trial: Trial) -> None:
+        if self._is_waiting and trial.status is Status.TERMINATED:
+            self._is_waiting = False
+            if trial.count == 1:
+                self._notice(
+                    f"trial {trial.number:05d} gave the metric once, at its end: the scheduler can stop no trial "
+                    "early. Have the program log it as it goes on"
+                )
+        path = Path(self.layout.trial(trial.id), WRITTEN_FILE)
+        if self._writers is None or not path.exists():
+            return
+        written: list[str] = json.loads(path.read_text())
+        shared = [name for name in written if self._writers.setdefault(name, trial.number) != trial.number]
+        if shared:
+            more = f" and {len(shared) - _MAX_SHOWN} more" if len(shared) > _MAX_SHOWN else ""
+            other = self._writers[shared[0]]
+            self._writers = None
+            self._notice(
+                f"trials {other:05d} and {trial.number:05d} have written the same files: "
+                f"{', '.join(shared[:_MAX_SHOWN])}{more}. With --isolate (Program(isolate=True)) each trial has its own"
+            )

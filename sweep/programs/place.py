@@ -1,0 +1,134 @@
+"""Where a program's trial runs and what it keeps: its working directory, its checkpoints, the variables it is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from sweep.checkpoints.manifest import METADATA
+from sweep.checkpoints.store import Checkpoint
+from sweep.record.files import write_atomically
+from sweep.worker.session import Session
+
+CHECKPOINT_DIR, WORK_DIR, CONFIG_FILE, REPORT_FILE = "program_checkpoint", "work", "config.json", "report.jsonl"
+_MAX_LINKS = 4096  # of one trial's directory; what lies deeper is shown by links to directories
+_NEVER_SHOWN = {"__pycache__", "sweep_results", ".ipynb_checkpoints"}
+_WHOLE = {".git", ".venv", "venv", "node_modules", ".hg"}  # directories that are shown by one link
+_SETTLED_S = 0.2  # a file that was changed since may still be written
+
+
+class Place:
+    """The directories of one attempt.
+
+    Attributes:
+        directory: in which the program runs.
+        checkpoint_dir: kept between attempts, and copied into the trials that continue from this one.
+        has_checkpoint: the attempt was given something to continue from.
+        is_isolated: the directory is the trial's own.
+    """
+
+    def __init__(self, session: Session, directory: str, *, is_isolated: bool) -> None:
+        """Make the directories, with the files of the checkpoint that the attempt starts from."""
+        self.directory, self.is_isolated = directory, is_isolated
+        self._session = session
+        self.checkpoint_dir = os.path.join(session.trial_dir, CHECKPOINT_DIR)
+        if (start := session.get_checkpoint()) is not None:
+            shutil.rmtree(self.checkpoint_dir, ignore_errors=True)
+            start.to_directory(self.checkpoint_dir)
+            _remove(os.path.join(self.checkpoint_dir, METADATA))
+        os.makedirs(self.checkpoint_dir, exist_ok=True)
+        self._known = self._signature()
+        self.has_checkpoint = bool(self._known)
+        if is_isolated:
+            self.directory = os.path.join(session.trial_dir, WORK_DIR)
+            show(directory, self.directory, hidden=os.path.dirname(session.job.directory))
+
+    def variables(self, config: Mapping[str, Any], num_workers: int) -> dict[str, str]:
+        """Write the config for the program, and return what it is told by variables."""
+        session = self._session
+        path = os.path.join(session.trial_dir, CONFIG_FILE)
+        write_atomically(path, json.dumps(config, default=str, indent=1).encode())
+        report = os.path.join(session.trial_dir, REPORT_FILE)
+        _remove(report)  # of the attempt before, whose reports are recorded
+        return {
+            "SWEEP_CONFIG": path,
+            "SWEEP_TRIAL_ID": session.job.trial_id,
+            "SWEEP_TRIAL_DIR": session.trial_dir,
+            "SWEEP_CHECKPOINT_DIR": self.checkpoint_dir,
+            "SWEEP_REPORT": report,
+            "SWEEP_SEED": str(session.job.seed),
+            "SWEEP_NUM_WORKERS": str(num_workers),
+        }
+
+    def checkpoint(self, *, is_settled: bool) -> Checkpoint | None:
+        """Return what the program has saved since the last call; None: nothing.
+
+        Args:
+            is_settled: the program waits meanwhile, so that no file is half written.
+        """
+        found = self._signature()
+        if not found or found == self._known:
+            return None
+        if not is_settled and time.time() - max(changed for _, changed in found.values()) < _SETTLED_S:
+            return None
+        self._known = found
+        return Checkpoint(self.checkpoint_dir)
+
+    def _signature(self) -> dict[str, tuple[int, float]]:
+        """Return sizes and times of the files in the checkpoint directory."""
+        found: dict[str, tuple[int, float]] = {}
+        for parent, _, names in os.walk(self.checkpoint_dir):
+            for name in names:
+                path = os.path.join(parent, name)
+                try:
+                    info = os.stat(path)
+                except OSError:  # removed meanwhile, or a link to nothing
+                    continue
+                found[path] = (info.st_size, info.st_mtime)
+        return found
+
+
+def own(path: str) -> None:
+    """Put a copy of a file in place of the link that shows it, because it is about to be written."""
+    if os.path.islink(path) and os.path.isfile(path):
+        source = os.path.realpath(path)
+        os.remove(path)
+        shutil.copy2(source, path)
+
+
+def show(source: str, target: str, *, hidden: str) -> None:
+    """Make `target` look like `source`: directories of its own, with links to the files; what is there stays.
+
+    What a program writes under a new name stays in `target`. A file of the source's that it opens for writing is the
+    source's own, unless a Python script in a fork opens it (`own`). Beyond some thousand files, directories are links,
+    too.
+
+    Args:
+        hidden: a directory that is not shown: it holds the experiments.
+    """
+    num_left = _MAX_LINKS
+    waiting = deque([(source, target)])
+    while waiting:
+        theirs, ours = waiting.popleft()
+        os.makedirs(ours, exist_ok=True)
+        with os.scandir(theirs) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+        for entry in found:
+            path = os.path.join(ours, entry.name)
+            if entry.name in _NEVER_SHOWN or os.path.abspath(entry.path) == hidden or os.path.lexists(path):
+                continue
+            num_left -= 1
+            if entry.is_dir(follow_symlinks=False) and entry.name not in _WHOLE and num_left > 0:
+                waiting.append((entry.path, path))
+            else:
+                os.symlink(entry.path, path)
+
+
+def _remove(path: str) -> None:
+    if os.path.exists(path):
+        os.remove(path)

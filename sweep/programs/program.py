@@ -1,0 +1,201 @@
+"""`Program`: a script or a command as a trainable, checked before anything starts."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import cloudpickle
+
+from searchers.errors import nearest
+from sweep import checks
+from sweep.core.config import CheckpointConfig
+from sweep.errors import ConfigError, refuse_unknown
+from sweep.programs.arguments import appended
+from sweep.programs.command import which
+from sweep.programs.interface import Interface, check_space, interface_of
+from sweep.programs.notices import ProgramNotices
+from sweep.programs.run import Launch
+from sweep.programs.source import Source, is_installed
+from sweep.worker.trainable import PreparedTrainable
+
+_FLAGS = ("-u", "-B")  # of the interpreter, that a fork can do without
+
+
+@refuse_unknown()
+@dataclass(frozen=True)
+class Program:
+    """A program as a trainable: it imports nothing of this package, and its metrics are found where it sends them.
+
+    A Python script runs in a fork that has imported what the script imports at its top, so it starts in milliseconds.
+    Whatever else is named runs as a child process. Parameters become arguments, spelt as the program takes them;
+    metrics are taken from wandb, mlflow, TensorBoard and others, from files, and from what is printed.
+
+    Args:
+        command: a script, `"train.py"`, or an argument list, `["torchrun", "train.py", "--lr", "{lr}"]`. `{name}`
+            stands for a parameter, or for `checkpoint_dir`, `trial_dir`, `trial_id`, `seed`, `num_gpus`, `port`,
+            `config_file`; parameters that are not named are appended. There is no shell.
+        config_file: a yaml, json or toml file: each trial gets a copy in which its parameters are set, in place of
+            arguments.
+        isolate: each trial runs in a directory of its own that shows the files of `directory` by links and keeps what
+            the program writes.
+        fresh: give a Python script an interpreter of its own.
+        workers: start so many copies as one group, with `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `MASTER_ADDR` and
+            `MASTER_PORT`; the first one's metrics count.
+        resume: arguments that are added when there is something in `SWEEP_CHECKPOINT_DIR` to continue from.
+        setup, ready, teardown: a server under test: started before the program and ended after it; a URL or a command
+            that succeeds once it is ready; what is run at the end.
+        ready_timeout_s: seconds until it must be ready.
+        pattern: a regular expression for lines of output, with groups `key` and `value`, perhaps `step`.
+        directory: the working directory; None: that of the caller.
+
+    Raises:
+        ConfigError: the program is not there or cannot be executed, or an argument is wrong.
+
+    Example:
+        >>> sweep.run(sweep.Program("train.py"), config={"lr": sweep.loguniform(1e-5, 1e-1)}, metric="loss", mode="min")
+    """
+
+    command: str | os.PathLike[str] | Sequence[str]
+    config_file: str = ""
+    isolate: bool = True
+    fresh: bool = False
+    workers: int = 1
+    resume: Sequence[str] = ()
+    setup: Sequence[str] = ()
+    ready: str | Sequence[str] = ()
+    teardown: Sequence[str] = ()
+    ready_timeout_s: float = 60.0
+    pattern: str | None = None
+    directory: str | None = None
+    _words: tuple[str, ...] = field(init=False, repr=False, default=())
+
+    def __post_init__(self) -> None:
+        here = os.path.abspath(self.directory or os.getcwd())
+        object.__setattr__(self, "directory", here)
+        checks.whole("workers", self.workers, least=1)
+        checks.number("ready_timeout_s", self.ready_timeout_s, above=0)
+        if isinstance(self.command, (str, os.PathLike)):
+            words = [os.fspath(self.command)]
+            if not words[0].endswith(".py") and not which(words[0], here):
+                expected = f"a script, or a list such as {shlex.split(words[0])!r}"
+                raise ConfigError(f"Program({words[0]!r}): there is no such program; expected {expected}.")
+        else:
+            words = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in self.command]
+        for name in ("resume", "setup", "teardown"):
+            if isinstance(getattr(self, name), str):
+                raise ConfigError(f"Program: {name} is a text; expected a list of words: there is no shell.")
+        if not words:
+            raise ConfigError("Program: the command is empty; expected a script, or a list of words.")
+        object.__setattr__(self, "_words", tuple(words))
+        self._check_command(here)
+
+    def _check_command(self, here: str) -> None:
+        first = self._words[0]
+        if first.endswith(".py") and os.path.isfile(path := os.path.join(here, first)):
+            if not os.access(path, os.R_OK):
+                raise ConfigError(f"{path} cannot be read.")
+        elif not which(first, here):
+            path = os.path.join(here, first)
+            if os.path.isfile(path):
+                raise ConfigError(f"{path} is not executable. Make it so (chmod +x), or name what runs it: sh {first}.")
+            place = os.path.dirname(path)
+            near = nearest(os.path.basename(first), sorted(os.listdir(place)) if os.path.isdir(place) else [])
+            raise ConfigError(f"there is no program {first!r} in {place} or on PATH. {near}")
+        if os.path.basename(first).startswith("python"):
+            script = next((word for word in self._words[1:] if not word.startswith("-")), "")
+            if script.endswith(".py") and not os.path.isfile(path := os.path.join(here, script)):
+                raise ConfigError(f"there is no file {path}.")
+        if self.config_file and not os.path.isfile(os.path.join(here, self.config_file)):
+            raise ConfigError(f"there is no config file {os.path.join(here, self.config_file)}.")
+
+    @property
+    def name(self) -> str:
+        """The program's name, for people and directories."""
+        words = _python_words(self._words)
+        name = words[1] if words[:1] == ["-m"] else (words or self._words)[0]
+        if not words and len(self._words) > 1:  # bash run.sh, torchrun train.py
+            name = next((word for word in self._words[1:] if word.endswith((".py", ".sh"))), name)
+        return os.path.basename(name).removesuffix(".py").removesuffix(".sh")
+
+    def __sweep_trainable__(self) -> PreparedTrainable:
+        """Return the program in the form in which engines take it."""
+        assert self.directory is not None
+        words, source = _python_words(self._words), None
+        is_module = words[:1] == ["-m"]
+        if words and not is_module:
+            source = Source(os.path.join(self.directory, words[0]))
+        interface = Interface("none", (), True)
+        if words:
+            argv = [sys.executable, *words]
+            mentions = source is None or source.reads_arguments
+            interface = _asked(tuple(argv), self.directory) if mentions else interface
+        is_fork = bool(words) and not self.fresh and self.workers == 1
+        is_fork = is_fork and not (source is not None and source.needs_own_interpreter)
+        launch = Launch(
+            command=tuple(words[1:] if is_module else words) if is_fork else _run_by(self._words),
+            script=words[1 if is_module else 0] if is_fork else "",
+            is_module=is_module,
+            directory=self.directory,
+            interface=interface,
+            config_file=self.config_file,
+            is_isolated=self.isolate,
+            num_workers=self.workers,
+            resume=tuple(self.resume),
+            setup=tuple(self.setup),
+            ready=self.ready if isinstance(self.ready, str) else tuple(self.ready),
+            teardown=tuple(self.teardown),
+            ready_timeout_s=self.ready_timeout_s,
+            pattern=self.pattern,
+            uses_wandb=not words or is_installed("wandb", sys.path),
+            name=self.name,
+        )
+
+        def space(config: Mapping[str, Any]) -> dict[str, Any]:
+            if not self.config_file:
+                extra = appended(self._words, config)
+                check_space(interface, {name: config[name] for name in extra}, self.name)
+            return dict(config)
+
+        return PreparedTrainable(
+            name=self.name,
+            kind="function",
+            payload=cloudpickle.dumps(launch),
+            imports=(*(source.imports if source is not None and is_fork else ()), "sweep.programs.script"),
+            space=space,
+            defaults={
+                "checkpoint_config": CheckpointConfig(num_to_keep=1),
+                "resources_per_trial": {"cpu": self.workers},
+            },
+            observers=lambda notice, stops_early: [ProgramNotices(notice, stops_early=stops_early)],
+        )
+
+
+@functools.lru_cache(maxsize=16)
+def _asked(argv: tuple[str, ...], directory: str) -> Interface:
+    return interface_of(argv, cwd=directory)
+
+
+def _python_words(words: Sequence[str]) -> list[str]:
+    """Return what follows the interpreter, when it is the one that runs here: a script or `-m` and a module, and
+    arguments; empty: it is another program."""
+    rest = list(words)
+    if not rest[0].endswith(".py"):
+        found = which(rest[0], os.getcwd()) if os.path.basename(rest[0]).startswith("python") else ""
+        if not found or os.path.dirname(os.path.abspath(found)) != os.path.dirname(os.path.abspath(sys.executable)):
+            return []
+        rest = rest[1:]
+        while rest and rest[0] in _FLAGS:
+            rest = rest[1:]
+    is_script = bool(rest) and rest[0].endswith(".py")
+    return rest if is_script or (rest[:1] == ["-m"] and len(rest) > 1) else []
+
+
+def _run_by(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of a child: a script alone is run by this interpreter."""
+    return (sys.executable, *words) if words[0].endswith(".py") else tuple(words)

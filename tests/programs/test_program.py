@@ -1,0 +1,199 @@
+"""Programs as trainables: scripts in forks, commands as children, what they are given, how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sweep
+from sweep.errors import ConfigError, TrialsFailed
+from sweep.results.analysis import ExperimentAnalysis
+
+SCRIPT = """\
+import argparse, json, os, sys
+import part
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=0.1)
+parser.add_argument("--steps", type=int, default=3)
+parser.add_argument("--fast", action="store_true")
+given = parser.parse_args()
+
+class Model:
+    pass
+
+def main():
+    import pickle
+    pickle.loads(pickle.dumps(Model()))
+    directory = os.environ["SWEEP_CHECKPOINT_DIR"]
+    state = os.path.join(directory, "state.json")
+    begin = json.load(open(state))["step"] if os.path.exists(state) else 0
+    open("model.txt", "w").write(str(given.lr))
+    for step in range(begin, given.steps):
+        json.dump({"step": step + 1}, open(state, "w"))
+        print(f"epoch {step}: loss {given.lr * 10 / (step + 1):.3f}")
+    print("file", __file__, "path", sys.path[0], "part", part.NAME)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "part.py").write_text("NAME = 'beside'\n")
+    (tmp_path / "train.py").write_text(SCRIPT)
+    return tmp_path
+
+
+def ran(program: Any, **given: Any) -> ExperimentAnalysis:
+    options: dict[str, Any] = {"metric": "loss", "mode": "min", "name": "s", "verbose": 0, "seed": 0} | given
+    return sweep.run(program, **options)
+
+
+def output_of(analysis: ExperimentAnalysis, number: int = 0) -> str:
+    trial = analysis.trials[number]
+    return Path(analysis.experiment_path, trial.trial_id, "output.log").read_text()
+
+
+def test_a_script_is_swept_as_it_is_in_directories_of_its_own(place: Path) -> None:
+    analysis = ran(
+        sweep.Program("train.py"), config={"lr": sweep.grid_search([0.1, 0.2]), "fast": sweep.grid_search([True])}
+    )
+    assert [trial.last_result["loss"] for trial in analysis.trials] == [0.333, 0.667]
+    assert [trial.last_result["training_iteration"] for trial in analysis.trials] == [3, 3]
+    assert analysis.trials[0].last_result["epoch"] == 2
+    assert not (place / "model.txt").exists()
+    for trial, lr in zip(analysis.trials, ("0.1", "0.2"), strict=True):
+        directory = Path(analysis.experiment_path, trial.trial_id)
+        assert (directory / "work" / "model.txt").read_text() == lr
+        assert (directory / "command.txt").read_text() == f"python train.py --lr={lr} --fast\n"
+    said = output_of(analysis)
+    assert f"path {place} part beside" in said
+    assert "work/train.py" in said
+
+
+def test_the_same_script_as_a_child_process_gives_the_same(place: Path) -> None:
+    program = sweep.Program([sys.executable, "train.py", "--lr", "{lr}"], fresh=True)
+    analysis = ran(program, config={"lr": sweep.grid_search([0.1, 0.2])})
+    assert [trial.last_result["loss"] for trial in analysis.trials] == [0.333, 0.667]
+    assert [trial.last_result["training_iteration"] for trial in analysis.trials] == [3, 3]
+
+
+def test_what_a_program_saves_comes_with_its_reports_and_a_failed_trial_goes_on_from_it(place: Path) -> None:
+    script = SCRIPT.replace("        print(f", "        if begin == 0 and step == 2: sys.exit(7)\n        print(f")
+    (place / "train.py").write_text(script)
+    analysis = ran(sweep.Program("train.py"), config={"steps": 4}, max_failures=1)
+    trial = analysis.trials[0]
+    assert trial.status == "TERMINATED"
+    # The state of step 3 was saved, and not reported: it went on from that of the last report.
+    assert [round(one["loss"], 3) for one in analysis.trial_dataframes[trial.trial_id].to_dict("records")] == [
+        1.0,
+        0.5,
+        0.333,
+        0.25,
+    ]
+    assert trial.last_result["training_iteration"] == 4
+
+
+def test_a_program_that_ends_with_a_status_fails_with_its_last_lines(place: Path) -> None:
+    (place / "train.py").write_text("import sys\nprint('all went wrong', file=sys.stderr)\nsys.exit(3)\n")
+    with pytest.raises(TrialsFailed, match="train ended with status 3: all went wrong"):
+        ran(sweep.Program("train.py"))
+
+
+def test_a_program_without_the_metric_fails_and_says_what_it_gave(place: Path) -> None:
+    with pytest.raises(TrialsFailed, match=r"without a value of 'acc'\. It gave 'loss' \(text\)"):
+        ran(sweep.Program("train.py"), metric="acc")
+
+
+def test_a_shell_script_gets_its_values_intact_and_its_variables(place: Path) -> None:
+    text = '#!/bin/sh\nprintf "%s\\n" "$1" > got; echo \'{"loss": 1.5}\'; echo \'{"loss": 0.5}\' >> $SWEEP_REPORT\n'
+    (place / "run.sh").write_text(text)
+    (place / "run.sh").chmod(0o755)
+    odd = "a b'c\"d $HOME\n-x"
+    analysis = ran(sweep.Program(["./run.sh", "{word}"]), config={"word": odd})
+    directory = Path(analysis.experiment_path, analysis.trials[0].trial_id)
+    assert (directory / "work" / "got").read_text().startswith(odd + "\n")
+    assert json.loads((directory / "config.json").read_text()) == {"word": odd}
+    assert analysis.trials[0].last_result["loss"] in (0.5, 1.5)
+
+
+def test_workers_are_started_as_one_group_of_which_the_first_is_read(place: Path) -> None:
+    text = "import os, sys\nprint('loss', os.environ['RANK'], flush=True)\nopen('rank' + os.environ['RANK'], 'w')\n"
+    (place / "ddp.py").write_text(text.replace("'loss'", "'loss:'"))
+    analysis = ran(sweep.Program("ddp.py", workers=2))
+    directory = Path(analysis.experiment_path, analysis.trials[0].trial_id, "work")
+    assert analysis.trials[0].last_result["loss"] == 0
+    assert (directory / "rank1").exists()
+    assert analysis.trials[0].last_result["training_iteration"] == 1
+
+
+def test_a_rank_that_fails_ends_its_group(place: Path) -> None:
+    text = "import os, sys, time\nsys.exit(4) if os.environ['RANK'] == '1' else time.sleep(600)\n"
+    (place / "ddp.py").write_text(text)
+    with pytest.raises(TrialsFailed, match="rank 1 of 2 ended with status 4"):
+        ran(sweep.Program("ddp.py", workers=2))
+
+
+def test_nothing_of_a_stopped_command_is_left(place: Path) -> None:
+    text = "trap '' TERM\nsleep 1000 & echo $! > pid\necho loss: 1\nsleep 1000\n"
+    (place / "run.sh").write_text(text)
+    analysis = ran(sweep.Program(["sh", "run.sh"]), stop={"training_iteration": 1})
+    assert analysis.trials[0].last_result["loss"] == 1
+    pid = int(Path(analysis.experiment_path, analysis.trials[0].trial_id, "work", "pid").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("trian.py", r"no program 'trian.py'.*Did you mean 'train.py'"),
+        ("trian", r"no such program"),
+        (["trian.py"], r"no program 'trian.py'.*Did you mean 'train.py'"),
+        (["./data.txt"], r"is not executable"),
+        ([], r"command is empty"),
+        (["python", "nowhere.py"], r"no file .*nowhere.py"),
+        ("python train.py --lr 1", r"expected a script, or a list such as \['python', 'train.py'"),
+    ],
+)
+def test_a_program_that_cannot_be_run_is_refused_before_anything_starts(place: Path, command: Any, said: str) -> None:
+    (place / "data.txt").write_text("")
+    with pytest.raises(ConfigError, match=said):
+        sweep.Program(command)
+
+
+def test_an_unknown_parameter_is_refused_with_the_nearest_name(place: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no parameter 'lrr'.*did you mean 'lr'"):
+        ran(sweep.Program("train.py"), config={"lrr": 0.1})
+
+
+def test_what_two_trials_write_in_one_directory_is_named_once(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = {"lr": sweep.grid_search([0.1, 0.2, 0.3])}
+    ran(sweep.Program("train.py", isolate=False), config=config, verbose=1)
+    said = capsys.readouterr()
+    assert (said.out + said.err).count(f"have written the same files: {place / 'model.txt'}") == 1
+
+
+def test_a_server_under_test_is_started_awaited_and_ended(place: Path) -> None:
+    (place / "server.sh").write_text("sleep 0.3; echo 3 > up; sleep 1000 & echo $! > server_pid; wait")
+    (place / "client.sh").write_text("echo score: $(cat up)")
+    program = sweep.Program(
+        ["sh", "client.sh"],
+        setup=["sh", "server.sh"],
+        ready=["test", "-e", "up"],
+        teardown=["sh", "-c", "echo over > down"],
+    )
+    analysis = ran(program, metric="score")
+    directory = Path(analysis.experiment_path, analysis.trials[0].trial_id, "work")
+    assert analysis.trials[0].last_result["score"] == 3
+    assert (directory / "down").exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((directory / "server_pid").read_text()), 0)
