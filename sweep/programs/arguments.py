@@ -34,7 +34,7 @@ def command_line(argv: Sequence[str]) -> str:
 
 
 def arguments_for(interface: Interface, config: Mapping[str, Any]) -> list[str]:
-    """Return a config as arguments; None is not given, nested keys are dotted.
+    """Return a config as arguments; None is not given (Hydra has null), nested keys are dotted.
 
     Options that belong before the name of a sub-command are not among them: `render` puts them there.
     """
@@ -132,7 +132,8 @@ def _written(
     positionals: dict[str, list[str]] = {}
     for name, value in given:
         option = interface.option(name)
-        if value is None or before != (option.before if option else ""):
+        is_left_out = value is None and interface.kind != "hydra"
+        if is_left_out or before != (option.before if option else ""):
             continue
         if option and option.kind == "positional":
             positionals[option.name] = _texts(value)

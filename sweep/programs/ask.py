@@ -1,8 +1,7 @@
 """The child side of `interface.py`: run a Python script up to where it parses its arguments, and write what it takes.
 
-Started by its path in the interpreter of the user's program, so it imports nothing of this package and runs on Python
-3.8. What parses arguments is replaced by what answers and ends the process; so is what only a script that has read
-its arguments does, such as building an optimizer.
+It is started by its path in the interpreter of the user's program: it imports nothing of this package and runs on
+Python 3.8. What parses arguments is replaced by what answers and ends the process.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import linecache
 import os
 import re
 import runpy
-import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -29,30 +27,44 @@ _ASIDE = {"_HelpAction", "_VersionAction", "_ActionPrintConfig", "_ActionHelpCla
 _COMPLETION = ("install_completion", "show_completion")  # typer's
 _fd = 1
 _is_composing = False
-_arguments: list[str] = []  # the fixed ones
+_fixed: list[str] = []  # arguments
 _seen: list[dict[str, Any]] = []  # options of parsers that parsed some arguments, before the last one
 
 
 def _answer(kind: str, options: Sequence[dict[str, Any]], is_open: bool = False, why: str = "") -> NoReturn:
     """Write the answer and end the process at once: nothing that the script has registered runs."""
-    by_name = {one["name"]: one for one in (*_seen, *reversed(options))}
-    ordered = [by_name.pop(one["name"]) for one in (*options, *_seen) if one["name"] in by_name]
-    os.write(_fd, json.dumps({"kind": kind, "options": ordered, "is_open": is_open, "why": why}).encode())
+    names = {one["name"] for one in options}
+    found = [*(one for one in _seen if one["name"] not in names), *options]
+    os.write(_fd, json.dumps({"kind": kind, "options": found, "is_open": is_open, "why": why}).encode())
     os._exit(0)
 
 
-def _give_up(*why: Any) -> None:
+def _give_up(why: str) -> NoReturn:
     """End the process with what was seen so far."""
-    text = " ".join(map(str, why))
-    _answer("argparse" if _seen else "none", (), True, "" if _seen else text)
+    _answer("argparse" if _seen else "none", (), True, "" if _seen else why)
 
 
-def _option(name: str, flags: Sequence[str], kind: str, **more: Any) -> dict[str, Any]:
-    empty: dict[str, Any] = {"default": None, "choices": None, "type": "", "help": "", "required": False, "before": ""}
-    given = {key: _plain(value) for key, value in more.items()}
-    given["type"] = "" if given.get("type") == "NoneType" else str(given.get("type", ""))
-    given["help"] = " ".join(str(given.get("help", "")).replace("<__TEMP__>", "").split())  # of simple_parsing
-    return {**empty, "name": name, "flags": list(flags), "kind": kind, **given}
+def _option(
+    name: str,
+    flags: Sequence[str],
+    kind: str,
+    default: Any = None,
+    choices: Any = None,
+    type_: Any = None,
+    told: Any = "",
+    required: bool = False,
+) -> dict[str, Any]:
+    type_ = type_ or ("" if default is None else type(default))
+    return {
+        "name": name,
+        "flags": sorted(flags, key=lambda flag: not flag.startswith("--")),
+        "kind": kind,
+        "default": _plain(default),
+        "choices": [_plain(one) for one in choices][:200] if choices else None,
+        "type": getattr(type_, "__name__", str(type_)),
+        "help": " ".join(str(told or "").split()),
+        "required": bool(required),
+    }
 
 
 def _plain(value: Any) -> Any:
@@ -66,47 +78,50 @@ def _plain(value: Any) -> Any:
     return getattr(value, "name", None) or getattr(value, "__name__", None) or repr(value)
 
 
-def _literal(text: str) -> Any:
-    try:
-        return ast.literal_eval(text)
-    except (SyntaxError, ValueError):
-        return text
-
-
-def _long_first(flags: Sequence[str]) -> list[str]:
-    return sorted(flags, key=lambda flag: not flag.startswith("--"))
-
-
 def _placed(before: str, outer: Sequence[dict[str, Any]], inner: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the options of a sub-command, and those of the commands around it, which stand before its name."""
-    return [*inner, *({**one, "before": one["before"] or before} for one in outer if one["kind"] != "positional")]
+    names = {one["name"] for one in inner}
+    around = [one for one in outer if one["kind"] != "positional" and one["name"] not in names]
+    return [*inner, *({"before": before, **one} for one in around)]
 
 
 # --- argparse, and what stands on it ---
 
 
-def _parser_options(parser: Any, given: Sequence[str]) -> list[dict[str, Any]]:
+def _answer_parser(parser: Any, is_open: bool = False) -> NoReturn:
+    options, commands = _parser_options(parser, _fixed)
+    why = f"It has the sub-commands {', '.join(commands)}: name one of them." if commands else ""
+    _answer("argparse", options, is_open, why)
+
+
+def _parser_options(parser: Any, given: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the options of the sub-command that the given words choose, or the sub-commands if they choose none."""
     options: list[dict[str, Any]] = []
-    commands: Any = None
+    commands: dict[str, Any] = {}
     for action in parser._actions:
         kinds = {base.__name__ for base in type(action).__mro__}  # some libraries have a copy of argparse
         if "_SubParsersAction" in kinds:
-            commands = action
+            commands = action.choices
         elif not kinds & _ASIDE:
             options.append(_action_option(action, kinds))
-    flags = {one["name"]: one for one in options if one["kind"] == "flag"}
-    for one in [one for one in options if one["kind"] == "off" and one["name"] in flags]:  # --x and --no-x
-        flags[one["name"]].update(kind="pair", flags=[flags[one["name"]]["flags"][0], one["flags"][0]])
-        options.remove(one)
-    word = next((word for word in given if commands and word in commands.choices), None)
+    first: dict[str, dict[str, Any]] = {}
+    for one in options:
+        same = first.setdefault(one["name"], one)
+        by_kind = {same["kind"]: same, one["kind"]: one}
+        if by_kind.keys() == {"flag", "off"}:  # --x and --no-x
+            same.update(kind="pair", flags=[by_kind["flag"]["flags"][0], by_kind["off"]["flags"][0]])
+    options = [*first.values()]
+    word = next((word for word in given if word in commands), None)
     if word is None:
-        return options
-    return _placed(word, options, _parser_options(commands.choices[word], given[given.index(word) + 1 :]))
+        return options, [*commands]
+    inner, more = _parser_options(commands[word], given[given.index(word) + 1 :])
+    return _placed(word, options, inner), more
 
 
 def _action_option(action: Any, kinds: set[str]) -> dict[str, Any]:
-    flags, name = [flag for flag in _long_first(action.option_strings) if not flag.endswith("+")], action.dest
-    negative = [one for one in flags if one.split(".")[-1].lstrip("-")[:3] in ("no-", "no_")]
+    flags, name, default = [one for one in action.option_strings if one[-1] != "+"], action.dest, action.default
+    hint, told = getattr(action, "_typehint", None), (action.help or "").replace("<__TEMP__>", "")  # simple-parsing's
+    negative = [one for one in flags if re.match(r"-+(.*\.)?no[-_]", one)]
     if kinds & {"BooleanOptionalAction", "ActionYesNo"} and negative:
         kind, flags = "pair", [next(one for one in flags if one not in negative), negative[0]]
     elif not flags:
@@ -117,25 +132,24 @@ def _action_option(action: Any, kinds: set[str]) -> dict[str, Any]:
         kind = "repeat"
     elif "_ActionConfigLoad" in kinds:
         kind = "group"
+    elif hint and (action.is_subclass_typehint(hint) or action.is_mapping_typehint(hint)):
+        kind = "tree"
     else:
-        hint = getattr(action, "_typehint", None)
-        is_tree = hint and (action.is_subclass_typehint(hint) or action.is_mapping_typehint(hint))
-        kind = "tree" if is_tree else "value" if action.nargs in (None, "?", 1) else "many"
-    if "." in name and flags and name not in [flag.lstrip("-").replace("-", "_") for flag in flags]:
-        name = flags[0].lstrip("-")  # where the value goes is another matter
-    default, told = action.default, re.search(r"\(default: (.*?)\)", action.help or "")
-    if "MISSING" in repr(default):  # tyro's
-        default = None if told is None else _literal(told[1])
-    return _option(
-        name.replace("-", "_"),
-        flags,
-        kind,
-        default=default,
-        choices=None if action.choices is None else [*action.choices][:200],
-        type=getattr(action, "_typehint", None) or action.type or type(default),
-        help=action.help or "",
-        required=bool(action.required),
-    )
+        kind = "value" if action.nargs in (None, "?", 1) else "many"
+    if "." in name and flags and all(flag.lstrip("-").replace("-", "_") != name for flag in flags):
+        name = max(flags, key=len).lstrip("-")  # where the script keeps the value is another matter
+    if "MISSING" in repr(default):  # tyro's, which tells it in the help
+        match = re.search(r"\(default: (.*?)\)", told)
+        default = _literal(match[1]) if match else None
+    type_ = hint or action.type
+    return _option(name.replace("-", "_"), flags, kind, default, action.choices, type_, told, action.required)
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return text
 
 
 def _patch_argparse(module: Any) -> None:
@@ -150,32 +164,33 @@ def _patch_argparse(module: Any) -> None:
     def parse_known_args(self: Any, args: Any = None, namespace: Any = None, *more: Any, **named: Any) -> Any:
         frame = sys._getframe(1)
         if self in whole:
-            _answer("argparse", _parser_options(self, _arguments))
+            _answer_parser(self)
         if frame.f_code.co_filename != module.__file__ and not _is_of_a_library(args, frame):
-            options = _parser_options(self, _arguments)
             if self.add_help and not _parses_more(frame):
-                _answer("argparse", options, _leaves_the_rest(frame))
-            _seen.extend(options)
-            signal.signal(signal.SIGALRM, _give_up)
+                _answer_parser(self, _leaves_the_rest(frame))
+            _seen.extend(_parser_options(self, _fixed)[0])
+            signal.signal(signal.SIGALRM, lambda *signal: _give_up(""))
             signal.alarm(_PATIENCE_S)
         return known(self, args, namespace, *more, **named)
 
-    def parse_mixed(self: Any, args: Any = None, namespace: Any = None) -> None:
-        _answer("argparse", _parser_options(self, _arguments))
-
     module.ArgumentParser.parse_args = parse_args
     module.ArgumentParser.parse_known_args = parse_known_args
-    module.ArgumentParser.parse_intermixed_args = parse_mixed
+    module.ArgumentParser.parse_intermixed_args = lambda self, *more, **named: _answer_parser(self)
+    module.ArgumentParser.parse_known_intermixed_args = lambda self, *more, **named: _answer_parser(self, True)
+
+
+def _patch_jsonargparse(module: Any) -> None:
+    module.ArgumentParser.parse_args = lambda self, *more, **named: _answer_parser(self)
 
 
 def _is_of_a_library(args: Any, frame: Any) -> bool:
     """Say whether a library parses arguments of its own."""
-    is_ours = not args or bool({*args} & {*_arguments})
-    return _is_composing or (not is_ours and "site-packages" in frame.f_code.co_filename)
+    is_foreign = args and not {*args} & {*_fixed} and "site-packages" in frame.f_code.co_filename
+    return _is_composing or bool(is_foreign)
 
 
 def _parses_more(frame: Any) -> bool:
-    """Say whether the code that parses some arguments does so again further down."""
+    """Say whether the file that parses some arguments does so again further down."""
     lines = linecache.getlines(frame.f_code.co_filename)[frame.f_lineno :]
     return any("parse_args(" in line or "parse_known" in line for line in lines)
 
@@ -183,11 +198,9 @@ def _parses_more(frame: Any) -> bool:
 def _leaves_the_rest(frame: Any) -> bool:
     """Say whether unknown arguments are accepted: those who parse for Hugging Face's dataclasses choose."""
     for _ in range(4):
-        if frame is None:
-            break
-        if "return_remaining_strings" in frame.f_locals:
+        if frame is not None and "return_remaining_strings" in frame.f_locals:
             return bool(frame.f_locals["return_remaining_strings"])
-        frame = frame.f_back
+        frame = frame and frame.f_back
     return True
 
 
@@ -196,125 +209,95 @@ def _leaves_the_rest(frame: Any) -> bool:
 
 def _patch_click(module: Any) -> None:
     def main(self: Any, args: Any = None, *more: Any, **extra: Any) -> None:
-        is_open, options = _command_options(self, _arguments if args is None else [*args])
-        _answer("click", options, is_open)
+        _answer("click", *_command_options(self, _fixed if args is None else [*args]))
 
     for name in ("BaseCommand", "Command", "TyperCommand", "TyperGroup"):
         if name in vars(module):
             vars(module)[name].main = main
 
 
-def _command_options(command: Any, given: Sequence[str]) -> Any:
-    context = command.context_class(command, info_name=command.name)
-    options = [
-        _parameter_option(one, context)
-        for one in command.get_params(context)
-        if one.expose_value or not one.is_eager  # not --help, --version
-        if one.name not in _COMPLETION
-    ]
+def _command_options(command: Any, given: Sequence[str]) -> tuple[list[dict[str, Any]], bool, str]:
+    context, why = command.context_class(command, info_name=command.name), ""
+    parameters = [one for one in command.get_params(context) if one.expose_value or not one.is_eager]  # not --help
+    options = [_parameter_option(one, context) for one in parameters if one.name not in _COMPLETION]
     if hasattr(command, "get_command"):
         for index, word in enumerate(given):
             chosen = command.get_command(context, word)
             if chosen is not None:
-                is_open, inner = _command_options(chosen, given[index + 1 :])
-                return is_open, _placed(word, options, inner)
-    return context.ignore_unknown_options or context.allow_extra_args, options
+                inner, is_open, why = _command_options(chosen, given[index + 1 :])
+                return _placed(word, options, inner), is_open, why
+        why = f"It has the sub-commands {', '.join(command.list_commands(context))}: name one of them."
+        return options, False, why
+    return options, context.ignore_unknown_options or context.allow_extra_args, why
 
 
 def _parameter_option(one: Any, context: Any) -> dict[str, Any]:
-    flags, off = _long_first(one.opts), _long_first(getattr(one, "secondary_opts", ()))
+    flags, off = one.opts, getattr(one, "secondary_opts", None)
     if one.param_type_name == "argument":
-        kind = "positional"
-        flags = []
+        kind, flags = "positional", []
     elif getattr(one, "count", False):
         kind = "count"
     elif getattr(one, "is_flag", False):
         kind = "pair" if off else "off" if getattr(one, "flag_value", True) is False else "flag"
-        flags = [flags[0], off[0]] if off else flags
+        flags = [max(flags, key=len), max(off, key=len)] if off else flags
     else:
         kind = "repeat" if getattr(one, "multiple", False) else "value" if one.nargs == 1 else "many"
     default = one.get_default(context, call=False)
-    if "UNSET" in repr(default) or callable(default):
-        default = None
-    described = getattr(one, "type", None) or one.type_descriptor  # typer's own, since 0.26
-    choices = [getattr(choice, "value", choice) for choice in getattr(described, "choices", None) or ()] or None
-    return _option(
-        one.name,
-        flags,
-        kind,
-        default=default,
-        choices=choices,
-        type=getattr(described, "name", ""),
-        help=getattr(one, "help", None) or "",
-        required=bool(one.required),
-    )
+    default = None if callable(default) or "UNSET" in repr(default) else default
+    described = getattr(one, "type", None) or one.type_descriptor  # typer's own
+    choices = [getattr(choice, "value", choice) for choice in getattr(described, "choices", None) or ()]
+    told, type_ = getattr(one, "help", ""), getattr(described, "name", None)
+    return _option(one.name, flags, kind, default, choices, type_, told, one.required)
 
 
-# --- absl ---
+# --- absl, fire, Hydra, OmegaConf ---
 
 
 def _patch_absl(module: Any) -> None:
     def parse(self: Any, argv: Any, known_only: bool = False) -> None:
-        options = [
-            _flag_option(flag)
-            for name, flags in self.flags_by_module_dict().items()
-            if not name.startswith("absl.")
-            for flag in flags
-        ]
+        found = {name: flags for name, flags in self.flags_by_module_dict().items() if not name.startswith("absl.")}
+        options = [_flag_option(one) for name in sorted(found, key=_is_installed) for one in found[name]]
         _answer("absl", options, known_only)
 
     module.FlagValues.__call__ = parse
 
 
+def _is_installed(module: str) -> bool:
+    return "site-packages" in (getattr(sys.modules.get(module), "__file__", None) or "")
+
+
 def _flag_option(flag: Any) -> dict[str, Any]:
-    name, is_config = flag.name, "Config" in type(flag).__name__  # those of ml_collections
-    is_many = "Multi" in type(flag).__name__
-    kind = "pair" if flag.boolean else "repeat" if is_many else "tree" if is_config else "value"
-    flags = [f"--{name}", f"--no{name}"] if flag.boolean else [f"--{name}"]
-    choices = getattr(flag.parser, "enum_values", None)
-    type_ = "list" if "List" in type(flag.parser).__name__ else flag.flag_type()
-    return _option(name, flags, kind, default=flag.default, choices=choices, type=type_, help=flag.help or "")
-
-
-# --- fire ---
+    kind = "repeat" if "Multi" in type(flag).__name__ else "value"
+    kind = "pair" if flag.boolean else "tree" if "Config" in type(flag).__name__ else kind  # of ml_collections
+    flags = [f"--{flag.name}", f"--no{flag.name}"][: 1 + bool(flag.boolean)]
+    choices, is_list = getattr(flag.parser, "enum_values", None), "List" in type(flag.parser).__name__
+    return _option(flag.name, flags, kind, flag.default, choices, "list" if is_list else flag.flag_type(), flag.help)
 
 
 def _patch_fire(module: Any) -> None:
     def fire(component: Any = None, command: Any = None, *more: Any, **named: Any) -> None:
-        words = shlex.split(command) if isinstance(command, str) else command or _arguments
         component = sys._getframe(1).f_globals if component is None else component
         options: dict[str, dict[str, Any]] = {}
         is_open = _take_signature(component, options)
-        for word in [word for word in words if not word.startswith("-")]:
+        for word in [word for word in (_fixed if command is None else command) if word[:1] not in "-_"]:
             found = component.get(word) if isinstance(component, dict) else None
-            if found is None and not word.startswith("_"):
-                found = getattr(component, word.replace("-", "_"), None)
-            if found is None:
-                break
-            component = found
+            component = getattr(component, word.replace("-", "_"), None) if found is None else found
             is_open = _take_signature(component, options) or is_open
-        _answer("fire", [*options.values()], is_open)
+        why = "" if options else "Name one of its functions as a fixed argument."
+        _answer("fire", [*options.values()], is_open or not options, why)
 
     module.Fire = fire
 
 
 def _take_signature(component: Any, options: dict[str, dict[str, Any]]) -> bool:
-    """Add the parameters of what Fire would call; return whether it takes any."""
-    if not callable(component):
-        return False
-    is_open = False
-    for name, one in inspect.signature(component).parameters.items():
-        if one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL):
-            is_open = is_open or one.kind == one.VAR_KEYWORD
-        elif name not in ("self", "cls"):
+    """Add the parameters of what Fire would call; return whether it takes any others, too."""
+    found = [*inspect.signature(component).parameters.values()] if callable(component) else []
+    for one in found:
+        if one.name not in ("self", "cls") and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL):
+            default, type_ = (None if value is one.empty else value for value in (one.default, one.annotation))
             is_needed = one.default is one.empty
-            default = None if is_needed else one.default
-            type_ = one.annotation if one.annotation is not one.empty else type(default)
-            options[name] = _option(name, [f"--{name}"], "value", default=default, type=type_, required=is_needed)
-    return is_open
-
-
-# --- Hydra and OmegaConf ---
+            options[one.name] = _option(one.name, [f"--{one.name}"], "value", default, None, type_, "", is_needed)
+    return any(one.kind == one.VAR_KEYWORD for one in found)
 
 
 def _patch_hydra(module: Any) -> None:
@@ -323,40 +306,32 @@ def _patch_hydra(module: Any) -> None:
     def main(*config: Any, **named: Any) -> Any:
         def decorate(task: Any) -> Any:
             run = original(*config, **named)(task)
-
-            def ask(cfg: Any = None) -> Any:
-                return _answer_composed(run) if cfg is None else run(cfg)
-
-            return ask
+            return lambda cfg=None: _answer_composed(run) if cfg is None else run(cfg)
 
         return decorate
 
     module.main = main
 
 
-def _answer_composed(run: Callable[[], Any]) -> None:
-    """Answer with the keys of the config that Hydra composes of the fixed overrides; with none if it cannot."""
+def _answer_composed(run: Callable[[], Any]) -> NoReturn:
+    """Answer with the keys of the config that Hydra composes with the fixed overrides; with none if it cannot."""
     global _is_composing
     _is_composing = True
-    sys.argv[1:] = [*(word for word in _arguments if word not in ("-m", "--multirun")), "--cfg", "job"]
-    written = io.StringIO()
-    options: list[dict[str, Any]] = []
-    with contextlib.redirect_stdout(written), contextlib.suppress(SystemExit):
+    sys.argv[1:] = [*(word for word in _fixed if word not in ("-m", "--multirun")), "--cfg", "job"]
+    with contextlib.redirect_stdout(io.StringIO()) as written, contextlib.suppress(SystemExit):
         run()
-    omegaconf = sys.modules["omegaconf"]
-    config = omegaconf.OmegaConf.to_container(omegaconf.OmegaConf.create(written.getvalue()))
-    _take_keys(config or {}, "", options)
-    _answer("hydra", options, not options)
+    config = sys.modules["omegaconf"].OmegaConf.create(written.getvalue())
+    options: list[dict[str, Any]] = []
+    _take_keys(sys.modules["omegaconf"].OmegaConf.to_container(config) or {}, "", options)
+    _answer("hydra", options, not options, "" if options else "Hydra composed no config.")
 
 
 def _take_keys(config: dict[Any, Any], path: str, options: list[dict[str, Any]]) -> None:
     for key, value in config.items():
         name, is_group = f"{path}{key}", isinstance(value, dict)
         default = None if is_group or value == "???" else value
-        kind, type_ = "group" if is_group else "value", "" if default is None else type(default).__name__
-        options.append(_option(name, [name], kind, default=default, type=type_, required=value == "???"))
-        if is_group:
-            _take_keys(value, f"{name}.", options)
+        options.append(_option(name, [name], "group" if is_group else "value", default, required=value == "???"))
+        _take_keys(value if is_group else {}, f"{name}.", options)
 
 
 def _patch_omegaconf(module: Any) -> None:
@@ -367,23 +342,13 @@ def _patch_omegaconf(module: Any) -> None:
 
 
 def _ends(*path: str) -> Callable[[Any], None]:
-    """Return what makes a call of something give up: a script that comes so far parses nothing any more."""
+    """Return what makes a call of something give up: a script that has come so far parses nothing any more."""
 
     def patch(module: Any) -> None:
-        owner = module
-        for name in path[:-1]:
-            owner = getattr(owner, name)
-        setattr(
-            owner, path[-1], lambda *more, **named: _give_up("it calls", ".".join(path), "before it parses arguments")
-        )
+        owner = getattr(module, path[0]) if path[1:] else module
+        setattr(owner, path[-1], lambda *more, **named: _give_up(f"it calls {path[0]} before it parses arguments"))
 
     return patch
-
-
-def _patch_jsonargparse(module: Any) -> None:
-    module.ArgumentParser.parse_args = lambda self, *more, **named: _answer(
-        "argparse", _parser_options(self, _arguments)
-    )
 
 
 _PATCHES: dict[str, Callable[[Any], None]] = {
@@ -392,12 +357,13 @@ _PATCHES: dict[str, Callable[[Any], None]] = {
     "fire.core": _patch_fire,
     "hydra.main": _patch_hydra,
     "jsonargparse._core": _patch_jsonargparse,
-    "omegaconf.omegaconf": _patch_omegaconf,
-    "typer.core": _patch_click,
     "mlflow": _ends("start_run"),
+    "omegaconf.omegaconf": _patch_omegaconf,
     "tensorboardX.writer": _ends("SummaryWriter", "__init__"),
     "torch.optim.optimizer": _ends("Optimizer", "__init__"),
     "torch.utils.tensorboard.writer": _ends("SummaryWriter", "__init__"),
+    "typer._click.core": _patch_click,
+    "typer.core": _patch_click,
     "tyro._argparse": _patch_argparse,
     "tyro._backends._argparse": _patch_argparse,
     "wandb": _ends("init"),
@@ -414,25 +380,19 @@ class _Watcher:
         if spec is None or spec.loader is None or patch is None:
             return None
         execute = spec.loader.exec_module
-
-        def exec_module(module: Any) -> None:
-            execute(module)
-            assert patch is not None
-            patch(module)
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        spec.loader.exec_module = lambda module: (execute(module), patch(module))[0]  # type: ignore[method-assign]
         return spec
 
 
-def main(fd: str, kind: str, target: str, *given: str) -> None:
+def main(fd: str, kind: str, target: str, *fixed: str) -> None:
     """Run a script or a module with its fixed arguments, and answer on the descriptor."""
     global _fd
     _fd = int(fd)
     os.set_inheritable(_fd, False)
-    _arguments[:] = given
+    _fixed[:] = fixed
     _patch_argparse(argparse)
     sys.meta_path.insert(0, _Watcher())
-    sys.argv = [target, *given]
+    sys.argv = [target, *fixed]
     try:
         if kind == "module":
             sys.path[0] = os.getcwd()

@@ -61,7 +61,7 @@ class Interface:
     Attributes:
         kind: argparse, click, absl, fire, hydra, or none: not known.
         is_open: unknown names are taken, or may be.
-        why: nothing is known, in words; empty: the program names no library that parses arguments.
+        why: what is not known, and why; empty with kind none: the program names no library that parses arguments.
     """
 
     kind: str
@@ -77,10 +77,10 @@ class Interface:
     def from_dict(cls, given: Mapping[str, Any]) -> Interface:
         """Return what `to_dict` has written."""
         options = (
-            {**one, "flags": tuple(one["flags"]), "choices": one["choices"] and tuple(one["choices"])}
+            Option(**{**one, "flags": tuple(one["flags"]), "choices": one["choices"] and tuple(one["choices"])})
             for one in given["options"]
         )
-        return cls(**{**given, "options": tuple(Option(**one) for one in options)})
+        return cls(**{**given, "options": tuple(options)})
 
     def option(self, name: str) -> Option | None:
         """Return the option that a key of a config means: by its name or by a flag, `-` and `_` alike."""
@@ -230,7 +230,7 @@ def check_names(interface: Interface, names: Iterable[str], program: str) -> Non
     more = f", ... ({len(known)} in all)" if len(known) > _MOST_NAMES else ""
     said = [f"{name!r}{f' (did you mean {near!r}?)' if (near := closest(name, known)) else ''}" for name in unknown]
     takes = f"It takes {', '.join(known[:_MOST_NAMES])}{more}." if known else "It takes none."
-    raise ConfigError(f"{program} takes no parameter {', nor '.join(said)}. {takes}")
+    raise ConfigError(f"{program} takes no parameter {', nor '.join(said)}. {takes} {interface.why}".rstrip())
 
 
 def check_space(interface: Interface, space: Mapping[str, Any], program: str) -> None:

@@ -77,7 +77,7 @@ HYDRA = Interface("hydra", (Option("lr", ("lr",)), Option("model", ("model",), "
         (FIRE, {"x": "adam"}, ["--x=adam"]),
         (FIRE, {"x": "16"}, ["--x='16'"]),
         (FIRE, {"x": [1, None]}, ["--x=[1, None]"]),
-        (HYDRA, {"lr": 1e-05, "model": {"width": 8, "act": None}}, ["lr=1e-05", "model.width=8"]),
+        (HYDRA, {"lr": 1e-05, "model": {"width": 8, "act": None}}, ["lr=1e-05", "model.width=8", "model.act=null"]),
         (HYDRA, {"lr": True, "model": "resnet"}, ["lr=true", "model=resnet"]),
         (HYDRA, {"a": "x y", "b": "it's", "c": "16", "d": "a\\"}, ["a='x y'", "b='it\\'s'", "c='16'", "d='a\\\\'"]),
         (HYDRA, {"a": [1, {"b": "c d"}, None]}, ["a=[1,{b:'c d'},null]"]),

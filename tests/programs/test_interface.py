@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import searchers as space
 from sweep.errors import ConfigError
+from sweep.programs.arguments import render
 from sweep.programs.interface import Interface, Option, check_names, check_space, interface_of
 
-NEVER = "\nopen('trained', 'w')\n"  # what a script does once it has its arguments
+SHOW = "def show(values):\n    import json\n    open('shown', 'w').write(json.dumps(values, default=str))\n"
 
 SCRIPTS = {
     "argparse": """
@@ -30,10 +34,10 @@ SCRIPTS = {
         parser.add_argument("--bias", action=argparse.BooleanOptionalAction, default=True)
         parser.add_argument("--ema", dest="ema", action="store_true")
         parser.add_argument("--no-ema", dest="ema", action="store_false")
-        parser.parse_args()
+        show(vars(parser.parse_args()))
     """,
     "tyro": """
-        from dataclasses import dataclass, field
+        from dataclasses import asdict, dataclass, field
         from typing import Literal
         import tyro
         @dataclass
@@ -47,7 +51,7 @@ SCRIPTS = {
             torch_deterministic: bool = True
             opt: Literal["sgd", "adam"] = "sgd"
             optim: Optim = field(default_factory=Optim)
-        tyro.cli(Args)
+        show(asdict(tyro.cli(Args)))
     """,
     "simple_parsing": """
         from dataclasses import dataclass
@@ -59,12 +63,13 @@ SCRIPTS = {
         parser = ArgumentParser()
         parser.add_argument("--seed", type=int, default=1)
         parser.add_arguments(Options, dest="options")
-        parser.parse_args()
+        found = parser.parse_args()
+        show({"seed": found.seed, **vars(found.options)})
     """,
     "jsonargparse": """
         import jsonargparse
         def fit(lr: float = 0.1, layers: int = 2, shuffle: bool = False, extra: dict = {}):
-            raise SystemExit("trained")
+            show(dict(locals()))
         jsonargparse.CLI(fit)
     """,
     "transformers": """
@@ -76,7 +81,7 @@ SCRIPTS = {
             learning_rate: float = field(default=5e-5, metadata={"help": "of AdamW"})
             fp16: bool = False
             shuffle: bool = True
-        HfArgumentParser((Options,)).parse_args_into_dataclasses()
+        show(vars(HfArgumentParser((Options,)).parse_args_into_dataclasses()[0]))
     """,
     "click": """
         import click
@@ -91,7 +96,7 @@ SCRIPTS = {
         @click.option("--tag", multiple=True)
         @click.version_option("1")
         def main(**options):
-            pass
+            show(options)
         if __name__ == "__main__":
             main()
     """,
@@ -100,10 +105,11 @@ SCRIPTS = {
         app = typer.Typer()
         @app.callback()
         def top(seed: int = 0):
-            pass
+            global given
+            given = {"seed": seed}
         @app.command()
         def train(data: str, lr: float = 0.1, amp: bool = False, layers: list[int] = [1, 2]):
-            pass
+            show({**given, **locals()})
         @app.command()
         def test(data: str):
             pass
@@ -117,23 +123,25 @@ SCRIPTS = {
         flags.DEFINE_list("layers", ["1", "2"], "sizes")
         flags.DEFINE_multi_integer("width", [3], "widths")
         def main(argv):
-            open("trained", "w")
+            names = ("lr", "amp", "opt", "layers", "width")
+            show({name: getattr(flags.FLAGS, name) for name in names})
         app.run(main)
     """,
     "fire": """
         import fire
         class Trainer:
             def __init__(self, data: str):
-                open("trained", "w")
+                self.data = data
             def train(self, lr: float = 0.1, layers=(1, 2), **more):
-                pass
+                show({"data": self.data, "lr": lr, "layers": layers, **more})
         fire.Fire(Trainer)
     """,
     "hydra": """
         import hydra
+        from omegaconf import OmegaConf
         @hydra.main(config_path=".", config_name="conf", version_base=None)
         def main(cfg):
-            open("trained", "w")
+            show(OmegaConf.to_container(cfg))
         main()
     """,
     "lightning": """
@@ -142,16 +150,17 @@ SCRIPTS = {
         class Model(BoringModel):
             def __init__(self, lr: float = 0.1, width: int = 3):
                 super().__init__()
+                show({"model": {"lr": lr, "width": width}})
         LightningCLI(Model, BoringDataModule)
     """,
 }
 
 
 def asked(tmp_path: Path, text: str, *fixed: str) -> Interface:
-    (tmp_path / "train.py").write_text(textwrap.dedent(text) + NEVER, encoding="utf-8")
+    (tmp_path / "train.py").write_text(SHOW + textwrap.dedent(text), encoding="utf-8")
     (tmp_path / "conf.yaml").write_text("lr: 0.1\nmodel:\n  width: 8\n  name: ???\n", encoding="utf-8")
     found = interface_of([sys.executable, "train.py", *fixed], cwd=str(tmp_path), timeout_s=100)
-    assert not (tmp_path / "trained").exists()
+    assert not (tmp_path / "shown").exists()
     return found
 
 
@@ -258,6 +267,61 @@ def test_a_script_says_what_it_takes_and_does_nothing_else(tmp_path, library):
     assert {name: takes.get(name) for name in TAKES[library]} == TAKES[library]
     assert library == "lightning" or takes.keys() == TAKES[library].keys()
     assert Interface.from_dict(found.to_dict()) == found
+
+
+NASTY = "-x 'y'\n\"z\" --lr=3"
+RUNS: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
+    "argparse": (
+        [],
+        {"lr": 1e-05, "batch_size": 64, "opt": "adam", "amp": True, "cuda": False, "betas": [-0.5, 1], "v": 2}
+        | {"tag": [NASTY, "b"], "bias": False, "ema": False, "data": "-d"},
+        {},
+    ),
+    "tyro": (
+        [],
+        {"seed": 3, "env_id": NASTY, "torch_deterministic": False, "opt": "adam"}
+        | {"optim": {"lr": 1e-05, "betas": [0, 1]}},
+        {},
+    ),
+    "simple_parsing": ([], {"lr": 1e-05, "n_layers": 4}, {"seed": 1}),
+    "jsonargparse": ([], {"lr": 1e-05, "shuffle": True, "extra": {"a": {"b": [1, "x y"]}}}, {"layers": 2}),
+    "transformers": ([], {"name": NASTY, "learning_rate": 1e-05, "fp16": True, "shuffle": False}, {}),
+    "click": (
+        [],
+        {"data": "-d", "lr": -1e-05, "opt": "adam", "amp": True, "bias": False, "betas": [-1, 2], "tag": [NASTY, "b"]},
+        {"batch_size": 32},
+    ),
+    "typer": (["train"], {"seed": 3, "data": NASTY, "lr": 1e-05, "amp": True, "layers": [3]}, {}),
+    "absl": (
+        [],
+        {"lr": 1e-05, "amp": False, "opt": "adam", "layers": [3, 4], "width": [5, 6]},
+        {"layers": ["3", "4"]},
+    ),
+    "fire": (["train"], {"data": "16", "lr": 1e-05, "layers": [3, None], "word": NASTY, "on": False}, {}),
+    "hydra": (
+        [],
+        {"lr": 1e-05, "model": {"width": None, "name": NASTY}, "+new": ["16", {"a": "b c\\"}]},
+        {},
+    ),
+    "lightning": (
+        ["fit", "--trainer.fast_dev_run=true", "--trainer.logger=false"],
+        {"model": {"lr": 1e-05, "width": 4}},
+        {},
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", SCRIPTS)
+def test_a_script_gets_the_values_that_were_written(tmp_path, library):
+    pytest.importorskip(MODULE.get(library, library))
+    fixed, config, more = RUNS[library]
+    found = asked(tmp_path, SCRIPTS[library], *fixed)
+    words = render(["train.py", *fixed], config, interface=found, variables={})
+    done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert (tmp_path / "shown").exists(), (words, done.stderr)
+    shown = json.loads((tmp_path / "shown").read_text())
+    assert shown == {name.lstrip("+"): value for name, value in config.items()} | more
 
 
 COMMANDS = """
