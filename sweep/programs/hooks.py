@@ -174,7 +174,9 @@ def _replace(place: Any, name: str, library: str, read: Reader) -> None:
         return result
 
     hooked._is_read = True  # type: ignore[attr-defined]
-    setattr(place, name, hooked)
+    setattr(
+        place, name, staticmethod(hooked) if hasattr(call, "__self__") else hooked
+    )  # of a class method: it is bound
     for package in map(sys.modules.get, ("mlflow", "mlflow.tracking")):  # they have the functions under their own names
         if package is not None and vars(package).get(name) is call:
             setattr(package, name, hooked)
@@ -270,6 +272,7 @@ _HOOKS: dict[str, tuple[str, str, dict[str, Reader]]] = {
     "wandb.sdk.lib.disabled": ("wandb", "SummaryDisabled", _DISABLED),
     "mlflow.tracking.client": ("mlflow", "MlflowClient", _CLIENT),
     "mlflow.tracking.fluent": ("mlflow", "", _FLUENT),
+    "mlflow.models.model": ("mlflow", "Model", {"log": lambda *a, **k: []}),  # logs the metrics of the run once more
     "torch.utils.tensorboard.writer": ("tensorboard", "SummaryWriter", _WRITER),
     "tensorboardX.writer": ("tensorboardX", "SummaryWriter", _WRITER),
     "trackio.run": ("trackio", "Run", {"log": lambda _, metrics, step=None, **k: [(metrics, step, True)]}),

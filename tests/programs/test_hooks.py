@@ -319,6 +319,7 @@ def test_mlflow_gives_each_metric_once(tmp_path):
         mlflow.log_metric("a", 1)
         mlflow.log_metric(key="a", value=2.0, step=0)
         mlflow.log_metrics({"a": 1, "b": 2}, step=3)
+        mlflow.pyfunc.log_model(name="model", python_model=lambda model_input: model_input, pip_requirements=[])
         client = mlflow.MlflowClient()
         client.log_metric(run.info.run_id, "c", 1.0, step=5)
         client.log_batch(run.info.run_id, metrics=[mlflow.entities.Metric("d", float(i), 0, i) for i in (1, 2)])
