@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -31,42 +31,21 @@ METHODS: Mapping[str, str] = {**{name: name for name in space.SEARCHERS}, **_OTH
 
 _DEFAULT_MAX_T = 100
 _OF_FAILURES = ("retry_on", "out_of_memory", "nan", "max_node_losses")
-_OF_PROGRAMS = (
-    "command",
-    "config_file",
-    "isolate",
-    "fresh",
-    "workers",
-    "resume",
-    "setup",
-    "ready",
-    "teardown",
-    "pattern",
-)
+_OF_PROGRAMS = "command config_file isolate fresh workers resume setup ready teardown pattern".split()
 _OURS = (("budget",), ("failures",), ("report",))  # whose keys are no one else's
-
+_WORDS = "a list of words: there is no shell"
 _TAKES_ARGUMENTS = re.compile(r"\$\{args\w*\}|(?<!\$)\{\w[\w.-]*\}")
 
 
 def _command(value: Any) -> dict[str, Any]:
     words = shlex.split(value) if isinstance(value, str) else value
-    return _words("command", [word for word in words if word is not None] if isinstance(words, list) else words)
+    if not isinstance(words, list) or not words:
+        checks.refuse("", value, "a list of words")
+    return {"command": [str(word) for word in words if word is not None]}
 
 
-def _words(name: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, list) or not value or any(isinstance(word, (list, dict)) for word in value):
-        checks.refuse("", value, "a list of words: there is no shell")
-    return {name: [str(word) for word in value]}
-
-
-def _ready(value: Any) -> dict[str, Any]:
-    return {"ready": value} if isinstance(value, str) else _words("ready", value)
-
-
-def _switch(name: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, bool):
-        checks.refuse("", value, "true or false")
-    return {name: value}
+def _typed(kinds: Any, expected: str, name: str, value: Any) -> dict[str, Any]:
+    return {name: value} if isinstance(value, kinds) else checks.refuse("", value, expected)
 
 
 def _report(value: Any) -> dict[str, Any]:
@@ -76,12 +55,14 @@ def _report(value: Any) -> dict[str, Any]:
         raise ConfigError(f"{value!r} is no regular expression: {error}.") from error
 
 
-def _file(directory: Path, name: str, what: str = "file") -> Path:
-    """Return a file that stands beside the spec, or else below the working directory."""
+def _file(directory: Path, name: str, what: str = "file", *, is_needed: bool = True) -> str:
+    """Return the path of a file that stands beside the spec, or else below the working directory."""
     places = [directory, *([Path.cwd()] if directory.resolve() != Path.cwd() else [])]
     for place in places:
         if (path := place / os.path.expanduser(name)).is_file():
-            return path.resolve()
+            return str(path.resolve())
+    if not is_needed:
+        return name
     near = closest(name, [path.name for place in places for path in place.glob(f"*{Path(name).suffix}")])
     where = f"beside the spec{' or in the working directory' if len(places) > 1 else ''}"
     raise ConfigError(f"there is no {what} {name} {where}.{f' Did you mean {near!r}?' if near else ''}")
@@ -90,8 +71,8 @@ def _file(directory: Path, name: str, what: str = "file") -> Path:
 def _swept(found: dict[str, Any], directory: Path) -> dict[str, Any]:
     """Take out what is swept, and return it as arguments of `RunArguments`: a function, or a program.
 
-    A command takes arguments where it has one of W&B's macros or a name in braces, and nowhere else; without a command
-    the program is given all.
+    A command takes arguments where it has one of W&B's macros or a name in braces; without both it is closed, and the
+    program reads its values elsewhere. Without a command the program is given all.
     """
     options = {name: found.pop(name) for name in _OF_PROGRAMS if name in found}
     program, command = found.pop("program", None), options.get("command", ["${program}"])
@@ -100,18 +81,14 @@ def _swept(found: dict[str, Any], directory: Path) -> dict[str, Any]:
         if options:
             raise ConfigError(f"{program} is a function, and {', '.join(options)} of a program; expected one of both.")
         return {"target": f"{_file(directory, target[0])}:{target[1]}"}
-    if program is None and "${program}" in command:
-        raise ConfigError("'program' is missing; give program: FILE.py, or FILE.py:FUNCTION.")
-    if program is not None and "${program}" in command:
+    if "${program}" in command:
+        if program is None:
+            raise ConfigError("'program' is missing; give program: FILE.py, or FILE.py:FUNCTION.")
         is_file = "command" not in options or program.endswith(".py")  # else maybe a module, or a program on PATH
-        try:
-            program = str(_file(directory, program, "program"))
-        except ConfigError:
-            if is_file:
-                raise
-    meant = {"${env}": [], "${interpreter}": [sys.executable], "${program}": [program]}
+        program = _file(directory, program, "program", is_needed=is_file)
     if "command" in options and not any(map(_TAKES_ARGUMENTS.search, command)):
         options["closed"] = True
+    meant = {"${env}": [], "${interpreter}": [sys.executable], "${program}": [program]}
     words = [part for word in command for part in meant.get(word, [word])]
     return {"target": "", "program": {**options, "command": words}}
 
@@ -152,13 +129,6 @@ def _goal(value: Any) -> str:
     return known.get(str(value).lower()) or checks.one_of("", value, ("minimize", "maximize"))
 
 
-def _metrics(value: Any) -> dict[str, Any]:
-    """Return several metrics, each with its goal."""
-    if not isinstance(value, list) or not all(isinstance(one, dict) and "name" in one for one in value):
-        checks.refuse("", value, "a list of metrics, each {name: ..., goal: ...}")
-    return {"metric": [one["name"] for one in value], "mode": [_goal(one.get("goal", "min")) for one in value]}
-
-
 def _name(value: Any) -> dict[str, Any]:
     """W&B's name of a sweep is a title: what no directory can be called is left out."""
     return _option("name", re.sub(r"[^\w .,:;=+@()-]+", "_", str(value)).strip().lstrip(" .,:;=+@-") or "sweep")
@@ -192,7 +162,6 @@ def _keys(directory: Path) -> dict[str, Any]:
             "goal": lambda value: {"mode": _goal(value)},
             "target": lambda value: {"goal_value": checks.number("", _number(value), is_finite=False)},
         },
-        "metrics": _metrics,
         "parameters": lambda value: {"parameters": value},
         "early_terminate": _early_terminate,
         "run_cap": lambda value: {"run_cap": _option("num_samples", _number(value))["num_samples"]},
@@ -210,10 +179,10 @@ def _keys(directory: Path) -> dict[str, Any]:
         },
         "start_with": lambda value: {"searcher_options": {"points_to_evaluate": value}} if value else {},
         "workers": lambda value: {"workers": checks.whole("", value, least=1)},
-        **{name: partial(_switch, name) for name in ("isolate", "fresh")},
-        "config_file": lambda value: {"config_file": str(_file(directory, str(value)))},
-        **{name: partial(_words, name) for name in ("resume", "setup", "teardown")},
-        "ready": _ready,
+        **{name: partial(_typed, bool, "true or false", name) for name in ("isolate", "fresh")},
+        "config_file": lambda value: {"config_file": _file(directory, str(value))},
+        **{name: partial(_typed, list, _WORDS, name) for name in ("resume", "setup", "teardown")},
+        "ready": partial(_typed, (str, list), f"a URL, or {_WORDS}", "ready"),
         "report": {"pattern": _report, "stdout": _report},
     }
 
@@ -225,6 +194,8 @@ def read_spec(path: Path) -> RunArguments:
         raise ConfigError(f"{path}:1:1: expected keys such as program, method and parameters, found {data!r:.50}.")
     found: dict[str, Any] = {}
     ignored: list[tuple[Any, ...]] = []
+    if str(data.get("method")).lower() == "custom":
+        ignored.append(("method: custom",))
     mistakes = [*_read(data, _keys(path.absolute().parent), (), found, ignored)]
     parameters, metric = found.get("parameters") or {}, data.get("metric")
     if isinstance(parameters, dict):
@@ -248,15 +219,10 @@ def read_spec(path: Path) -> RunArguments:
         found["failure_config"] = FailureConfig(**failures)
     given = {"search_alg": "random", **({"mode": "min"} if metric else {}), **found}
     own = {item.name: given.pop(item.name) for item in fields(RunArguments) if item.name in given}
-    return RunArguments(**swept, **own, given=given, notes=_notes(path, ignored, data.get("method")))
-
-
-def _notes(path: Path, ignored: Sequence[tuple[Any, ...]], method: Any) -> list[str]:
-    """Return what is to be said of a file that can be run."""
-    notes = [f"{path}: method custom is searched by tpe."] if str(method).lower() == "custom" else []
-    if ignored:
-        notes.append(f"{path}: without effect here: {', '.join('.'.join(map(str, one)) for one in ignored)}.")
-    return notes
+    unused = ", ".join(".".join(map(str, one)) for one in ignored)
+    return RunArguments(
+        **swept, **own, given=given, notes=[f"{path}: without effect here: {unused}."] if unused else []
+    )
 
 
 def _read(
@@ -285,7 +251,7 @@ def _read(
                 yield from _read(value, meaning, here, found, ignored)
             else:
                 raise ConfigError(f"found {value!r:.50}; expected keys with values.")
-        except (SweepError, TypeError, ArithmeticError) as error:
+        except (SweepError, TypeError, ValueError, ArithmeticError) as error:
             yield here, str(error)
 
 

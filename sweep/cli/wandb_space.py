@@ -33,9 +33,7 @@ def space_of(
 ) -> tuple[dict[str, Any], list[Mistake]]:
     """Return the search space that the `parameters` of a spec file describe, and what is wrong with them.
 
-    Args:
-        where: the keys that lead to them.
-        ignored: is added the keys that have no effect.
+    `where` are the keys that lead to them; the keys without effect are added to `ignored`.
     """
     config: dict[str, Any] = {}
     mistakes: list[Mistake] = []
@@ -96,7 +94,7 @@ def _kind_of(values: Mapping[str, Any]) -> str:
 def _crossed(value: Any) -> Any:
     """Return the grid of a parameter: its values, or the steps of its range."""
     if isinstance(value, space.Categorical):
-        return space.grid_search(value.categories)
+        value = tuple(value.categories)
     q = value.base_and_q()[1] if isinstance(value, (space.Float, space.Integer)) else None
     if q is not None:
         steps = range(round(value.lower / q), round(value.upper / q) + 1)
@@ -104,18 +102,6 @@ def _crossed(value: Any) -> Any:
     if not isinstance(value, (range, tuple)):
         raise ConfigError("method grid needs values, or whole numbers as min and max; this range has no steps.")
     return domain_of(value, True)
-
-
-def _choice(values: Any, probabilities: Any) -> Any:
-    options = listed(values)
-    if probabilities is None:
-        return options
-    return space.Categorical(options).weighted(listed(probabilities))
-
-
-def _whole_range(low: Any, high: Any) -> range:
-    bounds = space.Integer(low, high)
-    return range(bounds.lower, bounds.upper + 1)
 
 
 def _range(shape: Callable[[Any], Any], low: Any, high: Any, q: Any = None) -> Any:
@@ -137,47 +123,41 @@ def _range(shape: Callable[[Any], Any], low: Any, high: Any, q: Any = None) -> A
     return shape(ends).quantized(int(q) if is_whole else q)
 
 
-def _log_uniform(low: Any, high: Any, q: Any = None) -> Any:
-    return _range(methodcaller("loguniform"), math.exp(low), math.exp(high), q)
-
-
-def _normal(mu: Any, sigma: Any, q: Any = None) -> Any:
+def _bell(shape: str, scale: Callable[[float], float], mu: Any, sigma: Any, q: Any = None) -> Any:
     space.randn(mu, sigma)  # its checks
-    reach = _NUM_DEVIATIONS * sigma
-    return _range(methodcaller("normal", mu, sigma), mu - reach, mu + reach, q)
+    low, high = (scale(mu + side * _NUM_DEVIATIONS * sigma) for side in (-1, 1))
+    return _range(methodcaller(shape, mu, sigma), low, high, q)
 
 
-def _log_normal(mu: Any, sigma: Any, q: Any = None) -> Any:
-    space.randn(mu, sigma)
-    reach = _NUM_DEVIATIONS * sigma
-    return _range(methodcaller("lognormal", mu, sigma), math.exp(mu - reach), math.exp(mu + reach), q)
+def _whole(low: Any, high: Any) -> range:
+    ends = space.Integer(low, high)
+    return range(ends.lower, ends.upper + 1)
 
 
-def _beta(a: Any, b: Any, q: Any = None) -> Any:
-    return _range(methodcaller("beta", a, b), 0.0, 1.0, q)
+def _options(values: Any, probabilities: Any) -> Any:
+    options = listed(values)
+    return options if probabilities is None else space.Categorical(options).weighted(listed(probabilities))
 
 
-_ENDS, _STEPS = ("min", "max"), ("min", "max", "q")
-_uniform, _log_uniform_values = partial(_range, methodcaller("uniform")), partial(_range, methodcaller("loguniform"))
+_ENDS = ("min", "max")
+_log_values = partial(_range, methodcaller("loguniform"))
+_RANGES: Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
+    "uniform": (_ENDS, partial(_range, methodcaller("uniform"))),
+    "log_uniform": (_ENDS, lambda low, high, q=None: _log_values(math.exp(low), math.exp(high), q)),
+    "log_uniform_values": (_ENDS, _log_values),
+    "normal": (("mu", "sigma"), partial(_bell, "normal", float)),
+    "log_normal": (("mu", "sigma"), partial(_bell, "lognormal", math.exp)),
+    "beta": (("a", "b"), lambda a, b, q=None: _range(methodcaller("beta", a, b), 0.0, 1.0, q)),
+}
 DISTRIBUTIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     "constant": (("value",), lambda value: value),
-    **dict.fromkeys(("categorical", "categorical_w_probabilities"), (("values", "probabilities"), _choice)),
-    "int_uniform": (_ENDS, _whole_range),
-    "uniform": (_ENDS, _uniform),
-    "q_uniform": (_STEPS, _uniform),
-    "log_uniform": (_ENDS, _log_uniform),
-    "q_log_uniform": (_STEPS, _log_uniform),
-    "log_uniform_values": (_ENDS, _log_uniform_values),
-    "q_log_uniform_values": (_STEPS, _log_uniform_values),
+    **dict.fromkeys(("categorical", "categorical_w_probabilities"), (("values", "probabilities"), _options)),
+    "int_uniform": (_ENDS, _whole),
+    **_RANGES,
+    **{f"q_{name}": ((*keys, "q"), make) for name, (keys, make) in _RANGES.items()},
     # The logarithm of 1/x is uniform where that of x is.
-    "inv_log_uniform": (_ENDS, lambda low, high: _log_uniform(-high, -low)),
-    "inv_log_uniform_values": (_ENDS, _log_uniform_values),
-    "normal": (("mu", "sigma"), _normal),
-    "q_normal": (("mu", "sigma", "q"), _normal),
-    "log_normal": (("mu", "sigma"), _log_normal),
-    "q_log_normal": (("mu", "sigma", "q"), _log_normal),
-    "beta": (("a", "b"), _beta),
-    "q_beta": (("a", "b", "q"), _beta),
+    "inv_log_uniform": (_ENDS, lambda low, high: _log_values(math.exp(-high), math.exp(-low))),
+    "inv_log_uniform_values": (_ENDS, _log_values),
 }
 """Name of a distribution -> the keys that it takes, and what it is of them."""
 _KEYS = {"distribution", "parameters", *(key for keys, _ in DISTRIBUTIONS.values() for key in keys)}

@@ -51,7 +51,7 @@ def test_every_distribution_can_be_written(kind: str) -> None:
         ({"distribution": "int_uniform", "min": 1.0, "max": 3.0}, searchers.randint(1, 4)),
         ({"min": 1, "max": 10.5}, searchers.uniform(1, 10.5)),
         ({"min": 1, "max": 1}, searchers.randint(1, 2)),
-        ({"mu": 1, "sigma": 2}, searchers.Float(-5, 7).normal(1, 2)),
+        ({"mu": 1, "sigma": 2}, searchers.Float(-5.0, 7.0).normal(1, 2)),
         ({"values": [None, True, "a", 1, 1.5, [64, 64], {"a": 1}]},
          searchers.choice([None, True, "a", 1, 1.5, [64, 64], {"a": 1}])),
     ],
