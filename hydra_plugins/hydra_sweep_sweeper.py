@@ -5,7 +5,6 @@ Hydra imports this file at the start of every app, so sweep is imported only whe
 """
 
 import contextlib
-import dataclasses
 import logging
 import shlex
 import sys
@@ -26,30 +25,26 @@ log = logging.getLogger(__name__)
 _LINK = "hydra"  # in the experiment's directory: to that of the jobs
 
 
-@dataclasses.dataclass
-class SweepConf:
-    """The options `hydra.sweeper.*`: most are parameters of `sweep.run`, and `run` holds any others."""
-
-    _target_: str = "hydra_plugins.hydra_sweep_sweeper.SweepSweeper"
-    params: Any = None  # ranges by key, which the command line wins over
-    direction: Any = "minimize"  # or maximize; a list: several objectives; None: nothing is optimised
-    metric: Any = None  # name of what a job returns, or a key of the dict; None: value, or value_0 and so on
-    n_trials: int | None = None  # None: a grid once, else 20, or until time_budget_s
-    time_budget_s: Any = None
-    max_concurrent_trials: int | None = None
-    resources_per_trial: dict[str, Any] = dataclasses.field(default_factory={"cpu": 1, "gpu": 0, "memory": None}.copy)
-    search_alg: Any = None  # None: grid if every range is a list and nothing limits it, else tpe
-    search_alg_options: Any = None
-    scheduler: Any = None
-    scheduler_options: Any = None
-    seed: int | None = None
-    name: str | None = None
-    storage_path: str | None = None
-    resume: Any = False
-    run: Any = None
-
-
-ConfigStore.instance().store(group="hydra/sweeper", name="sweep", node=SweepConf, provider="sweep")
+# Options `hydra.sweeper.*`; others that are parameters of `sweep.run` can be added.
+OPTIONS: dict[str, Any] = {
+    "_target_": "hydra_plugins.hydra_sweep_sweeper.SweepSweeper",
+    "params": None,  # ranges by key, which the command line wins over
+    "direction": "minimize",  # or maximize; a list: several objectives; None: nothing is optimised
+    "metric": None,  # name of what a job returns, or a key of the dict; None: value, or value_0 and so on
+    "n_trials": None,  # None: a grid once, else 20, or until time_budget_s
+    "time_budget_s": None,
+    "max_concurrent_trials": None,
+    "resources_per_trial": {"cpu": 1, "gpu": 0, "memory": None},
+    "search_alg": None,  # None: grid if every range is a list and nothing limits it, else tpe
+    "search_alg_options": None,
+    "scheduler": None,
+    "scheduler_options": None,
+    "seed": None,
+    "name": None,
+    "storage_path": None,
+    "resume": False,
+}
+ConfigStore.instance().store(group="hydra/sweeper", name="sweep", node=OPTIONS, provider="sweep")
 
 
 class SweepSweeper(Sweeper):  # type: ignore[misc]
@@ -68,6 +63,9 @@ class SweepSweeper(Sweeper):  # type: ignore[misc]
         from sweep.launch.execute import failure_of
         from sweep.worker.shipping import why_unpicklable
 
+        sampler, *_ = [self.options.pop(key, None) for key in ("sampler", "n_jobs", "study_name", "storage")]
+        if sampler is not None:  # of a config for Hydra's Optuna sweeper, which works here, too
+            self.options["search_alg"] = sweep.OptunaSearch(sampler=sampler)
         try:
             space, fixed = self._space(arguments)
             kwargs = self._run_kwargs()
@@ -97,7 +95,8 @@ class SweepSweeper(Sweeper):  # type: ignore[misc]
         swept = {key: one for key, one in overrides.items() if one.is_sweep_override()}
         is_open = options["n_trials"] is None and options["time_budget_s"] is None
         is_listed = all(one.is_discrete_sweep() for one in swept.values())
-        options["search_alg"] = options["search_alg"] or ("grid" if is_open and is_listed else "tpe")
+        usual = "grid" if is_open and is_listed else "tpe" if options["direction"] else "random"
+        options["search_alg"] = options["search_alg"] or usual
         is_grid = options["search_alg"] == "grid"
         options["n_trials"] = options["n_trials"] or (1 if is_grid else 20 if is_open else -1)
         domains = {key: _domain(one, is_grid) for key, one in swept.items()}
@@ -111,8 +110,8 @@ class SweepSweeper(Sweeper):  # type: ignore[misc]
         """Return the arguments of `sweep.run` that the options ask for."""
         import sweep
 
-        kwargs = {**self.options, **(self.options["run"] or {}), "raise_on_failed_trial": False}
-        direction, metric, _ = kwargs.pop("direction"), kwargs.pop("metric"), kwargs.pop("run")
+        kwargs = {**self.options, "raise_on_failed_trial": False}
+        direction, metric = kwargs.pop("direction"), kwargs.pop("metric")
         several = [str(one)[:3].lower() for one in direction] if isinstance(direction, list) else None
         names: Any = [f"value_{i}" for i in range(len(several))] if several else "value"
         kwargs["mode"] = several or (direction and str(direction)[:3].lower())
@@ -129,12 +128,13 @@ class SweepSweeper(Sweeper):  # type: ignore[misc]
         """Make and return the directory of the jobs; a sweep that is continued has it where it was."""
         from sweep.storage.location import parse_storage
 
+        home = Path(self.config.hydra.sweep.dir).absolute()
         link = parse_storage(kwargs["storage_path"]).local_root / (kwargs["name"] or "") / _LINK
-        is_known = kwargs["resume"] and link.is_symlink()
-        directory = link.readlink() if is_known else Path(self.config.hydra.sweep.dir).absolute()
-        directory.mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(self.config, directory / "multirun.yaml")
-        return directory
+        if kwargs["resume"] and link.is_symlink():
+            home = link.readlink()
+        home.mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(self.config, home / "multirun.yaml")
+        return home
 
 
 def _domain(override: Any, is_grid: bool) -> tuple[Any, list[Any]]:

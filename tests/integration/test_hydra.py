@@ -53,7 +53,7 @@ CONFIGS = {
     "opt/adam.yaml": "name: adam\nextra: 0\n",
     "opt/sgd.yaml": "name: sgd\nextra: 1\n",
 }
-QUIET = "hydra.sweeper.run={verbose: 0}"
+QUIET = "+hydra.sweeper.verbose=0"
 
 
 @pytest.fixture
@@ -339,9 +339,9 @@ def test_other_jobs_go_on_when_one_fails_and_the_end_says_so(app):
         (["lr=interval(0,1)", "hydra.sweeper.search_alg=tpee"], "Did you mean 'tpe'?"),
         (["lr=interval(0,1)", "hydra.sweeper.scheduler=ash"], "Did you mean 'asha'?"),
         (["lr=interval(0,1)", "hydra.sweeper.direction=up"], "expected 'min' or 'max'"),
-        (["lr=interval(0,1)", "hydra.sweeper.n_trials=many"], "n_trials"),
+        (["lr=interval(0,1)", "hydra.sweeper.n_trials=many"], "num_samples"),
         (["lr=interval(0,1)", "hydra.sweeper.resume=true"], "hydra.sweeper.name"),
-        (["lr=interval(0,1)", "hydra.sweeper.run={nname: x}"], "Did you mean 'name'?"),
+        (["lr=interval(0,1)", "+hydra.sweeper.nname=x"], "Did you mean 'name'?"),
         (["lr=interval(1,0)"], "lower=1.0 is above upper=0.0"),
     ],
 )
@@ -403,3 +403,16 @@ def test_two_sweeps_beside_each_other_in_one_directory_do_not_meet(app):
         assert process.returncode == 0, printed
     assert len({where for _, _, where, *_ in jobs(path)}) == 6
     assert len(list((path.parent / "sweep_results").glob("*/sweep.db"))) == 2
+
+
+def test_a_config_for_hydras_optuna_sweeper_works_unchanged(app):
+    settings = "direction: maximize\n    n_trials: 4\n    n_jobs: 1\n    study_name: mine\n    storage: null\n"
+    sampler = (
+        "    sampler: {_target_: optuna.samplers.RandomSampler, seed: 3}\n    params: {lr: 'interval(0.5, 0.6)'}\n"
+    )
+    defaults = "defaults: [{opt: adam}, {override hydra/sweeper: optuna}, _self_]\n"
+    text = defaults + CONFIGS["config.yaml"].partition("\n")[2] + f"hydra:\n  sweeper:\n    {settings}{sampler}"
+    path = app(configs={**CONFIGS, "config.yaml": text})
+    assert "searcher optuna (RandomSampler)" in run(path)
+    assert {number for number, *_ in jobs(path)} == {0, 1, 2, 3}
+    assert results(path)["best_params"]["lr"] == max(lr for *_, lr, _ in jobs(path))
