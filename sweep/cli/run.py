@@ -125,6 +125,8 @@ def run(
         import sweep
 
         sweep.init(engine="ray", address=address)
+    for note in () if quiet or as_json else arguments.notes:
+        _note(note)
     kwargs = arguments.run_kwargs() | {"resume": "AUTO" if resume else None}
     if arguments.program is not None:
         trainable: Any = Program(**arguments.program)
@@ -206,7 +208,7 @@ def _target_arguments(target: str | None, words: Sequence[str]) -> RunArguments:
         if not words:
             raise ConfigError("say what is swept: SCRIPT.py, SCRIPT.py:FUNCTION, SPEC.yaml, or a command behind --.")
         return RunArguments(target="", program={"command": words})
-    if target.lower().endswith((".yaml", ".yml")):
+    if target.lower().endswith((".yaml", ".yml", ".json")):
         from sweep.cli.spec import read_spec
 
         return read_spec(Path(target))

@@ -60,7 +60,8 @@ def _file(directory: Path, name: str, what: str = "file", *, is_needed: bool = T
     places = [directory, *([Path.cwd()] if directory.resolve() != Path.cwd() else [])]
     for place in places:
         if (path := place / os.path.expanduser(name)).is_file():
-            return str(path.resolve())
+            path = path.resolve()
+            return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
     if not is_needed:
         return name
     near = closest(name, [path.name for place in places for path in place.glob(f"*{Path(name).suffix}")])
@@ -80,7 +81,7 @@ def _swept(found: dict[str, Any], directory: Path) -> dict[str, Any]:
     if target is not None:
         if options:
             raise ConfigError(f"{program} is a function, and {', '.join(options)} of a program; expected one of both.")
-        return {"target": f"{_file(directory, target[0])}:{target[1]}"}
+        return {"target": f"{Path(_file(directory, target[0])).absolute()}:{target[1]}"}
     if "${program}" in command:
         if program is None:
             raise ConfigError("'program' is missing; give program: FILE.py, or FILE.py:FUNCTION.")

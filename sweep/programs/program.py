@@ -52,6 +52,7 @@ class Program:
             that succeeds once it is ready; what is run at the end.
         ready_timeout_s: seconds until it must be ready.
         pattern: a regular expression for lines of output, with groups `key` and `value`, perhaps `step`.
+        closed: no parameters are appended: the program reads them from `wandb.config` or the file `SWEEP_CONFIG`.
         directory: the working directory; None: that of the caller.
 
     Raises:
@@ -72,6 +73,7 @@ class Program:
     teardown: Sequence[str] = ()
     ready_timeout_s: float = 60.0
     pattern: str | None = None
+    closed: bool = False
     directory: str | None = None
     _words: tuple[str, ...] = field(init=False, repr=False, default=())
 
@@ -152,12 +154,13 @@ class Program:
             teardown=tuple(self.teardown),
             ready_timeout_s=self.ready_timeout_s,
             pattern=self.pattern,
+            is_closed=self.closed,
             uses_wandb=not words or is_installed("wandb", sys.path),
             name=self.name,
         )
 
         def space(config: Mapping[str, Any]) -> dict[str, Any]:
-            if not self.config_file:
+            if not self.config_file and not self.closed:
                 extra = appended(self._words, config)
                 check_space(interface, {name: config[name] for name in extra}, self.name)
             return dict(config)

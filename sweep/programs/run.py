@@ -42,6 +42,7 @@ class Launch:
         config_file: of which each trial gets a copy with its values; empty: none.
         resume: words that are added when there is something to continue from.
         setup, ready, teardown: around the program, see `Program`.
+        is_closed: no parameter becomes an argument.
     """
 
     command: tuple[str, ...]
@@ -58,6 +59,7 @@ class Launch:
     teardown: tuple[str, ...] = ()
     ready_timeout_s: float = 60.0
     pattern: str | None = None
+    is_closed: bool = False
     uses_wandb: bool = False
     name: str = "program"
 
@@ -110,6 +112,7 @@ class Launch:
         template = list(self.command)
         if self.config_file:
             template, known["config_file"] = self._with_config_file(config, place, template)
+        if self.config_file or self.is_closed:
             config = {}
         words = render(template, config, interface=self.interface, variables=known)
         if place.has_checkpoint and self.resume:

@@ -202,8 +202,9 @@ def test_a_program_is_beside_the_file_or_else_in_the_working_directory_or_is_a_m
     (tmp_path / "src" / "train.py").touch()
     monkeypatch.chdir(tmp_path)
     path.write_text("program: src/train.py\nconfig_file: src/train.py\n")
-    there = str((tmp_path / "src" / "train.py").resolve())
-    assert read_spec(path).program == {"config_file": there, "command": [there]}
+    assert read_spec(path).program == {"config_file": "src/train.py", "command": ["src/train.py"]}
+    path.write_text("program: src/train.py:train\n")
+    assert read_spec(path).target == f"{(tmp_path / 'src' / 'train.py').resolve()}:train"
     path.write_text("program: pkg.train\ncommand: [python, -m, '${program}', '${args}']\n")
     assert read_spec(path).program == {"command": ["python", "-m", "pkg.train", "${args}"]}
     path.write_text("command: [deepspeed, train.py, '${args}']\n")
