@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from searchers.errors import nearest
@@ -34,10 +35,8 @@ def command_line(argv: Sequence[str]) -> str:
 
 
 def arguments_for(interface: Interface, config: Mapping[str, Any]) -> list[str]:
-    """Return a config as arguments; None is not given (Hydra has null), nested keys are dotted.
-
-    Options that belong before the name of a sub-command are not among them: `render` puts them there.
-    """
+    """Return a config as arguments; None is not given (Hydra has null), nested keys are dotted. Without options that
+    belong before the name of a sub-command: `render` puts them there."""
     return _written(interface, [*settings(interface, config)])
 
 
@@ -59,11 +58,8 @@ def render(
     Args:
         template: words. `{name}` stands for a parameter or a variable, and what names neither stays as it is; where a
             word has `{{`, that and `}}` are braces. `${args}` and the other macros of W&B's sweep files are words of
-            their own, but for `${envvar:NAME}`; so may variables be.
-        variables: what else can be named, such as `checkpoint_dir`; `args_json_file` is a file with the config.
-
-    Raises:
-        ConfigError: an unknown macro.
+            their own, but for `${envvar:NAME}`; an unknown one is a ConfigError.
+        variables: what else can be named, such as `checkpoint_dir`; `${args_json_file}` is written to `trial_dir`.
     """
     given = {**dict(settings(interface, config)), **{key: config[key] for key in config if isinstance(key, str)}}
     by_name = {alike(name): value for name, value in given.items()}
@@ -111,8 +107,11 @@ def _expanded(
     """Return what a macro of W&B's, or a variable, stands for."""
     if macro in variables or macro in _DEFAULTS:
         return [str(variables.get(macro, _DEFAULTS.get(macro)))]
-    if macro == "args_json":
-        return [json.dumps(jsonable(config, is_strict=False))]
+    if macro in ("args_json", "args_json_file"):
+        text, path = json.dumps(jsonable(config, is_strict=False)), Path(variables.get("trial_dir", ""), "args.json")
+        if macro == "args_json_file":
+            path.write_text(text, encoding="utf-8")
+        return [text if macro == "args_json" else str(path)]
     if macro in _OPTIONS:
         return _written(
             interface, left, has_equals=macro != "args_no_equals", are_bare=macro == "args_no_boolean_flags"

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from searchers.errors import closest
+from sweep.core.results import TRIAL_INDEX
 from sweep.errors import ConfigError
 from sweep.programs import ask
 
@@ -259,6 +260,8 @@ def check_space(interface: Interface, space: Mapping[str, Any], program: str) ->
 def settings(interface: Interface, config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the dotted name and the value of each setting of a config; what one option takes whole stays whole."""
     for key, value in config.items():
+        if key == TRIAL_INDEX:
+            continue
         name, is_nested = f"{path}{key}", isinstance(value, Mapping) and value and "grid_search" not in value
         option = interface.option(name) if is_nested else None
         if is_nested and (option is None or option.kind in ("tree", "group")):

@@ -124,6 +124,12 @@ def test_a_template_is_filled_in(template, expected, monkeypatch):
     assert render(template, {"lr": 0.1, "amp": True}, interface=ARGPARSE, variables=variables) == expected
 
 
+def test_the_config_is_written_for_the_macro_that_names_its_file(tmp_path):
+    words = render(["${args_json_file}"], {"lr": 0.1}, interface=ARGPARSE, variables={"trial_dir": str(tmp_path)})
+    assert words == [str(tmp_path / "args.json")]
+    assert (tmp_path / "args.json").read_text() == '{"lr": 0.1}'
+
+
 def test_without_an_interface_the_macros_are_those_of_wandb():
     config = {"lr": 0.1, "on": True, "off": False}
     flags = render(["${args_no_boolean_flags}"], config, interface=NONE, variables={})
