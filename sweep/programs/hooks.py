@@ -286,30 +286,31 @@ def prepare_wandb(
     """Set what W&B reads at `wandb.init()` in a trial.
 
     `wandb.config` has the trial's values; they win over those that the program gives, as under W&B's own agent. Without
-    an account, and unless the user has set a mode, W&B runs offline: half a second per trial that `disabled` would not
-    take, for files that `wandb sync` uploads. Then it prints less, since its summary looks like metrics.
+    an account, and unless the user has set a mode, W&B runs offline and leaves files that `wandb sync` uploads. Then it
+    prints less, since its summary looks like metrics, and does not list the installed packages. Offline takes 0.2 s of
+    CPU time more than `disabled`; a process that has imported `wandb.sdk.launch` beforehand saves most of it.
 
     Args:
+        environ: variables of the trial; what the user has set in this process's own is left as it is.
         directory: of the trial; W&B's files go below it, unless the user has chosen a place.
         name: of the run. group: the sweep.
     """
     path = os.path.join(directory, "wandb-sweep-params.yaml")
     with open(path, "w", encoding="utf-8") as file:
         file.writelines(f"{_yaml(key)}: {{value: {_yaml(value)}}}\n" for key, value in config.items())
-    environ.pop("WANDB_RUN_ID", None)  # each trial is a run of its own
     environ["WANDB_SWEEP_PARAM_PATH"] = path
-    environ.setdefault("WANDB_RUN_GROUP", group)
-    environ.setdefault("WANDB_NAME", name)
+    known = {**os.environ, **environ}
+    defaults = {"WANDB_RUN_GROUP": group, "WANDB_NAME": name}
     local = _text("wandb/settings")
-    settings = local + _text(os.path.join(environ.get("WANDB_CONFIG_DIR", "~/.config/wandb"), "settings"))
+    settings = local + _text(os.path.join(known.get("WANDB_CONFIG_DIR", "~/.config/wandb"), "settings"))
     if not local:  # W&B looks for it below WANDB_DIR
-        environ.setdefault("WANDB_DIR", directory)
-    host = environ.get("WANDB_BASE_URL", "https://api.wandb.ai").split("//")[-1].split("/")[0].split(":")[0]
-    is_set = any(environ.get(key) for key in ("WANDB_MODE", "WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"))
+        defaults["WANDB_DIR"] = directory
+    host = known.get("WANDB_BASE_URL", "https://api.wandb.ai").split("//")[-1].split("/")[0].split(":")[0]
+    is_set = any(known.get(key) for key in ("WANDB_MODE", "WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"))
     is_set = is_set or "mode" in settings or "api_key" in settings
-    if not is_set and host not in _text(environ.get("NETRC", "~/.netrc")):
-        environ["WANDB_MODE"] = "offline"
-        environ.setdefault("WANDB_QUIET", "true")
+    if not is_set and host not in _text(known.get("NETRC", "~/.netrc")):
+        defaults.update(WANDB_MODE="offline", WANDB_QUIET="true", WANDB_X_SAVE_REQUIREMENTS="false")
+    environ.update((key, value) for key, value in defaults.items() if not known.get(key))
 
 
 def _text(path: str) -> str:

@@ -221,6 +221,8 @@ def test_an_interpreter_sends_what_it_logs_and_runs_the_users_sitecustomize(tmp_
 
 def test_wandb_is_offline_unless_the_user_has_said_where(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("WANDB_")]:
+        monkeypatch.delenv(name)
     config = {"lr": 1e-05, "net": {"depth": 3}, "names": ["a: b", 1e300], "odd\n": None}
 
     def prepared(**environ: str) -> dict[str, str]:
@@ -239,12 +241,12 @@ def test_wandb_is_offline_unless_the_user_has_said_where(tmp_path, monkeypatch):
 
     with open(environ["WANDB_SWEEP_PARAM_PATH"]) as file:
         assert YAML(typ="safe").load(file) == {key: {"value": value} for key, value in config.items()}
-    assert prepared(WANDB_MODE="disabled", WANDB_DIR="/elsewhere", WANDB_RUN_ID="1").items() >= {
-        ("WANDB_MODE", "disabled"),
-        ("WANDB_DIR", "/elsewhere"),
-    }
-    assert "WANDB_RUN_ID" not in prepared(WANDB_RUN_ID="1")
+    given = {"WANDB_MODE": "disabled", "WANDB_DIR": "/elsewhere"}
+    assert prepared(**given).items() >= given.items()
     assert "WANDB_MODE" not in prepared(WANDB_API_KEY="x")
+    with monkeypatch.context() as patch:
+        patch.setenv("WANDB_MODE", "online")
+        assert "WANDB_MODE" not in prepared()
     (tmp_path / "netrc").write_text("machine api.wandb.ai login user password x\n")
     assert "WANDB_MODE" not in prepared()
     assert prepared(WANDB_BASE_URL="https://wandb.example:8080")["WANDB_MODE"] == "offline"
