@@ -141,8 +141,8 @@ def _action_option(action: Any, kinds: set[str]) -> dict[str, Any]:
     if "MISSING" in repr(default):  # tyro's, which tells it in the help
         match = re.search(r"\(default: (.*?)\)", told)
         default = _literal(match[1]) if match else None
-    type_ = hint or action.type
-    return _option(name.replace("-", "_"), flags, kind, default, action.choices, type_, told, action.required)
+    name, type_ = name.replace("-", "_"), hint or action.type
+    return _option(name, flags, kind, default, action.choices, type_, told, action.required)
 
 
 def _literal(text: str) -> Any:
@@ -177,10 +177,6 @@ def _patch_argparse(module: Any) -> None:
     module.ArgumentParser.parse_known_args = parse_known_args
     module.ArgumentParser.parse_intermixed_args = lambda self, *more, **named: _answer_parser(self)
     module.ArgumentParser.parse_known_intermixed_args = lambda self, *more, **named: _answer_parser(self, True)
-
-
-def _patch_jsonargparse(module: Any) -> None:
-    module.ArgumentParser.parse_args = lambda self, *more, **named: _answer_parser(self)
 
 
 def _is_of_a_library(args: Any, frame: Any) -> bool:
@@ -256,14 +252,11 @@ def _parameter_option(one: Any, context: Any) -> dict[str, Any]:
 def _patch_absl(module: Any) -> None:
     def parse(self: Any, argv: Any, known_only: bool = False) -> None:
         found = {name: flags for name, flags in self.flags_by_module_dict().items() if not name.startswith("absl.")}
-        options = [_flag_option(one) for name in sorted(found, key=_is_installed) for one in found[name]]
-        _answer("absl", options, known_only)
+        files = {name: str(getattr(sys.modules.get(name), "__file__", "")) for name in found}
+        ordered = sorted(found, key=lambda name: "site-packages" in files[name])  # those of libraries last
+        _answer("absl", [_flag_option(one) for name in ordered for one in found[name]], known_only)
 
     module.FlagValues.__call__ = parse
-
-
-def _is_installed(module: str) -> bool:
-    return "site-packages" in (getattr(sys.modules.get(module), "__file__", None) or "")
 
 
 def _flag_option(flag: Any) -> dict[str, Any]:
@@ -334,21 +327,17 @@ def _take_keys(config: dict[Any, Any], path: str, options: list[dict[str, Any]])
         _take_keys(value if is_group else {}, f"{name}.", options)
 
 
-def _patch_omegaconf(module: Any) -> None:
-    module.OmegaConf.from_cli = lambda args=None: _answer("hydra", (), True)
-
-
 # --- what is replaced, and when ---
 
 
+def _puts(function: Callable[..., Any], *path: str) -> Callable[[Any], None]:
+    """Return what puts a function in the place of another, named by a path in a module."""
+    return lambda module: setattr(getattr(module, path[0]) if path[1:] else module, path[-1], function)
+
+
 def _ends(*path: str) -> Callable[[Any], None]:
-    """Return what makes a call of something give up: a script that has come so far parses nothing any more."""
-
-    def patch(module: Any) -> None:
-        owner = getattr(module, path[0]) if path[1:] else module
-        setattr(owner, path[-1], lambda *more, **named: _give_up(f"it calls {path[0]} before it parses arguments"))
-
-    return patch
+    """Return what makes a call give up: a script that has come so far parses nothing any more."""
+    return _puts(lambda *more, **named: _give_up(f"it calls {path[0]} before it parses arguments"), *path)
 
 
 _PATCHES: dict[str, Callable[[Any], None]] = {
@@ -356,9 +345,9 @@ _PATCHES: dict[str, Callable[[Any], None]] = {
     "click.core": _patch_click,
     "fire.core": _patch_fire,
     "hydra.main": _patch_hydra,
-    "jsonargparse._core": _patch_jsonargparse,
+    "jsonargparse._core": _puts(lambda self, *more, **named: _answer_parser(self), "ArgumentParser", "parse_args"),
     "mlflow": _ends("start_run"),
-    "omegaconf.omegaconf": _patch_omegaconf,
+    "omegaconf.omegaconf": _puts(lambda args=None: _answer("hydra", (), True), "OmegaConf", "from_cli"),
     "tensorboardX.writer": _ends("SummaryWriter", "__init__"),
     "torch.optim.optimizer": _ends("Optimizer", "__init__"),
     "torch.utils.tensorboard.writer": _ends("SummaryWriter", "__init__"),
@@ -398,7 +387,7 @@ def main(fd: str, kind: str, target: str, *fixed: str) -> None:
             sys.path[0] = os.getcwd()
             runpy.run_module(target, run_name="__main__", alter_sys=True)
         else:
-            sys.path[0] = os.path.dirname(os.path.abspath(target))
+            sys.path[0] = os.path.dirname(os.path.realpath(target))
             runpy.run_path(target, run_name="__main__")
     except BaseException as error:  # whatever the user's script raises
         _give_up(f"it ended with {type(error).__name__}: {error}")

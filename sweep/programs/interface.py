@@ -13,9 +13,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from searchers.errors import closest
 from sweep.core.results import TRIAL_INDEX
@@ -27,8 +27,7 @@ _SPEAKS = re.compile(
     r"|(.*\.)?(parse_(known_|intermixed_)?args\w*|LightningCLI|from_cli)"
 )
 _MODULE_FLAGS = ("-m", "--module")
-_MOST_FILES = 300
-_MOST_NAMES = 30
+_MOST_FILES, _MOST_NAMES = 300, 30
 
 
 @dataclass(frozen=True)
@@ -70,13 +69,9 @@ class Interface:
     is_open: bool = True
     why: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Interface:
-        """Return what `to_dict` has written."""
+        """Return what `dataclasses.asdict`, or JSON, holds of one."""
         options = (
             Option(**{**one, "flags": tuple(one["flags"]), "choices": one["choices"] and tuple(one["choices"])})
             for one in given["options"]
@@ -91,13 +86,10 @@ class Interface:
 
     def takes(self, name: str) -> bool:
         """Say whether an option, or a tree of options, has this name."""
-        trees = (one.name for one in self.options if one.kind == "tree")
-        is_added = self.kind == "hydra" and name.startswith(("+", "~", "hydra."))
-        return (
-            is_added
-            or self.option(name) is not None
-            or any(alike(name).startswith(f"{alike(tree)}.") for tree in trees)
-        )
+        if self.kind == "hydra" and name.startswith(("+", "~", "hydra.")):
+            return True
+        trees = tuple(f"{alike(one.name)}." for one in self.options if one.kind == "tree")
+        return self.option(name) is not None or alike(name).startswith(trees)
 
 
 def alike(name: str) -> str:
@@ -114,8 +106,8 @@ def interface_of(
     GPU, and ends at the latest where the script would build an optimizer or start a run of a tracker.
 
     Args:
-        argv: such as `["python", "train.py", "fit"]`; a launcher may stand before the script. The fixed arguments
-            choose the sub-command; those with a `{placeholder}` are left out.
+        argv: such as `["torchrun", "train.py", "fit"]`. The fixed arguments choose the sub-command; those with a
+            `{placeholder}` are left out.
         cwd: where it runs. env: its environment; None: this one.
     """
     directory, environment = Path(cwd or os.getcwd()), {**(os.environ if env is None else env)}
@@ -123,37 +115,37 @@ def interface_of(
     target, index = _target(argv, directory, roots)
     if target is None or not _speaks_of_arguments(target, [target.parent, *roots]):
         return Interface("none")
-    is_module = argv[index - 1] in _MODULE_FLAGS
+    is_module = index > 0 and argv[index - 1] in _MODULE_FLAGS
     what = ("module", argv[index]) if is_module else ("script", str(target))
     fixed = [word for word in argv[index + 1 :] if not re.search(r"\{\w+\}", word)]
     environment |= {"CUDA_VISIBLE_DEVICES": "", "WANDB_MODE": "disabled", "PYTHON_TYRO_BACKEND": "argparse"}
     with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as said:
         command = [_python(argv[:index], directory), ask.__file__, str(answer.fileno()), *what, *fixed]
-        child = subprocess.Popen(
-            command,
-            cwd=directory,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
-            pass_fds=[answer.fileno()],
-            start_new_session=True,
-        )
         try:
-            code: int | None = child.wait(timeout_s)
+            why = f"it ended with code {_run(command, directory, environment, said, answer.fileno(), timeout_s)}"
         except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+            why = f"it parsed no arguments within {timeout_s:g} s"
+        except OSError as error:
+            why = f"{command[0]} cannot be started: {error.strerror}"
         answer.seek(0)
         said.seek(max(0, said.seek(0, os.SEEK_END) - 2000))
         found, last = answer.read(), said.read().decode(errors="replace").strip()
     if found:
         return Interface.from_dict(json.loads(found))
-    why = f"it parsed no arguments within {timeout_s:g} s" if code is None else f"it ended with code {code}"
     return Interface("none", why=f"{why}: {last[-300:]}" if last else why)
+
+
+def _run(command: Sequence[str], cwd: Path, env: Mapping[str, str], said: IO[bytes], fd: int, timeout_s: float) -> int:
+    """Run the child, end all processes of its group, and return its code."""
+    child = subprocess.Popen(
+        command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=said, stderr=said, pass_fds=[fd], process_group=0
+    )
+    try:
+        return child.wait(timeout_s)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
 
 
 def _target(argv: Sequence[str], directory: Path, roots: Sequence[Path]) -> tuple[Path | None, int]:
@@ -219,11 +211,7 @@ def _names(node: ast.AST) -> Iterator[str]:
 
 
 def check_names(interface: Interface, names: Iterable[str], program: str) -> None:
-    """Refuse parameters that a program does not take, all at once.
-
-    Raises:
-        ConfigError: an unknown name, with the nearest one and what the program takes.
-    """
+    """Refuse parameters that a program does not take, all at once, each with the nearest that it takes."""
     unknown = [name for name in names if not interface.takes(name)]
     if interface.is_open or not unknown:
         return
@@ -239,9 +227,6 @@ def check_space(interface: Interface, space: Mapping[str, Any], program: str) ->
 
     Args:
         space: name -> constant, grid or domain; may be nested. Of domains only categories are looked at.
-
-    Raises:
-        ConfigError: an unknown name, or a value that is none of the choices of its option.
     """
     given = dict(settings(interface, space))
     check_names(interface, given, program)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -266,7 +267,7 @@ def test_a_script_says_what_it_takes_and_does_nothing_else(tmp_path, library):
     takes = brief(found)
     assert {name: takes.get(name) for name in TAKES[library]} == TAKES[library]
     assert library == "lightning" or takes.keys() == TAKES[library].keys()
-    assert Interface.from_dict(found.to_dict()) == found
+    assert Interface.from_dict(dataclasses.asdict(found)) == found
 
 
 NASTY = "-x 'y'\n\"z\" --lr=3"
@@ -375,6 +376,12 @@ def test_what_cannot_be_found_out_is_open_and_says_why(tmp_path, text, kind, why
     found = interface_of([sys.executable, "train.py"], cwd=str(tmp_path), timeout_s=1 if "sleep" in text else 60)
     assert (found.kind, found.is_open) == (kind, True)
     assert why in found.why
+
+
+def test_an_interpreter_that_is_not_there_is_said(tmp_path):
+    (tmp_path / "train.py").write_text("import click")
+    found = interface_of(["/gone/python3", "train.py"], cwd=str(tmp_path))
+    assert (found.kind, found.why) == ("none", "/gone/python3 cannot be started: No such file or directory")
 
 
 @pytest.mark.parametrize(
