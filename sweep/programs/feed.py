@@ -28,6 +28,8 @@ from sweep.programs.text import Lines, last_number, same_name
 
 _SILENCE_S = 0.1  # after which the first step is taken as complete: later ones are compared with it
 _PACE_S = 0.1  # between two reports of printed values where no metric was named
+_FLOOD = 2000  # lines in a second; of those beyond, only what has a word of the metric's name is looked at
+_MAX_LINE = 4000
 _MAX_NAMES = 500  # that are remembered
 # The better source comes first; once it has given the metric, the others are not asked any more.
 _FULL = re.compile(r"100%|\b(\d+)/\1\b")  # a progress bar at its end
@@ -87,12 +89,20 @@ class Feed:
         self._bar: Mapping[str, Any] = {}  # the last state of a progress bar
         self._copy: dict[str, Any] | None = None  # a printed step that waits: a library may give the same
         self._sent_at = -math.inf
+        self._second, self._num_lines = -math.inf, 0
+        self._word = max(re.findall(r"[a-z0-9]+", metric.lower()), key=len, default="")
         self._lock = threading.RLock()
 
     def line(self, text: str) -> None:
         """Take one line that was printed."""
         if text.strip():
-            self.last_lines = [*self.last_lines[-9:], text.rstrip()[:500]]
+            self.last_lines = [*self.last_lines[-9:], text[:500].rstrip()]
+        now = time.monotonic()
+        if now > self._second + 1:
+            self._second, self._num_lines = now, 0
+        self._num_lines += 1
+        if self._num_lines > _FLOOD and (not self._metric or self._word not in text[:_MAX_LINE].lower()):
+            return
         for found in self._lines.read(text):
             if found.kind == "progress" and (not _FULL.search(text) or found.values == self._bar):
                 self._bar = found.values  # a bar is printed many times: what it shows at its end counts
@@ -112,7 +122,7 @@ class Feed:
             is_whole: nothing more comes for this step.
         """
         with self._lock:
-            given = {self._named(name): value for name, value in values.items()}
+            given = {self._named(name): _whole(name, value) for name, value in values.items()}
             for name, value in given.items():
                 if len(self.seen) < _MAX_NAMES or (source, name) in self.seen:
                     seen = self.seen.setdefault((source, name), Seen())
@@ -232,6 +242,11 @@ class Feed:
         """Return the last line that was printed, and below it some before."""
         lines = "".join(f"\n    {line}" for line in self.last_lines[-6:])
         return f": {self.last_lines[-1].strip()}{lines}" if lines else ", and it printed nothing"
+
+
+def _whole(name: str, value: Any) -> Any:
+    """Return an epoch that was read as a float as the whole number that it is."""
+    return int(value) if name in TIMES and isinstance(value, float) and value.is_integer() else value
 
 
 def _rank(source: str) -> int:

@@ -94,6 +94,8 @@ class Program:
                 raise ConfigError(f"Program: {name} is a text; expected a list of words: there is no shell.")
         if not words:
             raise ConfigError("Program: the command is empty; expected a script, or a list of words.")
+        inside = os.path.join(here, "")
+        words = [word.removeprefix(inside) if word.endswith(".py") else word for word in words]  # the trial's own link
         object.__setattr__(self, "_words", tuple(words))
         self._check_command(here)
 
@@ -134,9 +136,7 @@ class Program:
             source = Source(os.path.join(self.directory, words[0]))
         interface = Interface("none", (), True)
         if words:
-            argv = [sys.executable, *words]
-            mentions = source is None or source.reads_arguments
-            interface = _asked(tuple(argv), self.directory) if mentions else interface
+            interface = _asked((sys.executable, *words), self.directory)
         is_fork = bool(words) and not self.fresh and self.workers == 1
         is_fork = is_fork and not (source is not None and source.needs_own_interpreter)
         launch = Launch(

@@ -97,7 +97,7 @@ class Launch:
             found = [[source, name, seen.count, seen.last] for (source, name), seen in feed.seen.items()]
             write_atomically(Path(session.trial_dir, SEEN_FILE), json.dumps(found, default=str))
         reporter.finish()
-        if metric and not session.num_reports:
+        if metric and not session.num_reports and not place.has_checkpoint:  # else it was at its end already
             raise UserCodeError(f"{self.name} ended without a value of {metric!r}. {feed.why_nothing()}")
 
     def words(self, config: Mapping[str, Any], place: Place, variables: Mapping[str, str]) -> list[str]:

@@ -24,10 +24,6 @@ _OF_PROCESSES = {
     "execvp": "executes itself again",
 }
 _OF_ENVIRONMENT = ("os.environ", "os.putenv", "environ")
-# What is mentioned by whatever reads arguments in a way that can be asked about.
-_READ_ARGUMENTS = frozenset(
-    "argparse click typer absl fire hydra tyro jsonargparse HfArgumentParser LightningCLI simple_parsing".split()
-)
 _NEVER = frozenset({"__future__", "sweep", "searchers", "antigravity", "this", "idlelib", "turtledemo"})
 
 
@@ -37,9 +33,7 @@ class Source:
     Attributes:
         imports: installed and standard modules that are imported before the script changes the environment: those that
             can be imported beforehand.
-        names: parts of the names of all modules, and of what is taken from them, that are imported anywhere in it.
         needs_own_interpreter: why the script cannot run in a fork; empty: it can.
-        reads_arguments: a library that reads arguments is imported somewhere in it.
     """
 
     def __init__(self, script: str | os.PathLike[str], *, directory: str | os.PathLike[str] | None = None) -> None:
@@ -52,17 +46,16 @@ class Source:
             ConfigError: the script cannot be read, or has an error in its syntax.
         """
         self.imports: tuple[str, ...] = ()
-        self.names: set[str] = set()
+        self._names: set[str] = set()
         self.needs_own_interpreter = ""
         self._directory = os.path.abspath(directory or os.path.dirname(os.path.abspath(script)))
         self._seen: set[str] = set()
         self._is_changed = False  # the environment, by a statement at the top
         found: dict[str, None] = {}
         self._read(os.path.abspath(script), "", found)
-        if "torch" in {name.partition(".")[0] for name in found} and "optim" in self.names:
+        if "torch" in {name.partition(".")[0] for name in found} and "optim" in self._names:
             found[_TORCH_OPTIMIZERS] = None
         self.imports = tuple(found)
-        self.reads_arguments = not _READ_ARGUMENTS.isdisjoint(self.names)
 
     def _read(self, path: str, package: str, found: dict[str, None]) -> None:
         if path in self._seen or len(self._seen) >= _MAX_FILES:
@@ -77,10 +70,10 @@ class Source:
             return  # one that it imports: perhaps in a `try`
         for node in ast.walk(tree):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
-                self.names.update(part for alias in node.names for part in alias.name.split("."))
-                self.names.update((getattr(node, "module", None) or "").split("."))
+                self._names.update(part for alias in node.names for part in alias.name.split("."))
+                self._names.update((getattr(node, "module", None) or "").split("."))
             elif isinstance(node, ast.Attribute) and node.attr == "optim":
-                self.names.add("optim")
+                self._names.add("optim")
             elif isinstance(node, ast.Call):
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
                 if why := _OF_PROCESSES.get(str(name)):

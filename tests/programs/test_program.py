@@ -197,3 +197,21 @@ def test_a_server_under_test_is_started_awaited_and_ended(place: Path) -> None:
     assert (directory / "down").exists()
     with pytest.raises(ProcessLookupError):
         os.kill(int((directory / "server_pid").read_text()), 0)
+
+
+@pytest.mark.slow
+def test_population_based_training_continues_programs_from_the_checkpoints_of_others(place: Path) -> None:
+    scheduler = sweep.PopulationBasedTraining(
+        perturbation_interval=2, hyperparam_mutations={"lr": sweep.uniform(0.1, 1)}, quantile_fraction=0.5
+    )
+    analysis = ran(
+        sweep.Program("train.py"),
+        config={"lr": sweep.uniform(0.1, 1), "steps": 8},
+        num_samples=4,
+        scheduler=scheduler,
+    )
+    assert all(trial.last_result["epoch"] == 7 for trial in analysis.trials)
+    for trial in analysis.trials:
+        epochs = analysis.trial_dataframes[trial.trial_id]["epoch"].tolist()
+        assert epochs == list(range(8)), epochs
+    assert any(trial.last_result["lr"] if "lr" in trial.last_result else trial.attempt > 1 for trial in analysis.trials)

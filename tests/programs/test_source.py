@@ -55,11 +55,6 @@ def test_a_script_that_starts_processes_which_print_gets_an_interpreter_of_its_o
     assert not source_of(tmp_path, "print('spawn')").needs_own_interpreter
 
 
-@pytest.mark.parametrize("text", ["import argparse", "from transformers import HfArgumentParser", "import click"])
-def test_a_script_that_reads_arguments_is_known_by_what_it_imports(tmp_path: Path, text: str) -> None:
-    assert source_of(tmp_path, text).reads_arguments
-
-
 def test_a_script_with_an_error_in_its_syntax_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"train.py, line 1 is no Python"):
         source_of(tmp_path, "import (")
