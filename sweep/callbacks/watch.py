@@ -48,8 +48,8 @@ class FailureNotices(FilesCallback):
         if is_alike and count in _COUNTS:
             more = f"sweep logs {shlex.quote(self.layout.root.name)} {trial.number:05d}"
             self._notice(
-                f"the first {count} trials that failed did so alike, before their first report: {error}. `{more}` "
-                "shows more; Ctrl-C ends the sweep"
+                f"the first {count} trials that failed did so alike, before their first report: {error.rstrip('.')}. "
+                f"`{more}` shows more; Ctrl-C ends the sweep"
             )
 
 

@@ -46,7 +46,7 @@ class RunArguments:
             raise ConfigError(f"{'.'.join(where)}: {what}")
         for text in self.ranges:
             name, value = parse_parameter(text, is_grid=is_grid)
-            if name in self.parameters:  # W&B's names may have dots, and nest nothing
+            if name in self.parameters or self.program is not None:  # whose names may have dots, and nest nothing
                 config[name] = value
             else:
                 put(config, name, value)

@@ -66,6 +66,8 @@ def ranges_in(words: Sequence[str]) -> tuple[list[str], list[str]]:
             return f"{{{name}}}"
 
         template.append(_BRACES.sub(placed, word))
+        if re.search(r"\{[A-Za-z_]\w*\(", template[-1]):
+            raise ConfigError(f"{word!r}: the brace of a range is not closed; expected such as '{{uniform(0,1)}}'.")
     return template, ranges
 
 

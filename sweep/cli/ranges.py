@@ -49,8 +49,9 @@ def put(config: dict[str, Any], path: str, value: Any) -> None:
 
 def _split(text: str) -> list[str]:
     """Split at commas outside parentheses, brackets and quotes; the last may be empty."""
-    parts, depth, quote = [""], 0, ""
-    for character in text:
+    parts, depth, quote, opened = [""], 0, "", 0
+    for column, character in enumerate(text, 1):
+        opened = column if not depth and not quote and character in "([{'\"" else opened
         if quote:
             quote = "" if character == quote else quote
         elif character in "'\"":
@@ -60,10 +61,10 @@ def _split(text: str) -> list[str]:
             continue
         depth += 0 if quote else (character in "([{") - (character in ")]}")
         if depth < 0:
-            raise ConfigError(f"a closing {character!r} without an opening one.")
+            raise ConfigError(f"a closing {character!r} without an opening one, in column {column}.")
         parts[-1] += character
     if depth or quote:
-        raise ConfigError(f"{quote or 'a parenthesis'} is not closed.")
+        raise ConfigError(f"the {text[opened - 1]} in column {opened} is not closed.")
     return parts if len(parts) == 1 or parts[-1].strip() else parts[:-1]
 
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from searchers.errors import closest
 from sweep.programs.files import Files
 from sweep.programs.naming import TIMES
 from sweep.programs.place import REPORT_FILE
@@ -32,7 +33,8 @@ _FLOOD = 2000  # lines in a second; of those beyond, only what has a word of the
 _MAX_LINE = 4000
 _MAX_NAMES = 500  # that are remembered
 # The better source comes first; once it has given the metric, the others are not asked any more.
-_FULL = re.compile(r"100%|\b(\d+)/\1\b")  # a progress bar at its end
+_PLACE = re.compile(r"\b(\d+)/(\d+)\b")  # where a progress bar is
+_OF_EPOCHS = re.compile(r"epochs?(?:/s|\b(?!\s*\d))|s/epoch", re.IGNORECASE)  # a bar over them, not over batches
 _RANKS = {"SWEEP_REPORT": 0, "json": 2, "text": 4}
 _OF_LIBRARIES, _OF_FILES = 1, 3
 
@@ -87,6 +89,7 @@ class Feed:
         self._step_source = ""
         self._complete: frozenset[str] = frozenset()  # what the last step with the metric had
         self._bar: Mapping[str, Any] = {}  # the last state of a progress bar
+        self._bar_at = ""
         self._copy: dict[str, Any] | None = None  # a printed step that waits: a library may give the same
         self._sent_at = -math.inf
         self._second, self._num_lines = -math.inf, 0
@@ -104,12 +107,19 @@ class Feed:
         if self._num_lines > _FLOOD and (not self._metric or self._word not in text[:_MAX_LINE].lower()):
             return
         for found in self._lines.read(text):
-            if found.kind == "progress" and (not _FULL.search(text) or found.values == self._bar):
-                self._bar = found.values  # a bar is printed many times: what it shows at its end counts
+            if found.kind == "progress" and self._is_bar_under_way(text, found.values):
                 continue
-            self._bar = found.values if found.kind == "progress" else {}
             is_dict = found.kind == "dict"
             self.take(found.values, source="json" if is_dict else "text", is_whole=is_dict)
+
+    def _is_bar_under_way(self, text: str, values: Mapping[str, Any]) -> bool:
+        """Whether a progress bar, which is printed many times, says nothing new: of one over batches what it shows at
+        its end counts, of one over epochs what it shows when it moves on."""
+        place = _PLACE.search(text)
+        where = place[0] if place else ""
+        was, self._bar, self._bar_at = (self._bar_at, self._bar), values, where
+        is_full = "100%" in text or (place is not None and place[1] == place[2])
+        return (not is_full and not _OF_EPOCHS.search(text)) or was == (where, values) or was[0] == where
 
     def take(
         self, values: Mapping[str, Any], step: float | None = None, source: str = "text", is_whole: bool = True
@@ -137,8 +147,8 @@ class Feed:
             else:
                 self._collect(given, source)
 
-    def end(self) -> None:
-        """Nothing more comes."""
+    def end(self, *, is_good: bool = True) -> None:
+        """Nothing more comes; `is_good`: the program has not failed, so that a number alone may be its result."""
         with self._lock:
             self.line("")  # what a table has that was not closed
             if self._bar and not self.num_reports:
@@ -147,7 +157,7 @@ class Feed:
             if self._copy is not None:
                 copy, self._copy = self._copy, None
                 self._send(copy)
-            if not self.num_reports and self._metric and self.last_lines:
+            if is_good and not self.num_reports and self._metric and self.last_lines:
                 number = last_number(self.last_lines[-1])
                 if number is not None and not self.seen:
                     self._send({self._metric: number})
@@ -233,7 +243,9 @@ class Feed:
             "what it printed, wandb, mlflow, TensorBoard, trackio, aim, CSV files of its directory, and the file that "
             "SWEEP_REPORT names"
         )
+        near = closest(self._metric, names)
         found = f"It gave {shown}." if shown else "It gave no metric at all."
+        found += f" Did you mean {near!r}?" if near else ""
         lines = "".join(f"\n    {line}" for line in self.last_lines[-6:])
         said = f"Its last lines:{lines}" if lines else "It printed nothing."
         return f"{found}\nLooked at: {tried}. {said}"

@@ -16,7 +16,10 @@ from sweep.record.files import write_atomically
 from sweep.worker.session import Session
 
 CHECKPOINT_DIR, WORK_DIR, CONFIG_FILE, REPORT_FILE = "program_checkpoint", "work", "config.json", "report.jsonl"
+_TREE = ".work"  # where the working directory lies with what is beside it; WORK_DIR is a link to it
 _MAX_LINKS = 4096  # of one trial's directory; what lies deeper is shown by links to directories
+_MAX_BESIDE = 500  # of what lies beside the program's directory, and beside its parent
+_MOST_PARENTS = 2
 _NEVER_SHOWN = {"__pycache__", "sweep_results", ".ipynb_checkpoints"}
 _WHOLE = {".git", ".venv", "venv", "node_modules", ".hg"}  # directories that are shown by one link
 _SETTLED_S = 0.2  # a file that was changed since may still be written
@@ -45,8 +48,10 @@ class Place:
         self._known = self._signature()
         self.has_checkpoint = bool(self._known)
         if is_isolated:
-            self.directory = os.path.join(session.trial_dir, WORK_DIR)
-            show(directory, self.directory, hidden=os.path.dirname(session.job.directory))
+            top, link = os.path.join(session.trial_dir, _TREE), os.path.join(session.trial_dir, WORK_DIR)
+            self.directory = show_with_parents(directory, top, hidden=os.path.dirname(session.job.directory))
+            if not os.path.lexists(link):
+                os.symlink(os.path.relpath(self.directory, session.trial_dir), link)
 
     def variables(self, config: Mapping[str, Any], num_workers: int) -> dict[str, str]:
         """Write the config for the program, and return what it is told by variables."""
@@ -101,7 +106,26 @@ def own(path: str) -> None:
         shutil.copy2(source, path)
 
 
-def show(source: str, target: str, *, hidden: str) -> None:
+def show_with_parents(source: str, top: str, *, hidden: str) -> str:
+    """Show a directory below `top`, and what lies beside it and beside its parent, where a program may look for
+    `../data`; return the directory that shows it.
+
+    Args:
+        hidden: a directory that is not shown: it holds the experiments.
+    """
+    parts = os.path.abspath(source).split(os.sep)[1:][-_MOST_PARENTS - 1 :]
+    place = os.path.abspath(source)
+    for _ in parts[1:]:
+        place = os.path.dirname(place)
+    for part in parts[1:]:
+        os.makedirs(top, exist_ok=True)
+        show(place, top, hidden=hidden, but=part, is_deep=False)
+        place, top = os.path.join(place, part), os.path.join(top, part)
+    show(place, top, hidden=hidden)
+    return top
+
+
+def show(source: str, target: str, *, hidden: str, but: str = "", is_deep: bool = True) -> None:
     """Make `target` look like `source`: directories of its own, with links to the files; what is there stays.
 
     What a program writes under a new name stays in `target`. A file of the source's that it opens for writing is the
@@ -109,9 +133,11 @@ def show(source: str, target: str, *, hidden: str) -> None:
     too.
 
     Args:
-        hidden: a directory that is not shown: it holds the experiments.
+        hidden: a directory that is not shown.
+        but: a name in the source that is not shown.
+        is_deep: directories are made; else they are links.
     """
-    num_left = _MAX_LINKS
+    num_left = _MAX_LINKS if is_deep else _MAX_BESIDE
     waiting = deque([(source, target)])
     while waiting:
         theirs, ours = waiting.popleft()
@@ -120,12 +146,13 @@ def show(source: str, target: str, *, hidden: str) -> None:
             found = sorted(entries, key=lambda entry: entry.name)
         for entry in found:
             path = os.path.join(ours, entry.name)
-            if entry.name in _NEVER_SHOWN or os.path.abspath(entry.path) == hidden or os.path.lexists(path):
+            if entry.name in _NEVER_SHOWN or entry.path == hidden or (theirs == source and entry.name == but):
                 continue
             num_left -= 1
-            if entry.is_dir(follow_symlinks=False) and entry.name not in _WHOLE and num_left > 0:
+            is_made = is_deep and num_left > 0 and entry.name not in _WHOLE and entry.is_dir(follow_symlinks=False)
+            if is_made:
                 waiting.append((entry.path, path))
-            else:
+            elif not os.path.lexists(path) and (is_deep or num_left > 0):
                 os.symlink(entry.path, path)
 
 

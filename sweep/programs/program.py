@@ -12,7 +12,7 @@ from typing import Any
 
 import cloudpickle
 
-from searchers.errors import nearest
+from searchers.errors import closest
 from sweep import checks
 from sweep.core.config import CheckpointConfig
 from sweep.errors import ConfigError, refuse_unknown
@@ -109,8 +109,9 @@ class Program:
             if os.path.isfile(path):
                 raise ConfigError(f"{path} is not executable. Make it so (chmod +x), or name what runs it: sh {first}.")
             place = os.path.dirname(path)
-            near = nearest(os.path.basename(first), sorted(os.listdir(place)) if os.path.isdir(place) else [])
-            raise ConfigError(f"there is no program {first!r} in {place} or on PATH. {near}")
+            near = closest(os.path.basename(first), os.listdir(place) if os.path.isdir(place) else [])
+            hint = f" Did you mean {near!r}?" if near else ""
+            raise ConfigError(f"there is no program {first!r} in {place} or on PATH.{hint}")
         if os.path.basename(first).startswith("python"):
             script = next((word for word in self._words[1:] if not word.startswith("-")), "")
             if script.endswith(".py") and not os.path.isfile(path := os.path.join(here, script)):

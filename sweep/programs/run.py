@@ -89,7 +89,7 @@ class Launch:
             raise
         except BaseException:  # what it had logged before counts
             with contextlib.suppress(StopRequested):
-                feed.end()
+                feed.end(is_good=False)
             raise
         else:
             feed.end()

@@ -66,7 +66,7 @@ class Source:
         except (OSError, SyntaxError, ValueError) as error:
             if len(self._seen) == 1:
                 line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
-                raise ConfigError(f"{path}{line} is no Python that can be run: {error}.") from error
+                raise ConfigError(f"{path}{line} is no Python that can be run: {error}.") from None
             return  # one that it imports: perhaps in a `try`
         for node in ast.walk(tree):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
