@@ -1,7 +1,6 @@
 """`python app.py -m hydra/sweeper=sweep lr='interval(1e-5,1e-1)'`: a plugin of Hydra that sweeps an app by `sweep.run`.
 
-Each trial is a job of the multirun, with the directory, the logging and the number that Hydra's own launchers give it.
-Hydra imports this file at the start of every app, so sweep is imported only when it is used.
+Each trial is a job as Hydra's own launchers run it. Every Hydra app imports this file, so that it imports sweep late.
 """
 
 import contextlib
@@ -54,7 +53,6 @@ class SweepSweeper(Sweeper):  # type: ignore[misc]
         self.options: Any = OmegaConf.to_object(OmegaConf.create(options, flags={"allow_objects": True}))
 
     def setup(self, *, hydra_context: Any, task_function: Any, config: Any) -> None:
-        """Keep what is run."""
         self.hydra_context, self.task_function, self.config = hydra_context, task_function, config
 
     def sweep(self, arguments: list[str]) -> None:
@@ -65,6 +63,8 @@ class SweepSweeper(Sweeper):  # type: ignore[misc]
 
         sampler, *_ = [self.options.pop(key, None) for key in ("sampler", "n_jobs", "study_name", "storage")]
         if sampler is not None:  # of a config for Hydra's Optuna sweeper, which works here, too
+            if self.options["resume"]:
+                sampler.reseed_rng()  # else it draws again what it has drawn
             self.options["search_alg"] = sweep.OptunaSearch(sampler=sampler)
         try:
             space, fixed = self._space(arguments)
