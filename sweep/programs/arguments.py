@@ -154,6 +154,8 @@ def _words(interface: Interface, option: Option | None, name: str, value: Any) -
         return [f"{option.name if option else name}={_hydra_text(value)}"]
     if option is None:
         return [f"--{name}={_text(value)}"]
+    if option.type in ("int", "integer") and isinstance(value, (bool, float)) and float(value).is_integer():
+        value = int(value)  # such as a rounded one of q_uniform
     flag = next((one for one in option.flags if alike(one) == alike(name)), option.flags[0])
     is_on = str(value).lower() not in _NO
     is_meant_by_flag = alike(name) != alike(option.name)  # no_cuda=true for what is stored as cuda

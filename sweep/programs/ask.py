@@ -12,6 +12,7 @@ import contextlib
 import importlib.util
 import inspect
 import io
+import itertools
 import json
 import linecache
 import os
@@ -22,6 +23,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+_MOST_CHOICES = 200
 _PATIENCE_S = 5  # for a script that parses some of its arguments and seems to go on parsing
 _ASIDE = {"_HelpAction", "_VersionAction", "_ActionPrintConfig", "_ActionHelpClassPath"}
 _COMPLETION = ("install_completion", "show_completion")  # typer's
@@ -55,12 +57,14 @@ def _option(
     required: bool = False,
 ) -> dict[str, Any]:
     type_ = type_ or ("" if default is None else type(default))
+    listed = [*itertools.islice(choices or (), _MOST_CHOICES + 1)]
+    are_plain = 0 < len(listed) <= _MOST_CHOICES and all(isinstance(one, (str, int, float)) for one in listed)
     return {
         "name": name,
         "flags": sorted(flags, key=lambda flag: not flag.startswith("--")),
         "kind": kind,
         "default": _plain(default),
-        "choices": [_plain(one) for one in choices][:200] if choices else None,
+        "choices": listed if are_plain else None,  # how others are written is not known
         "type": getattr(type_, "__name__", str(type_)),
         "help": " ".join(str(told or "").split()),
         "required": bool(required),
@@ -78,6 +82,10 @@ def _plain(value: Any) -> Any:
     return getattr(value, "name", None) or getattr(value, "__name__", None) or repr(value)
 
 
+def _named_one(commands: Sequence[str]) -> str:
+    return f"It has the sub-commands {', '.join(commands)}: give one as a fixed argument, after --." if commands else ""
+
+
 def _placed(before: str, outer: Sequence[dict[str, Any]], inner: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the options of a sub-command, and those of the commands around it, which stand before its name."""
     names = {one["name"] for one in inner}
@@ -90,8 +98,7 @@ def _placed(before: str, outer: Sequence[dict[str, Any]], inner: Sequence[dict[s
 
 def _answer_parser(parser: Any, is_open: bool = False) -> NoReturn:
     options, commands = _parser_options(parser, _fixed)
-    why = f"It has the sub-commands {', '.join(commands)}: name one of them." if commands else ""
-    _answer("argparse", options, is_open, why)
+    _answer("argparse", options, is_open, _named_one(commands))
 
 
 def _parser_options(parser: Any, given: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -212,19 +219,19 @@ def _patch_click(module: Any) -> None:
             vars(module)[name].main = main
 
 
-def _command_options(command: Any, given: Sequence[str]) -> tuple[list[dict[str, Any]], bool, str]:
-    context, why = command.context_class(command, info_name=command.name), ""
+def _command_options(command: Any, given: Sequence[str]) -> tuple[Any, ...]:
+    """Return the options of the command that the given words choose, whether it takes others, and what to say."""
+    context = command.context_class(command, info_name=command.name)
     parameters = [one for one in command.get_params(context) if one.expose_value or not one.is_eager]  # not --help
     options = [_parameter_option(one, context) for one in parameters if one.name not in _COMPLETION]
     if hasattr(command, "get_command"):
         for index, word in enumerate(given):
             chosen = command.get_command(context, word)
             if chosen is not None:
-                inner, is_open, why = _command_options(chosen, given[index + 1 :])
-                return _placed(word, options, inner), is_open, why
-        why = f"It has the sub-commands {', '.join(command.list_commands(context))}: name one of them."
-        return options, False, why
-    return options, context.ignore_unknown_options or context.allow_extra_args, why
+                inner, *more = _command_options(chosen, given[index + 1 :])
+                return (_placed(word, options, inner), *more)
+        return options, False, _named_one(command.list_commands(context))
+    return options, context.ignore_unknown_options or context.allow_extra_args, ""
 
 
 def _parameter_option(one: Any, context: Any) -> dict[str, Any]:
@@ -240,8 +247,9 @@ def _parameter_option(one: Any, context: Any) -> dict[str, Any]:
         kind = "repeat" if getattr(one, "multiple", False) else "value" if one.nargs == 1 else "many"
     default = one.get_default(context, call=False)
     default = None if callable(default) or "UNSET" in repr(default) else default
-    described = getattr(one, "type", None) or one.type_descriptor  # typer's own
-    choices = [getattr(choice, "value", choice) for choice in getattr(described, "choices", None) or ()]
+    attribute = "name" if hasattr(one, "type") else "value"  # of an enumeration; typer has a descriptor of its own
+    described = getattr(one, "type", None) or one.type_descriptor
+    choices = [getattr(choice, attribute, choice) for choice in getattr(described, "choices", None) or ()]
     told, type_ = getattr(one, "help", ""), getattr(described, "name", None)
     return _option(one.name, flags, kind, default, choices, type_, told, one.required)
 

@@ -235,11 +235,11 @@ def check_space(interface: Interface, space: Mapping[str, Any], program: str) ->
         listed = value.get("grid_search") if isinstance(value, Mapping) else getattr(value, "categories", None)
         values = listed if listed is not None else () if hasattr(value, "sample") else (value,)
         if option is not None and option.choices:
-            choices = [str(one) for one in option.choices]
-            wrong = [one for one in values if one is not None and str(one) not in choices]
+            known = {str(one).lower() for one in option.choices}  # some ignore the case
+            wrong = [one for one in values if one is not None and str(one).lower() not in known]
             if wrong and option.kind in ("value", "positional"):
-                words = ", ".join(map(repr, wrong))
-                raise ConfigError(f"{program} does not take {name}={words}; its choices are {', '.join(choices)}.")
+                words, choices = ", ".join(map(repr, wrong)), ", ".join(map(str, option.choices))
+                raise ConfigError(f"{program} does not take {name}={words}; its choices are {choices}.")
 
 
 def settings(interface: Interface, config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:

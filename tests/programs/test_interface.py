@@ -349,7 +349,28 @@ STAGES = """
 def test_a_sub_command_is_chosen_by_the_fixed_arguments(tmp_path):
     found = asked(tmp_path, COMMANDS, "fit")
     assert [(one.name, one.before) for one in found.options] == [("lr", ""), ("seed", "fit")]
-    assert [one.name for one in asked(tmp_path, COMMANDS).options] == ["seed"]
+    found = asked(tmp_path, COMMANDS)
+    assert [one.name for one in found.options] == ["seed"]
+    with pytest.raises(ConfigError, match=r"takes seed\. It has the sub-commands fit, test: give"):
+        check_names(found, ["lr"], "train.py")
+
+
+CHOICES = """
+    import argparse, enum
+    class Color(enum.Enum):
+        RED = "r"
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--color", type=Color, choices=list(Color))
+    parser.add_argument("--number", type=int, choices=range(1000))
+    parser.add_argument("--depth", type=int, choices=range(1, 3))
+    parser.parse_args()
+"""
+
+
+@pytest.mark.slow
+def test_choices_are_known_where_how_they_are_written_is(tmp_path):
+    found = asked(tmp_path, CHOICES)
+    assert {one.name: one.choices for one in found.options} == {"color": None, "number": None, "depth": (1, 2)}
 
 
 @pytest.mark.slow
@@ -431,7 +452,7 @@ KNOWN = Interface(
 @pytest.mark.parametrize(
     "given",
     [
-        {"learning-rate": space.loguniform(1e-5, 1e-1), "opt": space.choice(["sgd", "adam"]), "depth": 1},
+        {"learning-rate": space.loguniform(1e-5, 1e-1), "opt": space.choice(["SGD", "adam"]), "depth": 1},
         {"opt": space.grid_search(["sgd"]), "extra": {"a": 1}, "extra.b": 2, "depth": None},
         {"opt": space.sample_from(lambda: "x")},
     ],
