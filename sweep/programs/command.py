@@ -8,6 +8,7 @@ worker (this)   reads stdout and stderr into the trial's log and the feed; answe
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import selectors
@@ -25,6 +26,7 @@ from sweep.errors import UserCodeError
 from sweep.programs.arguments import appended, render
 from sweep.programs.feed import Feed
 from sweep.programs.files import Files
+from sweep.programs.hooks import RANK_VARIABLES
 from sweep.programs.place import Place
 from sweep.worker.environment import THREAD_VARIABLES
 from sweep.worker.session import Session, StopRequested
@@ -62,7 +64,8 @@ def run_command(
         listener.listen()
         port = free_port()
         path = os.pathsep.join(filter(None, [_INJECTED, os.environ.get("PYTHONPATH")]))
-        environ = {**os.environ, **variables, "SWEEP_SOCKET": listener.getsockname(), "PYTHONPATH": path}
+        inherited = {name: value for name, value in os.environ.items() if name not in RANK_VARIABLES}
+        environ = {**inherited, **variables, "SWEEP_SOCKET": listener.getsockname(), "PYTHONPATH": path}
         environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PET_STANDALONE": "1"}
         environ |= {"PYTHONUNBUFFERED": "1"}
 
@@ -150,10 +153,12 @@ class _Children:
         failed = next((child for child in self._main if child.poll()), None)
         if failed is not None:
             who = f"rank {self._main.index(failed)} of {len(self._main)}" if len(self._main) > 1 else ""
-            raise UserCodeError(f"{who or self._name} ended with {_how(failed.returncode)}{self._feed.said()}")
+            others = "".join(map(_tail, sorted(glob.glob(os.path.join(self._session.trial_dir, "rank*.log")))))
+            raise UserCodeError(f"{who or self._name} ended with {_how(failed.returncode)}{self._feed.said()}{others}")
 
     def _accept(self, listener: socket.socket) -> bool:
         connection, _ = listener.accept()
+        self._feed.has_library = lambda: True
         self._selector.register(connection, selectors.EVENT_READ, _Answerer(self._feed))
         return True
 
@@ -306,6 +311,14 @@ def _with_port(words: Sequence[str]) -> list[str]:
 def _known(variables: Mapping[str, str], port: int) -> dict[str, str]:
     names = ("trial_id", "trial_dir", "checkpoint_dir", "seed")
     return {name: variables[f"SWEEP_{name.upper()}"] for name in names} | {"port": str(port)}
+
+
+def _tail(path: str) -> str:
+    """Return the last line of what a rank of a launcher printed."""
+    with open(path, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _READ_BYTES))
+        lines = file.read().decode(errors="replace").strip().splitlines()
+    return f"\n    {os.path.basename(path)}: {lines[-1]:.500}" if lines else ""
 
 
 def _signal(child: subprocess.Popen[bytes], number: int) -> None:

@@ -55,6 +55,7 @@ class Feed:
         seen: by (source, name): what came, for people.
         last_lines: what was printed last.
         is_late: the report that is being made is of a step before the one that the program is at.
+        has_library: whether a library that logs is in use, so that printed metrics may be copies of logged ones.
         deadline: when `tick` is to be called, on the clock of `time.monotonic`; None: it need not be.
     """
 
@@ -72,7 +73,7 @@ class Feed:
             metric: that is optimised; empty: none, and whatever comes is reported.
             report: called with the values of a report; what it raises passes through to the program.
             pattern: the user's own regular expression for lines.
-            has_library: whether a library that logs is in use, so that printed metrics may be copies of logged ones.
+            has_library: see above.
         """
         self.num_reports = 0
         self.seen: dict[tuple[str, str], Seen] = {}
@@ -81,9 +82,10 @@ class Feed:
         self.deadline: float | None = None
         self._metric = metric
         self._report = report
-        self._has_library = has_library
+        self.has_library = has_library
         self._lines = Lines(pattern)
         self._rank = max(_RANKS.values()) + 1  # of the source that counts
+        self._source = ""
         self._latest: dict[str, Any] = {}
         self._step: dict[str, Any] = {}  # values of the step that is being collected, of one source
         self._step_source = ""
@@ -137,9 +139,13 @@ class Feed:
                 if len(self.seen) < _MAX_NAMES or (source, name) in self.seen:
                     seen = self.seen.setdefault((source, name), Seen())
                     seen.count, seen.last = seen.count + 1, value
-            if _rank(source) > self._rank:
+            rank = _rank(source)
+            if rank > self._rank:
                 return
-            if step is not None and not any(name in given for name in TIMES):
+            if rank == self._rank and source != self._source:  # of two libraries the first that gave the metric counts
+                self._latest.update((name, value) for name, value in given.items() if name != self._metric)
+                return
+            if step is not None and not any(map(_is_time, given)):
                 given["step"] = step
             if is_whole:
                 self._flush()
@@ -199,9 +205,8 @@ class Feed:
         step, self._step, self.deadline = self._step, {}, None
         if not step:
             return
-        names = frozenset(step) - TIMES
         if self._metric in step or not self._metric:
-            self._complete = names
+            self._complete = frozenset(name for name in step if not _is_time(name))
         self._emit(step, self._step_source)
 
     def _emit(self, values: dict[str, Any], source: str) -> None:
@@ -211,16 +216,16 @@ class Feed:
             value = values.get(self._metric)
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 return
-        elif not any(name not in TIMES for name in values):
+        elif all(map(_is_time, values)):
             return
         rank = _rank(source)
-        if rank == _RANKS["text"] and self._rank > rank and self._copy is None and self._has_library():
+        if rank == _RANKS["text"] and self._rank > rank and self._copy is None and self.has_library():
             self._copy = dict(self._latest)
             return
         if not self._metric and source == "text" and time.monotonic() < self._sent_at + _PACE_S:
             return
         copy, self._copy = self._copy, None
-        is_better, self._rank = rank < _RANKS["text"], rank
+        is_better, self._rank, self._source = rank < _RANKS["text"], rank, source
         if copy is not None and not is_better:
             was_late, self.is_late = self.is_late, True
             self._send(copy)
@@ -236,7 +241,7 @@ class Feed:
         """Say what was seen in place of the metric, for the error of a program that ended without it."""
         names: dict[str, str] = {}
         for (source, name), seen in self.seen.items():
-            if isinstance(seen.last, (int, float)) and math.isfinite(seen.last) and name not in TIMES:
+            if isinstance(seen.last, (int, float)) and math.isfinite(seen.last) and not _is_time(name):
                 names.setdefault(name, source)
         shown = ", ".join(f"{name!r} ({source})" for name, source in list(names.items())[:12])
         tried = (
@@ -256,9 +261,14 @@ class Feed:
         return f": {self.last_lines[-1].strip()}{lines}" if lines else ", and it printed nothing"
 
 
+def _is_time(name: str) -> bool:
+    """Whether a name counts steps; loggers put a part before it, `trainer/global_step`."""
+    return name.rpartition("/")[2] in TIMES
+
+
 def _whole(name: str, value: Any) -> Any:
     """Return an epoch that was read as a float as the whole number that it is."""
-    return int(value) if name in TIMES and isinstance(value, float) and value.is_integer() else value
+    return int(value) if _is_time(name) and isinstance(value, float) and value.is_integer() else value
 
 
 def _rank(source: str) -> int:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Found = tuple[Mapping[str, Any], Any, bool]  # values, step, whether that is all of the step
     Reader = Callable[..., Iterable[Found]]  # takes the arguments of a method
 
-_RANK_VARIABLES = ("RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+RANK_VARIABLES = ("RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
 _emit: Emit | None = None
 _pid = 0  # of the process that gives what it logs; its forks do not
@@ -43,7 +43,7 @@ def install(emit: Emit) -> None:
     """
     global _emit, _pid, _inherited
     _emit, _pid = emit, os.getpid()
-    _inherited = {name: os.environ.get(name) for name in _RANK_VARIABLES}
+    _inherited = {name: os.environ.get(name) for name in RANK_VARIABLES}
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
     for name in _HOOKS:
@@ -73,7 +73,7 @@ def rank() -> int:
     try:
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             return int(distributed.get_rank())
-        values = [os.environ.get(name) for name in _RANK_VARIABLES if os.environ.get(name) != _inherited.get(name)]
+        values = [os.environ.get(name) for name in RANK_VARIABLES if os.environ.get(name) != _inherited.get(name)]
         return int(next(filter(None, values), 0))
     except Exception:  # half imported, or no number: it is not known to be another than the first
         return 0

@@ -13,6 +13,7 @@ from pathlib import Path
 from sweep.errors import ConfigError
 
 _MAX_FILES = 300
+_WANDB_INIT = "wandb.sdk.launch"  # what wandb imports when a run begins: 0.13 s in each process
 _TORCH_OPTIMIZERS = "torch._dynamo"  # what torch imports when the first optimizer is built: 1.8 s in each process
 # Calls by which a script makes processes that print metrics, or that start from a clean interpreter.
 _OF_PROCESSES = {
@@ -55,6 +56,8 @@ class Source:
         self._read(os.path.abspath(script), "", found)
         if "torch" in {name.partition(".")[0] for name in found} and "optim" in self._names:
             found[_TORCH_OPTIMIZERS] = None
+        if "wandb" in found:
+            found[_WANDB_INIT] = None
         self.imports = tuple(found)
 
     def _read(self, path: str, package: str, found: dict[str, None]) -> None:

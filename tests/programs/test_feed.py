@@ -142,3 +142,19 @@ def test_a_progress_bar_counts_at_its_end_and_once() -> None:
             told.feed.line(f"Epoch {epoch}: {done}%|###| {done}/100 [00:01<00:00, 9.9it/s, loss={loss}]")
     told.feed.end()
     assert [report["loss"] for report in told.reports] == [100, 0]
+
+
+def test_of_two_libraries_the_first_that_gives_the_metric_makes_the_reports() -> None:
+    told = Told()
+    for epoch in range(3):
+        told.feed.take({"loss": 3.0 - epoch}, None, "wandb")
+        told.feed.take({"loss": 3.0 - epoch, "lr": 0.1}, epoch, "tensorboard", is_whole=False)
+    told.feed.end()
+    assert [report["loss"] for report in told.reports] == [3.0, 2.0, 1.0]
+    assert told.reports[-1]["lr"] == 0.1
+
+
+def test_a_step_that_a_logger_names_in_its_own_way_counts_steps() -> None:
+    told = Told()
+    told.feed.take({"loss": 1.0, "trainer/global_step": 10.0}, None, "wandb")
+    assert told.reports == [{"loss": 1.0, "trainer/global_step": 10}]

@@ -187,7 +187,7 @@ def test_only_scalars_are_numbers():
 
 
 def test_a_rank_is_read_from_what_the_program_set(monkeypatch):
-    for name in hooks._RANK_VARIABLES:
+    for name in hooks.RANK_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     assert hooks.rank() == 0
     monkeypatch.setenv("SLURM_PROCID", "3")
