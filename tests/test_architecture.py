@@ -192,6 +192,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Run in interpreters of other environments, too.
     "sweep.programs.hooks": (),
     "sweep.programs.injected": (),
+    # An estimator of scikit-learn's that runs a sweep, and what runs in its trials.
+    "sweep.sklearn": OWN,
+    "sweep.sklearn.trial": ("sweep.worker.session",),
     # The composition: what was asked becomes a value, the value what decides, and that is opened, driven and closed.
     "sweep.api": ("searchers.keywords", "sweep.launch.execute", "sweep.launch.spec"),
     "sweep.launch": (),
