@@ -19,8 +19,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import ParameterGrid, ParameterSampler, check_cv
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.model_selection._validation import _warn_or_raise_about_fit_failures
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_method_params, indexable
+from sklearn.utils.validation import _check_method_params, check_random_state, indexable
 
 from searchers.base import EXHAUSTED, Config, Searcher, Signal
 from searchers.space import choice, loguniform, randint, uniform
@@ -31,32 +30,27 @@ from sweep.schedulers import ASHAScheduler
 from sweep.sklearn.trial import OBJECTIVE, RESOURCE, evaluate, rungs_of, train_for
 from sweep.worker.parameters import with_parameters
 
-__all__ = ["SearchCV"]
-
 _FORMER = dict.fromkeys(("param_distributions", "param_grid", "search_spaces"), "It is called space.")
-_FORMER |= {"num_samples": "It is called n_iter.", "pre_dispatch": "Leave it out: candidates start when there is room."}
+_LISTS = (list, tuple, range, np.ndarray)
 
 
 class SearchCV(BaseSearchCV):  # type: ignore[misc]
     """Find the best parameters of an estimator by cross-validation, as `RandomizedSearchCV` does, by a sweep.
 
-    Each candidate is a trial in a process of its own; all share one copy of the data. A random search over lists and
-    distributions of scipy tries what `RandomizedSearchCV` tries. What is not listed here means what it means there;
-    `analysis_` is the experiment.
+    A candidate is a trial in a process of its own; all share one copy of the data. A random search over lists and
+    distributions of scipy tries what `RandomizedSearchCV` tries. What is not listed here is as there.
 
     Args:
         space: parameters, each with a domain such as `sweep.loguniform(1e-3, 10)`, a list, or a distribution of scipy.
         n_jobs: how many candidates may run at a time; None: as many as there is room for.
         resources: of a candidate, such as `{"cpu": 2, "gpu": 0.5}`; None: one CPU.
         search_alg: a searcher or its name, such as "tpe"; None: random; "grid": all combinations of lists.
-        scheduler: a scheduler or its name. "asha": the best third of the candidates at a rung goes on. Others are to
-            count `n_resources`: what a candidate has got so far. What is stopped has NaN in `cv_results_`.
+        scheduler: a scheduler or its name. "asha": the best third at a rung goes on. Others are to count `n_resources`,
+            what a candidate has got so far. What was stopped has NaN in `cv_results_`.
         fidelity: what a rung is. None: a fold; "partial_fit" (epochs), a parameter such as "n_estimators", "n_samples"
             for training, or a pair of one of these and its maximum, or its values; "auto": whichever there is.
-        verbose: 0 prints nothing, 1 a live table.
-        storage_path, name: where the experiment is kept; without both, in a temporary directory while this object
-            lives. With a name it is `NAME-<hash>` of all that the result depends on: when it was killed, fitting again
-            with the same int as random_state goes on.
+        storage_path, name: where the experiment is kept; None: in a temporary directory, while this object lives. With
+            a name, followed by a hash of data and arguments, what was killed goes on when the same is fitted again.
         run_options: further arguments of `sweep.run`, such as `{"time_budget_s": 600}`.
     """
 
@@ -86,9 +80,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         name: str | None = None,
         run_options: Mapping[str, Any] | None = None,
     ) -> None:
-        given = locals()
-        for parameter in self._get_param_names():
-            setattr(self, parameter, given[parameter])
+        self.__dict__.update({parameter: value for parameter, value in locals().items() if parameter != "self"})
 
     @property
     def analysis_(self) -> ExperimentAnalysis:
@@ -101,12 +93,9 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         scorers, metric = self._get_scorers()
         X, y = indexable(X, y)
         routed = self._get_routed_params_for_fit(_check_method_params(X, params=params))
-        base, random, config = clone(self.estimator), check_random_state(self.random_state), {}
-        candidates = candidates_of(self.space, self.n_iter, random, is_grid=self.search_alg == "grid")
-        if candidates is None or self.search_alg not in (None, "random", "grid"):
-            candidates, config = None, as_domains(self.space)
-        folds = check_cv(self.cv, y, classifier=is_classifier(base))
-        splits = list(folds.split(X, y, **routed.splitter.split))
+        base, random = clone(self.estimator), check_random_state(self.random_state)
+        candidates, config = searched(self.space, self.n_iter, random, self.search_alg)
+        splits = list(check_cv(self.cv, y, classifier=is_classifier(base)).split(X, y, **routed.splitter.split))
         self.n_splits_ = len(splits)
         rungs = rungs_of(self.fidelity, base, y, splits)
         if any(rungs.name in one for one in candidates or [config]):
@@ -130,8 +119,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         if self.refit:
             full = {rungs.name: rungs.values[-1]} if rungs.name in base.get_params() else {}
             best = clone(base).set_params(**clone({**self.best_params_, **full}, safe=False))
-            is_trained, epochs = rungs.name == "partial_fit", rungs.values[-1]
-            fit = partial(train_for, epochs, rungs.classes, best) if is_trained else best.fit
+            fit = best.fit if rungs.name != "partial_fit" else partial(train_for, rungs.values[-1], rungs.classes, best)
             began = time.time()
             self.best_estimator_ = fit(*((X,) if y is None else (X, y)), **routed.estimator.fit)
             self.refit_time_ = time.time() - began
@@ -141,39 +129,35 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         return self
 
     def _sweep(self, what: Mapping[str, Any], options: dict[str, Any], candidates: Any) -> ExperimentAnalysis:
-        options |= {"metric": OBJECTIVE, "mode": "max", "resources_per_trial": self.resources}
+        options |= {"metric": OBJECTIVE, "mode": "max", "storage_path": self.storage_path, "preload": ["sweep.sklearn"]}
+        (base, *data), values = what["data"], what["rungs"].values
         if self.name is not None:
-            (base, *data), values = what["data"], what["rungs"].values
             own = (base, what["options"], values, options, candidates, self.search_alg, self.scheduler)
             digest = joblib.hash((cloudpickle.dumps(own), data))
-            options |= {"name": f"{self.name}-{digest[:8]}", "resume": "AUTO", "storage_path": self.storage_path}
-        else:
-            options["storage_path"] = self.storage_path or tempfile.mkdtemp(prefix="sweep-")
-            if self.storage_path is None:
-                weakref.finalize(self, shutil.rmtree, options["storage_path"], ignore_errors=True)
+            options |= {"name": f"{self.name}-{digest[:8]}", "resume": "AUTO"}
+        elif self.storage_path is None:
+            options["storage_path"] = tempfile.mkdtemp(prefix="sweep-")
+            weakref.finalize(self, shutil.rmtree, options["storage_path"], ignore_errors=True)
         options["search_alg"], options["scheduler"] = copy.deepcopy((self.search_alg, self.scheduler))
         if candidates is not None:
             options |= {"num_samples": len(candidates), "search_alg": Candidates(candidates)}
         if self.scheduler == "asha":
-            least, most = what["rungs"].values[0], what["rungs"].values[-1]
-            options["scheduler"] = ASHAScheduler(RESOURCE, max_t=most, grace_period=least, reduction_factor=3)
-        limit = None if self.n_jobs in (None, -1) else joblib.effective_n_jobs(self.n_jobs)
+            options["scheduler"] = ASHAScheduler(RESOURCE, grace_period=values[0], max_t=values[-1], reduction_factor=3)
+        options["max_concurrent_trials"] = None if self.n_jobs in (None, -1) else joblib.effective_n_jobs(self.n_jobs)
         options |= {"fail_fast": "raise" if self.error_score == "raise" else False, "raise_on_failed_trial": False}
-        options |= {"max_concurrent_trials": limit, "max_identical_failures": -1, "preload": ["sweep.sklearn"]}
-        options |= {"verbose": min(int(self.verbose), 2), **(self.run_options or {})}
-        return run(with_parameters(evaluate, **what), **options)
+        options |= {"resources_per_trial": self.resources, "verbose": bool(self.verbose), "max_identical_failures": -1}
+        return run(with_parameters(evaluate, **what), **{**options, **(self.run_options or {})})
 
     def _results(self, analysis: ExperimentAnalysis) -> tuple[dict[str, Any], Any]:
         """Return `cv_results_`, and what the first fold has scored that was fitted."""
         trials = [trial for trial in analysis.trials if trial.error or RESOURCE in trial.last_result]
         if not trials:
             raise ValueError(f"no candidate was tried: {analysis!r}. Raise n_iter, or the time that there is.")
-        lasts, outs = [trial.last_result for trial in trials], list[dict[str, Any]]()
-        reached = [last.get(RESOURCE, 0) for last in lasts]
-        for trial, last, resource in zip(trials, lasts, reached, strict=True):
-            nothing = {"fit_error": trial.error and str(trial.error), "fit_time": np.nan, "score_time": np.nan}
-            is_whole = resource == max(reached) > 0  # what was stopped before has no score
-            outs += [last[f"fold{fold}"] if is_whole else {**nothing} for fold in range(self.n_splits_)]
+        reached, outs = [trial.last_result.get(RESOURCE, 0) for trial in trials], list[dict[str, Any]]()
+        for trial in trials:
+            found = trial.last_result if trial.last_result.get(RESOURCE) == max(reached) else {}  # else it was stopped
+            none = {"fit_error": trial.error and str(trial.error), "fit_time": np.nan, "score_time": np.nan}
+            outs += [found.get(f"fold{fold}", none).copy() for fold in range(self.n_splits_)]
         _warn_or_raise_about_fit_failures(outs, self.error_score)
         first = next(out["test_scores"] for out in outs if out["fit_error"] is None and "test_scores" in out)
         for out in outs:
@@ -181,13 +165,9 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
             for part in ("test_scores", "train_scores"):
                 if part not in out or isinstance(out[part], dict) != isinstance(first, dict):
                     out[part] = dict.fromkeys(first, missing) if isinstance(first, dict) else missing
-        with warnings.catch_warnings():
-            if min(reached) < max(reached):
-                warnings.filterwarnings("ignore", "One or more of the")
-            params = [trial.config for trial in trials]
-            return self._format_results(
-                params, self.n_splits_, outs, {RESOURCE: reached} if self.scheduler else None
-            ), first
+        more = {RESOURCE: reached} if self.scheduler else None
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # what was stopped has NaN, as it should
+            return self._format_results([trial.config for trial in trials], self.n_splits_, outs, more), first
 
 
 class Candidates(Searcher):
@@ -203,41 +183,27 @@ class Candidates(Searcher):
         return next(self._left, EXHAUSTED)
 
 
-def candidates_of(space: Any, n_iter: int, random_state: Any, *, is_grid: bool) -> list[Config] | None:
-    """Return what `RandomizedSearchCV`, or `GridSearchCV`, tries; None: the space has domains or constants."""
+def searched(space: Any, n_iter: int, random_state: Any, search_alg: Any) -> tuple[list[Config] | None, Config]:
+    """Return what `RandomizedSearchCV`, or `GridSearchCV`, tries; otherwise None, and the space in domains."""
     parts = list(space) if isinstance(space, (list, tuple)) else [space]
     if not all(isinstance(part, Mapping) for part in parts):
         raise ConfigError(f"space is {space!r}; expected a dict such as {{'C': sweep.loguniform(1e-3, 10)}}.")
-    if not all(_is_list(value) or hasattr(value, "rvs") for part in parts for value in part.values()):
-        return None
-    found = ParameterGrid(space) if is_grid else ParameterSampler(space, n_iter, random_state=random_state)
-    return [{name: _plain(value) for name, value in config.items()} for config in found]
-
-
-def as_domains(space: Any) -> Config:
-    """Return the space with domains in the place of lists and of scipy's distributions."""
-    if not isinstance(space, Mapping):
-        raise ConfigError("space is a list, for random or grid search over lists and distributions; expected a dict.")
-    return {name: _as_domain(name, value) for name, value in space.items()}
+    is_theirs = all(isinstance(value, _LISTS) or hasattr(value, "rvs") for part in parts for value in part.values())
+    if is_theirs and search_alg in (None, "random", "grid"):
+        grid = ParameterGrid(space) if search_alg == "grid" else None
+        return list(grid or ParameterSampler(space, n_iter, random_state=random_state)), {}
+    if len(parts) != 1:
+        raise ConfigError("space is a list, which takes random or grid search over lists and distributions of scipy.")
+    return None, {name: _as_domain(name, value) for name, value in parts[0].items()}
 
 
 def _as_domain(name: str, value: Any) -> Any:
-    match getattr(getattr(value, "dist", None), "name", None):
-        case "uniform":
-            return uniform(*value.support())
-        case "loguniform" | "reciprocal":
-            return loguniform(*value.support())
-        case "randint":
-            return randint(int(value.support()[0]), int(value.support()[1]) + 1)
-    if hasattr(value, "rvs"):
-        what = "expected a domain of sweep's, a list, or uniform, loguniform or randint of scipy"
-        raise ConfigError(f"space[{name!r}] is {value!r}; {what}: not all of the space is lists and distributions.")
-    return choice([_plain(one) for one in value]) if _is_list(value) else value
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str)
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+    if not hasattr(value, "rvs"):
+        return choice(list(value)) if isinstance(value, _LISTS) else value
+    kind = getattr(getattr(value, "dist", None), "name", None)
+    if kind in ("uniform", "loguniform", "reciprocal"):
+        return (uniform if kind == "uniform" else loguniform)(*value.support())
+    if kind == "randint":
+        return randint(int(value.support()[0]), int(value.support()[1]) + 1)
+    what = "expected a domain of sweep's, a list, or uniform, loguniform or randint of scipy"
+    raise ConfigError(f"space[{name!r}] is {value!r}; {what}, unless a random search has only lists and distributions.")

@@ -15,7 +15,6 @@ from sweep.errors import ConfigError
 from sweep.worker.session import report
 
 OBJECTIVE, RESOURCE = "mean_test_score", "n_resources"
-Splits = Sequence[tuple[Any, Any]]  # indices for training and for testing
 
 
 class Rungs(NamedTuple):
@@ -27,12 +26,8 @@ class Rungs(NamedTuple):
     classes: Any = None  # for `partial_fit` of a classifier
 
 
-def rungs_of(fidelity: Any, estimator: Any, y: Any, splits: Splits) -> Rungs:
-    """Return the rungs that `fidelity=` asks for.
-
-    Raises:
-        ConfigError: the estimator has nothing of that name, or it is not said how much there is at most.
-    """
+def rungs_of(fidelity: Any, estimator: Any, y: Any, splits: Sequence[Any]) -> Rungs:
+    """Return the rungs that `fidelity=` asks for."""
     if fidelity is None:
         return Rungs("", tuple(range(1, len(splits) + 1)))
     name, values = fidelity if isinstance(fidelity, (tuple, list)) and len(fidelity) == 2 else (fidelity, None)
@@ -56,9 +51,8 @@ def rungs_of(fidelity: Any, estimator: Any, y: Any, splits: Splits) -> Rungs:
             f"fidelity is {fidelity!r}; expected 'auto', 'n_samples', 'partial_fit' of an estimator that has it, a "
             "parameter, or one of these with its maximum or increasing values: ('n_estimators', [10, 30, 100])."
         )
-    if name == "partial_fit":
-        return Rungs(name, steps, {}, classes)
-    return Rungs(name, steps, {f"{prefix}warm_start": True} if name == trees and f"{prefix}warm_start" in own else None)
+    warm = {f"{prefix}warm_start": True} if name == trees and f"{prefix}warm_start" in own else None
+    return Rungs(name, steps, {} if name == "partial_fit" else warm, classes)
 
 
 def train_for(epochs: int, classes: Any, model: Any, X: Any, y: Any = None, **given: Any) -> Any:
@@ -87,13 +81,11 @@ def evaluate(config: dict[str, Any], *, data: Any, rungs: Rungs, metric: str, op
                 params[rungs.name] = value
             fixed = {"train": train, "test": test, "parameters": params, "verbose": 0, "return_times": True}
             out = _fit_and_score(model, X, y, **fixed, **options)
-            out["fit_time"] += found.get(f"fold{fold}", {}).get("fit_time", 0.0)
+            out["fit_time"] += found.get(f"fold{fold}", {"fit_time": 0.0})["fit_time"]
             found[f"fold{fold}"] = out
-            given = out["test_scores"]
-            scores.append(given if isinstance(given, dict) else {"score": given})
+            scores.append(out["test_scores"] if isinstance(out["test_scores"], dict) else {"score": out["test_scores"]})
             if not rungs.name or fold == len(splits) - 1:
-                means = {name: float(np.mean([score.get(name, np.nan) for score in scores])) for name in scores[-1]}
-                objective = means.get(metric, next(iter(means.values())))
-                shown = {f"mean_test_{name}": mean for name, mean in means.items()}
-                report({RESOURCE: value or fold + 1, **shown, OBJECTIVE: objective, **found})
+                means = {f"mean_test_{name}": np.mean([one.get(name, np.nan) for one in scores]) for name in scores[-1]}
+                objective = means.get(f"mean_test_{metric}", next(iter(means.values())))
+                report({RESOURCE: value or fold + 1, **means, OBJECTIVE: objective, **found})
         before = value

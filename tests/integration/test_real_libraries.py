@@ -228,3 +228,13 @@ def test_transformers_trains_in_a_group(tmp_path: Path) -> None:
     assert (trial.last_result["step"], trial.last_result["training_iteration"]) == (1, 1)
     stored = {path.name for path in Path(trial.checkpoint.path, "checkpoint").iterdir()}
     assert {"rng_state_0.pth", "rng_state_1.pth", "model.safetensors"} <= stored
+
+
+def test_a_search_of_hugging_faces_trainer_runs_as_a_sweep(tmp_path: Path) -> None:
+    needs("transformers")
+    needs("accelerate")
+    best = page_of("Hugging Face's Trainer", tmp_path)["best"]
+    assert best.hyperparameters.keys() == {"learning_rate", "per_device_train_batch_size"}
+    trials = best.run_summary.trials
+    assert [trial.status for trial in trials] == ["TERMINATED"] * 4
+    assert best.objective == min(trial.last_result["eval_loss"] for trial in trials)
