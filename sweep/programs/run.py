@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -76,7 +77,10 @@ class Launch:
             metric, reporter.report, pattern=self.pattern, has_library=lambda: bool(hooks.installed())
         )
         words = self.words(config, place, variables)
-        shown = ["python", *(["-m"] if self.is_module else []), *words] if self.script else words
+        as_module = ["-m"] if self.is_module else []
+        shown = ["python", *as_module, *words] if self.script else words
+        if self.script and not is_fork:
+            words = [sys.executable, *as_module, *words]
         write_atomically(Path(session.trial_dir, COMMAND_FILE), command_line(shown) + "\n")
         if self.uses_wandb:
             hooks.prepare_wandb(variables, config, session.trial_dir, session.job.trial_id, session.job.experiment)

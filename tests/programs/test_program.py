@@ -86,6 +86,13 @@ def test_the_same_script_as_a_child_process_gives_the_same(place: Path) -> None:
     assert [trial.last_result["training_iteration"] for trial in analysis.trials] == [3, 3]
 
 
+@pytest.mark.parametrize("how", [{"engine": "inline"}, {"start_method": "spawn"}], ids=["inline", "spawn"])
+def test_a_script_runs_where_there_is_no_fork(place: Path, how: dict[str, Any]) -> None:
+    analysis = ran(sweep.Program("train.py"), config={"lr": 0.1}, **how)
+    assert analysis.trials[0].last_result["loss"] == 0.333
+    assert os.getcwd() == str(place)
+
+
 def test_what_a_program_saves_comes_with_its_reports_and_a_failed_trial_goes_on_from_it(place: Path) -> None:
     script = SCRIPT.replace("        print(f", "        if begin == 0 and step == 2: sys.exit(7)\n        print(f")
     (place / "train.py").write_text(script)
