@@ -15,7 +15,7 @@ from searchers.space import Float, Integer, LogUniform, Uniform
 from sweep.core.literals import parse_literal
 from sweep.errors import ConfigError
 
-_NAME = re.compile(r"([A-Za-z_][\w.-]*)[=~](.*)", re.DOTALL)
+_NAME = re.compile(r"(\+{0,2}[A-Za-z_][\w.@/-]*)[=~](.*)", re.DOTALL)  # Hydra's keys are such, too
 _CALL = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
 _FROM_TO = re.compile(r"([+-]?[\d.]*\d(?:e[+-]?\d+)?)\.\.+([+-]?\.?\d[\d.]*(?:e[+-]?\d+)?)", re.IGNORECASE)
 _MOST_STEPS = 100_000
