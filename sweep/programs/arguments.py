@@ -13,7 +13,7 @@ from typing import Any
 from searchers.errors import nearest
 from sweep.core.literals import jsonable
 from sweep.errors import ConfigError
-from sweep.programs.interface import Interface, Option, alike, settings
+from sweep.programs.interface import NO, Interface, Option, alike, settings
 
 _PLACE = re.compile(r"\{\{|\}\}|\$?\{([A-Za-z_][\w./-]*)\}")
 _ENVIRONMENT = re.compile(r"\$\{envvar:(\w*)\}")
@@ -24,7 +24,6 @@ _PREFIX = {"args_append_hydra": "+", "args_override_hydra": "++"}
 _DEFAULTS = {"env": "/usr/bin/env", "interpreter": "python"}  # as W&B's agent has them
 _UNQUOTED = re.compile(r"[A-Za-z_./][\w./@%+?|*-]*")  # strings that Hydra and Fire take for strings
 _WORDS = ("true", "false", "null", "none", "nan", "inf")
-_NO = ("", "0", "false", "no", "off")
 
 Settings = Sequence[tuple[str, Any]]
 
@@ -77,8 +76,12 @@ def render(
             continue
         whole = _PLACE.fullmatch(word)
         option = interface.option(whole[1]) if whole and whole[1] else None
-        if whole and option and option.kind in ("many", "positional") and alike(whole[1]) in by_name:
-            rendered += _texts(by_name[alike(whole[1])])
+        value = by_name.get(alike(whole[1])) if whole and whole[1] else None
+        switch = interface.option(rendered[-1]) if isinstance(value, bool) and rendered[-1:] else None
+        if switch and rendered[-1] in switch.flags and switch.kind in ("flag", "off", "pair"):  # --amp {amp}
+            rendered += _words(interface, switch, rendered.pop(), value)
+        elif option and option.kind in ("many", "positional") and value is not None:
+            rendered += _texts(value)
         else:
             rendered.append(_filled(word, by_name, variables))
     if not macros & {*_OPTIONS, *_RAW}:
@@ -157,7 +160,7 @@ def _words(interface: Interface, option: Option | None, name: str, value: Any) -
     if option.type in ("int", "integer") and isinstance(value, (bool, float)) and float(value).is_integer():
         value = int(value)  # such as a rounded one of q_uniform
     flag = next((one for one in option.flags if alike(one) == alike(name)), option.flags[0])
-    is_on = str(value).lower() not in _NO
+    is_on = str(value).lower() not in NO
     is_meant_by_flag = alike(name) != alike(option.name)  # no_cuda=true for what is stored as cuda
     match option.kind:
         case "flag":
@@ -177,7 +180,7 @@ def _words(interface: Interface, option: Option | None, name: str, value: Any) -
     if interface.kind == "fire" and not isinstance(value, (bool, int, float)):
         is_word = isinstance(value, str) and _UNQUOTED.fullmatch(value) and value.lower() not in _WORDS
         return [f"{flag}={value if is_word else repr(jsonable(value, is_strict=False))}"]
-    if interface.kind == "argparse" and option.type == "bool" and value is False:
+    if interface.kind == "argparse" and option.type == "bool" and value is False and not option.choices:
         return [f"{flag}="]  # type=bool, to which every other text is true
     return _joined(interface, flag, _text(value))
 

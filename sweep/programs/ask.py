@@ -23,7 +23,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-_MOST_CHOICES = 200
+_MOST_CHOICES, _MOST_SHOWN = 200, 20
 _PATIENCE_S = 5  # for a script that parses some of its arguments and seems to go on parsing
 _ASIDE = {"_HelpAction", "_VersionAction", "_ActionPrintConfig", "_ActionHelpClassPath"}
 _COMPLETION = ("install_completion", "show_completion")  # typer's
@@ -65,7 +65,7 @@ def _option(
         "kind": kind,
         "default": _plain(default),
         "choices": listed if are_plain else None,  # how others are written is not known
-        "type": getattr(type_, "__name__", str(type_)),
+        "type": getattr(type_, "__name__", str(type_)).strip(),
         "help": " ".join(str(told or "").split()),
         "required": bool(required),
     }
@@ -83,7 +83,8 @@ def _plain(value: Any) -> Any:
 
 
 def _named_one(commands: Sequence[str]) -> str:
-    return f"It has the sub-commands {', '.join(commands)}: give one as a fixed argument, after --." if commands else ""
+    shown = ", ".join([*commands][:_MOST_SHOWN]) + ", ..." * (len(commands) > _MOST_SHOWN)
+    return f"It has the sub-commands {shown}: give one as a fixed argument, after --." if commands else ""
 
 
 def _placed(before: str, outer: Sequence[dict[str, Any]], inner: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -148,8 +149,8 @@ def _action_option(action: Any, kinds: set[str]) -> dict[str, Any]:
     if "MISSING" in repr(default):  # tyro's, which tells it in the help
         match = re.search(r"\(default: (.*?)\)", told)
         default = _literal(match[1]) if match else None
-    name, type_ = name.replace("-", "_"), hint or action.type
-    return _option(name, flags, kind, default, action.choices, type_, told, action.required)
+    type_ = ("boolean" if hint is bool else hint) or action.type or (bool if isinstance(default, bool) else " ")
+    return _option(name.replace("-", "_"), flags, kind, default, action.choices, type_, told, action.required)
 
 
 def _literal(text: str) -> Any:

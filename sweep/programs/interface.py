@@ -27,6 +27,9 @@ _SPEAKS = re.compile(
     r"|(.*\.)?(parse_(known_|intermixed_)?args\w*|LightningCLI|from_cli)"
 )
 _MODULE_FLAGS = ("-m", "--module")
+_SWITCHES = ("flag", "off", "pair")
+_NUMBERS = ("int", "integer", "float")
+YES, NO = ("1", "1.0", "true", "yes", "on"), ("", "0", "0.0", "false", "no", "off")
 _MOST_FILES, _MOST_NAMES = 300, 30
 
 
@@ -110,7 +113,7 @@ def interface_of(
             `{placeholder}` are left out.
         cwd: where it runs. env: its environment; None: this one.
     """
-    directory, environment = Path(cwd or os.getcwd()), {**(os.environ if env is None else env)}
+    directory, environment = Path(cwd or "").absolute(), {**(os.environ if env is None else env)}
     roots = [directory, *(directory / path for path in environment.get("PYTHONPATH", "").split(":") if path)]
     target, index = _target(argv, directory, roots)
     if target is None or not _speaks_of_arguments(target, [target.parent, *roots]):
@@ -231,15 +234,36 @@ def check_space(interface: Interface, space: Mapping[str, Any], program: str) ->
     given = dict(settings(interface, space))
     check_names(interface, given, program)
     for name, value in given.items():
-        option = interface.option(name)
         listed = value.get("grid_search") if isinstance(value, Mapping) else getattr(value, "categories", None)
         values = listed if listed is not None else () if hasattr(value, "sample") else (value,)
-        if option is not None and option.choices:
-            known = {str(one).lower() for one in option.choices}  # some ignore the case
-            wrong = [one for one in values if one is not None and str(one).lower() not in known]
-            if wrong and option.kind in ("value", "positional"):
-                words, choices = ", ".join(map(repr, wrong)), ", ".join(map(str, option.choices))
-                raise ConfigError(f"{program} does not take {name}={words}; its choices are {choices}.")
+        option = interface.option(name) or Option(name)
+        expected = _expected(interface, option)
+        wrong = [one for one in values if one is not None and not _suits(option, one)] if expected else []
+        if wrong:
+            raise ConfigError(f"{program} does not take {name}={', '.join(map(repr, wrong))}; {expected}.")
+
+
+def _expected(interface: Interface, option: Option) -> str:
+    """Return what an option takes, in words; empty: all that can be written, for all one knows."""
+    if option.choices and option.kind in ("value", "positional"):
+        return f"its choices are {', '.join(map(str, option.choices))}"
+    if option.kind in _SWITCHES:
+        return "it is true or false"
+    is_checked = interface.kind in ("argparse", "click", "absl") and option.kind in ("value", "positional")
+    return "it is a number" if is_checked and option.type in _NUMBERS else ""
+
+
+def _suits(option: Option, value: Any) -> bool:
+    word = str(value).lower()
+    if option.kind in _SWITCHES:
+        return word in YES or word in NO
+    if option.choices:
+        return word in {str(one).lower() for one in option.choices}  # some ignore the case
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def settings(interface: Interface, config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:

@@ -145,6 +145,23 @@ def test_a_list_that_is_a_word_of_its_own_becomes_words():
     assert words == ["--betas", "1", "2", "--x=[1, 2]"]
 
 
+@pytest.mark.parametrize(
+    ("template", "value", "expected"),
+    [
+        (["--amp", "{x}", "t"], True, ["--amp", "t"]),
+        (["--amp", "{x}", "t"], False, ["t"]),
+        (["--no-cuda", "{x}"], True, ["--no-cuda"]),
+        (["--no-cuda", "{x}"], False, []),
+        (["--no-bias", "{x}"], True, ["--no-bias"]),
+        (["--no-bias", "{x}"], False, ["--bias"]),
+        (["--shuffle", "{x}"], False, ["--shuffle", "False"]),
+        (["--amp", "{x}"], 3, ["--amp", "3"]),
+    ],
+)
+def test_a_switch_with_a_placeholder_is_given_or_not(template, value, expected):
+    assert render(template, {"x": value}, interface=ARGPARSE, variables={}) == expected
+
+
 def test_options_of_an_outer_command_stand_before_the_inner_one():
     interface = Interface("argparse", (Option("seed", ("--seed",), before="fit"), Option("lr", ("--lr",))))
     words = render(["t.py", "fit", "x"], {"lr": 1, "seed": 2}, interface=interface, variables={})

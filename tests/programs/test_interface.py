@@ -69,7 +69,7 @@ SCRIPTS = {
     """,
     "jsonargparse": """
         import jsonargparse
-        def fit(lr: float = 0.1, layers: int = 2, shuffle: bool = False, extra: dict = {}):
+        def fit(lr: float = 0.1, layers: int = 2, shuffle: bool = False, bias: bool = True, extra: dict = {}):
             show(dict(locals()))
         jsonargparse.CLI(fit)
     """,
@@ -204,6 +204,7 @@ TAKES: dict[str, dict[str, tuple[object, ...]]] = {
         "lr": ("value", "--lr", 0.1, None),
         "layers": ("value", "--layers", 2, None),
         "shuffle": ("value", "--shuffle", False, None),
+        "bias": ("value", "--bias", True, None),
         "extra": ("tree", "--extra", "{}", None),
     },
     "transformers": {
@@ -285,7 +286,11 @@ RUNS: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
         {},
     ),
     "simple_parsing": ([], {"lr": 1e-05, "n_layers": 4}, {"seed": 1}),
-    "jsonargparse": ([], {"lr": 1e-05, "shuffle": True, "extra": {"a": {"b": [1, "x y"]}}}, {"layers": 2}),
+    "jsonargparse": (
+        [],
+        {"lr": 1e-05, "shuffle": True, "bias": False, "extra": {"a": {"b": [1, "x y"]}}},
+        {"layers": 2},
+    ),
     "transformers": ([], {"name": NASTY, "learning_rate": 1e-05, "fp16": True, "shuffle": False}, {}),
     "click": (
         [],
@@ -444,6 +449,8 @@ KNOWN = Interface(
         Option("opt", ("--opt",), choices=("sgd", "adam")),
         Option("depth", ("--depth",), choices=(1, 2)),
         Option("extra", ("--extra",), "tree"),
+        Option("amp", ("--amp",), "flag"),
+        Option("width", ("--width",), type="int"),
     ),
     is_open=False,
 )
@@ -455,6 +462,7 @@ KNOWN = Interface(
         {"learning-rate": space.loguniform(1e-5, 1e-1), "opt": space.choice(["SGD", "adam"]), "depth": 1},
         {"opt": space.grid_search(["sgd"]), "extra": {"a": 1}, "extra.b": 2, "depth": None},
         {"opt": space.sample_from(lambda: "x")},
+        {"amp": space.choice([True, "false"]), "width": space.choice([1, "2"])},
     ],
 )
 def test_a_space_that_a_program_takes_passes(given):
@@ -465,10 +473,12 @@ def test_a_space_that_a_program_takes_passes(given):
     ("given", "said"),
     [
         ({"lerning_rate": 1, "x": 2}, r"train.py takes no parameter 'lerning_rate' \(did you mean 'learning_rate'\?\)"),
-        ({"lerning_rate": 1, "x": 2}, r", nor 'x'\. It takes learning_rate, opt, depth, extra\."),
+        ({"lerning_rate": 1, "x": 2}, r", nor 'x'\. It takes learning_rate, opt, depth, extra, amp, width\."),
         ({"opt": "adamw"}, r"does not take opt='adamw'; its choices are sgd, adam"),
         ({"opt": space.choice(["sgd", "lion"])}, "opt='lion'"),
         ({"depth": space.grid_search([1, 2, 3])}, "depth=3"),
+        ({"amp": space.choice([True, "maybe"])}, "does not take amp='maybe'; it is true or false"),
+        ({"width": "hello"}, "does not take width='hello'; it is a number"),
     ],
 )
 def test_a_space_that_a_program_does_not_take_is_refused_with_what_it_takes(given, said):
