@@ -185,6 +185,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.checkpoints",
         "sweep.core",
         "sweep.record.files",
+        "sweep.record.layout",
         "sweep.worker",
         "sweep.callbacks.base",
     ),

@@ -19,6 +19,7 @@ from sweep.core.results import flatten, own_metrics, without_index
 from sweep.core.trial import STATES
 from sweep.display.formats import at_step, clean, moment, text, to_yaml
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
+from sweep.record.layout import command_of
 from sweep.record.reader import ExperimentReader, find_experiment, list_experiments
 from sweep.record.rows import TrialRow
 from sweep.results.analysis import ExperimentAnalysis
@@ -168,6 +169,8 @@ def best(
         click.echo(f"{clean(wanted)} {text(values[wanted])}   trial {trial.number:05d}   ({words}; {trial.state})")
         click.echo(f"{note}\n" if note else "", nl=False)
         click.echo(to_yaml(configs[0]), nl=False)
+        if command := command_of(reader.root, trial.trial_id):
+            click.echo(f"command: {command}")
 
 
 def _print_trials(found: Sequence[tuple[TrialRow | TrialView, Mapping[str, Any]]], style: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import tempfile
 import time
@@ -17,7 +16,8 @@ import click
 from sweep.cli.ranges import parse_parameter
 from sweep.errors import ConfigError
 from sweep.programs.program import Program
-from sweep.programs.run import COMMAND_FILE, SEEN_FILE
+from sweep.programs.run import SEEN_FILE
+from sweep.record.layout import command_of
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _CALL = re.compile(r"\s*[A-Za-z_]\w*\(.*\)\s*", re.DOTALL)
@@ -97,8 +97,8 @@ def dry_run(program: Program, config: Mapping[str, Any], kwargs: Mapping[str, An
         )
         trial = analysis.trials[0]
         directory = Path(place, "dry-run", trial.trial_id)
-        command, seen = directory / COMMAND_FILE, directory / SEEN_FILE
-        click.echo(f"one trial ran: {command.read_text().strip() if command.exists() else program.name}")
+        seen = directory / SEEN_FILE
+        click.echo(f"one trial ran: {command_of(directory.parent, trial.trial_id) or program.name}")
         found = json.loads(seen.read_text()) if seen.exists() else []
         for source, name, count, last in found:
             click.echo(f"  {name:<30} {source:<16} {count:>5} value{'s' if count != 1 else ' '}  last {last}")
@@ -116,6 +116,5 @@ def print_winner(analysis: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is none was said
         best = analysis.best_trial if analysis.default_metric else None
-    path = None if best is None else os.path.join(analysis.experiment_path, best.trial_id, COMMAND_FILE)
-    if path is not None and os.path.exists(path):
-        click.echo(f"best command: {Path(path).read_text().strip()}")
+    if best is not None and (command := command_of(Path(analysis.experiment_path), best.trial_id)):
+        click.echo(f"best command: {command}")

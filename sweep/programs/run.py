@@ -23,11 +23,11 @@ from sweep.programs.interface import Interface
 from sweep.programs.place import Place
 from sweep.programs.script import run_script
 from sweep.record.files import write_atomically
+from sweep.record.layout import COMMAND_FILE
 from sweep.worker.environment import METRIC_VARIABLE
 from sweep.worker.session import Session, StopRequested, current
 
-COMMAND_FILE = "command.txt"  # in a trial's directory: its command line, ready to paste
-SEEN_FILE = "metrics_seen.json"  # likewise: which metrics came from which source
+SEEN_FILE = "metrics_seen.json"  # in a trial's directory: which metrics came from which source
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from sweep.errors import ConfigError, ExperimentError
 DATABASE = "sweep.db"
 MARK = ".mark"  # suffix of the file beside it that says how far it goes
 ERROR_FILE = "error.txt"  # in a trial's directory: its failures
+COMMAND_FILE = "command.txt"  # likewise, of a program: its command line, ready to paste
 DEFAULT_STORAGE = "sweep_results"
 STORAGE_VARIABLE = "SWEEP_STORAGE"
 CACHE_VARIABLE = "SWEEP_CACHE"
@@ -151,6 +152,12 @@ class ExperimentLayout:
     def output(self, trial_id: str) -> Path:
         """What the trial printed, standard output and error together."""
         return self.trial(trial_id) / "output.log"
+
+
+def command_of(root: str | os.PathLike[str], trial_id: str) -> str:
+    """Return the command line of a trial of an experiment; empty: it is no program's."""
+    path = Path(root, trial_id, COMMAND_FILE)
+    return path.read_text().strip() if path.exists() else ""
 
 
 def rank_output(trial_dir: str, rank: int) -> str:
