@@ -135,9 +135,7 @@ class Program:
         is_module = words[:1] == ["-m"]
         if words and not is_module:
             source = Source(os.path.join(self.directory, words[0]))
-        interface = Interface("none", (), True)
-        if words:
-            interface = _asked((sys.executable, *words), self.directory)
+        interface = _asked((sys.executable, *words) if words else tuple(self._words), self.directory)
         is_fork = bool(words) and not self.fresh and self.workers == 1
         is_fork = is_fork and not (source is not None and source.needs_own_interpreter)
         launch = Launch(
