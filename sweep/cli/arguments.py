@@ -62,8 +62,8 @@ class RunArguments:
             made["scheduler"] = scheduler_of(given.get("scheduler"), self.scheduler_options)
         if self.goal_value is not None:
             made["stop"] = _reaching(given["metric"], given["mode"], self.goal_value)
-        path = {"import_path": self.target} if self.program is None else {}
-        return {"num_samples": default, **given, **made, "config": config, **path}
+        path = self.target if self.program is None else self.program["command"][0]
+        return {"num_samples": default, **given, **made, "config": config, "import_path": path}
 
 
 def scheduler_of(name: str | None, options: Mapping[str, Any]) -> Any:
