@@ -18,7 +18,7 @@ from sweep.errors import ConfigError
 _NAME = re.compile(r"(\+{0,2}[A-Za-z_][\w.@/-]*)[=~](.*)", re.DOTALL)  # Hydra's keys are such, too
 _CALL = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
 _FROM_TO = re.compile(r"([+-]?[\d.]*\d(?:e[+-]?\d+)?)\.\.+([+-]?\.?\d[\d.]*(?:e[+-]?\d+)?)", re.IGNORECASE)
-_MOST_STEPS = 100_000
+MOST_STEPS = 100_000
 
 
 def parse_parameter(text: str, *, is_grid: bool = False) -> tuple[str, Any]:
@@ -106,8 +106,8 @@ def listed(values: Any) -> tuple[Any, ...]:
 
 def _steps(start: Any, stop: Any = None, step: Any = 1) -> Any:
     start, stop = (0, start) if stop is None else (start, stop)
-    if not step or not 0 < (stop - start) / step <= _MOST_STEPS:
-        raise ConfigError(f"expected 1 to {_MOST_STEPS} steps; randint and uniform are for more.")
+    if not step or not 0 < (stop - start) / step <= MOST_STEPS:
+        raise ConfigError(f"expected 1 to {MOST_STEPS} steps; randint and uniform are for more.")
     if all(isinstance(one, int) for one in (start, stop, step)):
         return range(start, stop, step)
     return tuple(np.arange(start, stop, step).tolist())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -59,7 +60,7 @@ def _file(directory: Path, name: str, what: str = "file", *, is_needed: bool = T
     """Return the path of a file that stands beside the spec, or else below the working directory."""
     places = [directory, *([Path.cwd()] if directory.resolve() != Path.cwd() else [])]
     for place in places:
-        if (path := place / os.path.expanduser(name)).is_file():
+        if os.path.isfile(path := place / os.path.expanduser(name)):
             path = path.resolve()
             return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
     if not is_needed:
@@ -113,7 +114,7 @@ def _early_terminate(given: Any) -> dict[str, Any]:
     checks.one_of("type", given.get("type"), ("asha", "hyperband"))
     eta, least, most, steps = (_number(given.get(name)) for name in ("eta", "min_iter", "max_iter", "s"))
     eta = eta or 3
-    grace = least if least is not None else 1 if most is None or steps is None else max(1, most / eta**steps)
+    grace = least if least is not None else 1 if most is None or steps is None else max(1, most / math.pow(eta, steps))
     options = {
         "grace_period": grace,
         "max_t": most or max(_DEFAULT_MAX_T, grace),
@@ -144,6 +145,11 @@ def _option(name: str, value: Any) -> dict[str, Any]:
     else:
         RunSpec(mode="min", **{name: value})
     return {name: value}
+
+
+def _start_with(value: Any) -> dict[str, Any]:
+    space.BasicVariantGenerator(points_to_evaluate=value)  # its checks
+    return {"searcher_options": {"points_to_evaluate": value}} if value else {}
 
 
 def _span(name: str, value: Any) -> dict[str, Any]:
@@ -178,7 +184,7 @@ def _keys(directory: Path) -> dict[str, Any]:
             "retries": partial(_option, "max_failures"),
             **{name: partial(_option, name) for name in _OF_FAILURES},
         },
-        "start_with": lambda value: {"searcher_options": {"points_to_evaluate": value}} if value else {},
+        "start_with": _start_with,
         "workers": lambda value: {"workers": checks.whole("", value, least=1)},
         **{name: partial(_typed, bool, "true or false", name) for name in ("isolate", "fresh")},
         "config_file": lambda value: {"config_file": _file(directory, str(value))},
@@ -198,7 +204,7 @@ def read_spec(path: Path) -> RunArguments:
     if str(data.get("method")).lower() == "custom":
         ignored.append(("method: custom",))
     mistakes = [*_read(data, _keys(path.absolute().parent), (), found, ignored)]
-    parameters, metric = found.get("parameters") or {}, data.get("metric")
+    parameters, metric = found.get("parameters", {}), data.get("metric")
     if isinstance(parameters, dict):
         is_grid = found.get("search_alg") == "grid"
         mistakes += space_of(parameters, ("parameters",), is_grid=is_grid, ignored=ignored)[1]

@@ -12,7 +12,7 @@ import searchers as space
 from searchers.errors import SpaceError, closest, nearest
 from searchers.space import LogUniform
 from sweep import checks
-from sweep.cli.ranges import called, domain_of, listed
+from sweep.cli.ranges import MOST_STEPS, called, domain_of, listed
 from sweep.core.literals import parse_literal
 from sweep.errors import ConfigError
 
@@ -93,15 +93,15 @@ def _kind_of(values: Mapping[str, Any]) -> str:
 
 def _crossed(value: Any) -> Any:
     """Return the grid of a parameter: its values, or the steps of its range."""
+    q = value.base_and_q()[1] if isinstance(value, (space.Float, space.Integer)) else None
     if isinstance(value, space.Categorical):
         value = tuple(value.categories)
-    q = value.base_and_q()[1] if isinstance(value, (space.Float, space.Integer)) else None
-    if q is not None:
-        steps = range(round(value.lower / q), round(value.upper / q) + 1)
-        return space.grid_search([value.cast(step * q) for step in steps])
-    if not isinstance(value, (range, tuple)):
+    steps = value if q is None else range(round(value.lower / q), round(value.upper / q) + 1)
+    if not isinstance(steps, (range, tuple)):
         raise ConfigError("method grid needs values, or whole numbers as min and max; this range has no steps.")
-    return domain_of(value, True)
+    if steps[MOST_STEPS:]:
+        raise ConfigError(f"method grid tries every step; expected at most {MOST_STEPS}, or another method.")
+    return domain_of(steps if q is None else tuple(value.cast(step * q) for step in steps), True)
 
 
 def _range(shape: Callable[[Any], Any], low: Any, high: Any, q: Any = None) -> Any:
