@@ -46,7 +46,8 @@ class RunArguments:
             raise ConfigError(f"{'.'.join(where)}: {what}")
         for text in self.ranges:
             name, value = parse_parameter(text, is_grid=is_grid)
-            if name in self.parameters or self.program is not None:  # whose names may have dots, and nest nothing
+            has_parent = self.program is None or isinstance(config.get(name.partition(".")[0]), dict)
+            if name in self.parameters or not has_parent:  # names of a program's options may have dots
                 config[name] = value
             else:
                 put(config, name, value)
