@@ -196,7 +196,6 @@ def test_a_plain_program_and_a_command_are_handed_on(tmp_path: Path, command: st
     arguments = read_spec(write(tmp_path, f"program: train.py\n{command}\nparameters: {{lr: {{value: 1}}}}\n"))
     text = repr(arguments.program).replace(str(tmp_path.resolve()), "HERE").replace(sys.executable, "PYTHON")
     assert (arguments.target, text) == ("", repr(words))
-    assert "import_path" not in arguments.run_kwargs()
 
 
 def test_a_program_is_beside_the_file_or_else_in_the_working_directory_or_is_a_module(tmp_path, monkeypatch):
