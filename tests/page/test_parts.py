@@ -16,6 +16,7 @@ from made_experiment import MadeExperiment
 from shown_experiment import SCRIPT, begin, finish, shown_experiment, subject
 
 import sweep
+from searchers import Float
 from sweep.errors import ConfigError
 from sweep.page import parts
 from sweep.page.comparison import COMPARISON_PARTS
@@ -173,6 +174,8 @@ def test_while_a_sweep_runs_the_best_is_so_far(root, monkeypatch):
         (sweep.quniform(0, 1, 0.1), "quniform(0, 1, 0.1)"),
         (sweep.qloguniform(1e-4, 1, 1e-4), "qloguniform(1e-4, 1, 1e-4)"),
         (sweep.randn(0, 2), "randn(0, 2)"),
+        (Float(1, 9).lognormal(0.5, 2).quantized(0.5), "qlognormal(0.5, 2, 0.5)"),
+        (Float(0, 1).beta(2, 3), "beta(2, 3)"),
         (sweep.choice([1, "a"]), "choice([1, 'a'])"),
         ({"x": sweep.uniform(0, 1)}, "{'x': uniform(0, 1)}"),
         (7, "7"),

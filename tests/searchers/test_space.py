@@ -298,3 +298,36 @@ def test_floats_stay_within_their_bounds(lower, ratio, seed):
     upper = lower * ratio
     for domain in (sp.uniform(lower, upper), sp.loguniform(lower, upper)):
         assert lower <= domain.sample(random_state=seed) <= upper
+
+
+def test_shaped_distributions_have_their_mean_stay_within_their_bounds_and_are_kept_as_json():
+    shaped = {
+        "normal": sp.Float(0, 2).normal(1, 0.3),
+        "lognormal": sp.Float(0.1, 50).lognormal(0.5, 0.5),
+        "beta": sp.Float(0, 1).beta(2, 6),
+        "whole": sp.Integer(0, 20).normal(10, 3).quantized(5),
+        "weighted": sp.Categorical(["a", "b"]).weighted([3, 1]),
+    }
+    assert np.mean(draws(shaped["normal"])) == pytest.approx(1, abs=0.03)
+    assert np.median(draws(shaped["lognormal"])) == pytest.approx(math.exp(0.5), rel=0.05)
+    assert np.mean(draws(shaped["beta"])) == pytest.approx(0.25, abs=0.01)
+    assert {*draws(shaped["whole"])} == {0, 5, 10, 15, 20}
+    assert Counter(draws(shaped["weighted"]))["a"] == pytest.approx(3000, abs=120)
+    assert min(draws(sp.Float(0, 2).normal(0, 1))) == 0
+    kept = sp.from_json(sp.to_json(shaped), str, None)
+    assert {name: repr(domain) for name, domain in kept.items()} == {name: repr(one) for name, one in shaped.items()}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: sp.Float(0, 1).lognormal(0, 1), "lower bound must be above 0"),
+        (lambda: sp.Float(1, 2).lognormal(0, 0), "sd above 0"),
+        (lambda: sp.Float(0, 1).beta(0, 1), "a is 0; expected a finite number above 0"),
+        (lambda: sp.Categorical([1, 2]).weighted([0, 0]), "expected one each"),
+        (lambda: sp.Categorical([1, 2]).weighted([1, -1]), "probability 1 is -1"),
+    ],
+)
+def test_a_shape_that_cannot_be_drawn_is_refused(make, message):
+    with pytest.raises(SpaceError, match=message):
+        make()
