@@ -23,14 +23,14 @@ from sweep.errors import ConfigError
 from sweep.programs import ask
 
 _SPEAKS = re.compile(
-    r"(click|typer|fire|tyro|jsonargparse|simple_parsing|absl\.(app|flags)|hydra\.main)"
+    r"(click|typer|fire|tyro|jsonargparse|simple_parsing|absl\.(app|flags)|hydra\.main)(\..*)?"
     r"|(.*\.)?(parse_(known_|intermixed_)?args\w*|LightningCLI|from_cli)"
 )
 _MODULE_FLAGS = ("-m", "--module")
 _SWITCHES = ("flag", "off", "pair")
 _NUMBERS = ("int", "integer", "float")
 YES, NO = ("1", "1.0", "true", "yes", "on"), ("", "0", "0.0", "false", "no", "off")
-_MOST_FILES, _MOST_NAMES = 300, 30
+_MOST_FILES, _MOST_NAMES = 100, 30
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def _speaks_of_arguments(script: Path, roots: Sequence[Path]) -> bool:
     """Say whether a script, or a local module that it imports, names what parses arguments."""
     waiting, seen = [script], {script}
     while waiting and len(seen) < _MOST_FILES:
-        file = waiting.pop()
+        file = waiting.pop(0)
         try:
             tree = ast.parse(file.read_bytes())
         except (OSError, SyntaxError, ValueError):  # the interpreter that runs it will say so
@@ -187,27 +187,26 @@ def _speaks_of_arguments(script: Path, roots: Sequence[Path]) -> bool:
             tree.body = [
                 node for node in tree.body if not isinstance(node, ast.If) or "__main__" not in ast.dump(node.test)
             ]
-        names = {name for node in ast.walk(tree) for name in _names(node)}
-        if any(map(_SPEAKS.fullmatch, names)):
+        nodes = [*ast.walk(tree)]
+        imported = {name for node in nodes for name in _imported(node)}
+        used = {f"{getattr(one.value, 'id', '')}.{one.attr}" for one in nodes if isinstance(one, ast.Attribute)}
+        if any(map(_SPEAKS.fullmatch, imported | used)):
             return True
-        packages = {name[: match.start()] for name in names for match in re.finditer(r"\.|$", name)}
-        places = ["" if name.startswith(".") else name.replace(".", "/") for name in packages]
-        for root in [*roots, file.parent]:
-            for one in places:
-                found = {root / f"{one}.py", root / one / "__init__.py"} - seen if one else set()
-                waiting += (new := [path for path in found if path.is_file()])
+        modules = {name[: match.start()] for name in imported for match in re.finditer(r"\.|$", name)}
+        for root in [*roots, file.parent, file.parent.parent]:
+            for path in (root / name.replace(".", "/") for name in modules):
+                found = {one for one in (path.with_suffix(".py"), path / "__init__.py") if one not in seen}
+                waiting += (new := [one for one in found if one.is_file()])
                 seen |= {*new}
     return bool(waiting)
 
 
-def _names(node: ast.AST) -> Iterator[str]:
-    """Yield the dotted names that a node imports or uses."""
+def _imported(node: ast.AST) -> Iterator[str]:
+    """Yield the dotted names that a node imports."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
         yield from (f"{node.module}.{alias.name}" if node.module else alias.name for alias in node.names)
-    elif isinstance(node, ast.Attribute):
-        yield f"{node.value.id}.{node.attr}" if isinstance(node.value, ast.Name) else node.attr
 
 
 # --- what is wrong with a search space ---

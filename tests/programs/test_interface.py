@@ -429,6 +429,28 @@ def test_a_program_that_names_no_library_for_arguments_is_not_run(tmp_path, monk
     assert interface_of(argv, cwd=str(tmp_path)) == Interface("none")
 
 
+@pytest.mark.parametrize(
+    ("text", "helper"),
+    [
+        ("from fire import Fire", ""),
+        ("from typer import Typer", ""),
+        ("from absl.flags import FLAGS", ""),
+        ("import hydra\nhydra.main()", ""),
+        ("import package.deep", "import argparse\ndef read(p):\n    return p.parse_known_args()"),
+        ("from package import deep", "from lightning.pytorch.cli import LightningCLI"),
+        ("def f():\n    from package.deep import x", "from transformers import P\nP().parse_args_into_dataclasses()"),
+    ],
+)
+def test_a_program_is_asked_if_it_or_its_modules_name_such_a_library(tmp_path, monkeypatch, text, helper):
+    started: list[Any] = []
+    monkeypatch.setattr("sweep.programs.interface._run", lambda command, *more: started.append(command) or 0)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "deep.py").write_text(helper)
+    (tmp_path / "train.py").write_text(text)
+    interface_of(["python", "train.py"], cwd=str(tmp_path))
+    assert started
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "argv", [["-m", "pack.train"], ["-m", "launcher", "train.py"], ["-O", "train.py", "{lr}"], ["-m", "pack"]]
