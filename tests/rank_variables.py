@@ -36,7 +36,8 @@ def who(rank, size, *, local=None, of=None, is_virtual=False, node=0, nodes=1):
 def threads(number, **own):
     """Return the thread variables, with what the user has exported."""
     names = ("OMP", "OPENBLAS", "MKL", "NUMEXPR")
-    return {**{f"{name}_NUM_THREADS": str(number) for name in names}, "VECLIB_MAXIMUM_THREADS": str(number), **own}
+    others = dict.fromkeys(("VECLIB_MAXIMUM_THREADS", "LOKY_MAX_CPU_COUNT"), str(number))
+    return {**{f"{name}_NUM_THREADS": str(number) for name in names}, **others, **own}
 
 
 def cuda(shown):

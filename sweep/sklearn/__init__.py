@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import shutil
 import tempfile
 import time
@@ -12,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import cloudpickle
 import joblib
 import numpy as np
 from sklearn.base import clone, is_classifier
@@ -55,7 +55,6 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
     """
 
     _run_search: Any = None  # how the base class searches
-    _parameter_constraints = {k: v for k, v in BaseSearchCV._parameter_constraints.items() if k != "pre_dispatch"}
 
     @refuse_unknown(_FORMER)
     def __init__(
@@ -96,8 +95,8 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         base, random = clone(self.estimator), check_random_state(self.random_state)
         candidates, config = searched(self.space, self.n_iter, random, self.search_alg)
         splits = list(check_cv(self.cv, y, classifier=is_classifier(base)).split(X, y, **routed.splitter.split))
-        self.n_splits_ = len(splits)
         rungs = rungs_of(self.fidelity, base, y, splits)
+        self.n_splits_, self.n_resources_ = len(splits), list(rungs.values)
         if any(rungs.name in one for one in candidates or [config]):
             raise ConfigError(f"{rungs.name!r} is in the space, and is the fidelity; leave it out of one of them.")
         options = {"scorer": scorers, "fit_params": routed.estimator.fit, "score_params": routed.scorer.score}
@@ -105,7 +104,6 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         seed = None if self.random_state is None else int(random.randint(2**31 - 1))
         what = {"data": (base, X, y, splits), "rungs": rungs, "metric": metric, "options": options}
         analysis = self._sweep(what, {"config": config, "seed": seed, "num_samples": self.n_iter}, candidates)
-        self.experiment_path_, self.n_resources_ = analysis.experiment_path, list(rungs.values)
         results, first = self._results(analysis)
         self.multimetric_ = isinstance(first, dict)
         if callable(self.scoring) and self.multimetric_:
@@ -133,7 +131,10 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         (base, *data), values = what["data"], what["rungs"].values
         if self.name is not None:
             own = (base, what["options"], values, options, candidates, self.search_alg, self.scheduler)
-            digest = joblib.hash((cloudpickle.dumps(own), data))
+            try:
+                digest = joblib.hash((own, data))
+            except pickle.PicklingError as error:
+                raise ConfigError(f"name={self.name!r} needs arguments that can be pickled: {error.args[0]}") from None
             options |= {"name": f"{self.name}-{digest[:8]}", "resume": "AUTO"}
         elif self.storage_path is None:
             options["storage_path"] = tempfile.mkdtemp(prefix="sweep-")
@@ -150,6 +151,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
 
     def _results(self, analysis: ExperimentAnalysis) -> tuple[dict[str, Any], Any]:
         """Return `cv_results_`, and what the first fold has scored that was fitted."""
+        self.experiment_path_ = analysis.experiment_path
         trials = [trial for trial in analysis.trials if trial.error or RESOURCE in trial.last_result]
         if not trials:
             raise ValueError(f"no candidate was tried: {analysis!r}. Raise n_iter, or the time that there is.")

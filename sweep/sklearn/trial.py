@@ -35,8 +35,7 @@ def rungs_of(fidelity: Any, estimator: Any, y: Any, splits: Sequence[Any]) -> Ru
     is_hist = "HistGradientBoosting" in type(own.get(prefix[:-2], estimator)).__name__
     trees = prefix + ("max_iter" if is_hist else "n_estimators")  # counts those of earlier fits, too
     most = {**own, "n_samples": min(len(train) for train, _ in splits)}
-    if hasattr(estimator, "partial_fit"):
-        most["partial_fit"] = min(own.get("max_iter", 200), 200)
+    most |= {"partial_fit": min(own.get("max_iter", 200), 200)} if hasattr(estimator, "partial_fit") else {}
     if name == "auto":
         has_epochs = "partial_fit" in most and "max_iter" in own and not own.get("early_stopping")
         name = "partial_fit" if has_epochs else trees if trees in own else "n_samples"
@@ -71,8 +70,7 @@ def evaluate(config: dict[str, Any], *, data: Any, rungs: Rungs, metric: str, op
         for fold, (train, test) in enumerate(splits):
             params = {} if fold in models else {**config, **(rungs.begin or {})}
             model = models[fold] if fold in models else clone(estimator)
-            if rungs.begin is not None:
-                models[fold] = model
+            models |= {} if rungs.begin is None else {fold: model}
             if rungs.name == "partial_fit":
                 model.fit = partial(train_for, value - before, rungs.classes, model)
             elif rungs.name == "n_samples":

@@ -30,6 +30,7 @@ THREAD_VARIABLES = (
     "MKL_NUM_THREADS",
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
+    "LOKY_MAX_CPU_COUNT",  # what scikit-learn and joblib take n_jobs=-1 for
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -238,6 +239,44 @@ def test_the_same_search_goes_on_and_another_begins_anew(tmp_path):
     assert again.experiment_path == first.experiment_path
     assert [trial.attempt for trial in again.trials] == [1, 1]
     assert search.fit(X, Y[::-1]).experiment_path_ != first.experiment_path
+
+
+@pytest.mark.slow
+def test_a_search_that_was_killed_goes_on(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, time\n"
+        "from sklearn.datasets import load_iris\n"
+        "from sklearn.svm import SVC\n"
+        "from sweep.sklearn import SearchCV\n"
+        "class Slow(SVC):\n"
+        "    def fit(self, X, y):\n"
+        "        open('fits', 'a').write('.')\n"
+        "        time.sleep(0.2)\n"
+        "        return super().fit(X, y)\n"
+        "search = SearchCV(Slow(), {'C': [1, 2, 3, 4]}, n_iter=4, cv=2, random_state=0, name='killed', n_jobs=1)\n"
+        "search.fit(*load_iris(return_X_y=True))\n"
+    )
+    fits = tmp_path / "fits"
+    begun = subprocess.Popen([sys.executable, script], cwd=tmp_path)
+    try:
+        while not fits.exists() or len(fits.read_text()) < 3:
+            assert begun.poll() is None
+            time.sleep(0.01)
+    finally:
+        begun.kill()
+        begun.wait()
+    subprocess.run([sys.executable, script], cwd=tmp_path, check=True, timeout=100, capture_output=True)
+    (experiment,) = (tmp_path / "sweep_results").iterdir()
+    attempts = [trial.attempt for trial in sweep.ExperimentAnalysis(experiment).trials]
+    assert attempts[0] == 1
+    assert sorted(attempts)[-1] == 2
+    assert len(fits.read_text()) <= 4 * 2 + 1 + 2  # all folds, the last fit, and those of the trial that was cut off
+
+
+def test_what_has_a_name_can_be_pickled():
+    with pytest.raises(ConfigError, match="can be pickled"):
+        SearchCV(SVC(), {"C": [1, 2]}, n_iter=2, scoring=lambda *_: 1.0, name="x").fit(X, Y)
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from sweep.worker.nested import process_mark
 DECIDING = (
     *(f"{name}_NUM_THREADS" for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR")),
     "VECLIB_MAXIMUM_THREADS",
+    "LOKY_MAX_CPU_COUNT",
     *(f"{name}_VISIBLE_DEVICES" for name in ("CUDA", "HIP", "ROCR")),
     "CUDA_DEVICE_ORDER",
     "TPU_VISIBLE_CHIPS",

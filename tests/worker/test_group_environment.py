@@ -89,6 +89,7 @@ def test_two_torch_workers_on_cpus_written_out():
         "MKL_NUM_THREADS": "1",
         "NUMEXPR_NUM_THREADS": "1",
         "VECLIB_MAXIMUM_THREADS": "1",
+        "LOKY_MAX_CPU_COUNT": "1",
     }
     assert variables([first])[0] == {**same, "SWEEP_RANK": "0", "RANK": "0", "LOCAL_RANK": "0", "ROLE_RANK": "0"}
     assert variables([second])[0] == {**same, "SWEEP_RANK": "1", "RANK": "1", "LOCAL_RANK": "1", "ROLE_RANK": "1"}
