@@ -32,6 +32,7 @@ from sweep.storage.filesystems import storage_of
 span_option = partial(
     click.option, metavar="SPAN", callback=lambda ctx, parameter, text: None if text is None else parse_seconds(text)
 )
+_SPECS = (".yaml", ".yml", ".json")
 _OF_PROGRAMS = ("isolate", "fresh", "workers", "config_file", "pattern")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 verbose_option = click.option("-v", "--verbose", "is_wordy", is_flag=True, help="Also print a line per result.")
@@ -193,6 +194,8 @@ def _arguments(
     if amounts := _taken(options, cpus="cpu", gpus="gpu", mem="memory"):
         given["resources_per_trial"] = {"cpu": 1.0} | given.get("resources_per_trial", {}) | amounts
     given |= {name: value for name, value in options.items() if value is not None}
+    if target is not None and target.lower().endswith(_SPECS) and given.get("search_alg") == "grid":
+        arguments.run_cap = given.pop("num_samples", arguments.run_cap)  # trials, as W&B's agents count them
     return arguments
 
 
@@ -208,7 +211,7 @@ def _target_arguments(target: str | None, words: Sequence[str]) -> RunArguments:
         if not words:
             raise ConfigError("say what is swept: SCRIPT.py, SCRIPT.py:FUNCTION, SPEC.yaml, or a command behind --.")
         return RunArguments(target="", program={"command": words})
-    if target.lower().endswith((".yaml", ".yml", ".json")):
+    if target.lower().endswith(_SPECS):
         from sweep.cli.spec import read_spec
 
         return read_spec(Path(target))

@@ -293,6 +293,7 @@ class Launch:
             return spec.engine
         remote = place.storage.remote
         home = None if remote is None else Home(remote / place.name, spec.sync_config or SyncConfig())
+        metric = {METRIC_VARIABLE: built.policies.metric} if built.policies.metric else {}
         context = EngineContext(
             directory=self.layout.root,
             trainable=self.trainable,
@@ -300,7 +301,7 @@ class Launch:
             start_at=self.loaded.at,
             seed=built.seed,
             experiment_name=place.name,
-            env={METRIC_VARIABLE: built.policies.metric, **inventory.env_vars(), **(spec.env or {})},
+            env={**metric, **inventory.env_vars(), **(spec.env or {})},
             is_chdir=bool(spec.chdir_to_trial_dir),
             has_company=built.has_company,
             name_of=self.about.name_of,

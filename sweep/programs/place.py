@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -20,8 +21,9 @@ _TREE = ".work"  # where the working directory lies with what is beside it; WORK
 _MAX_LINKS = 4096  # of one trial's directory; what lies deeper is shown by links to directories
 _MAX_BESIDE = 500  # of what lies beside the program's directory, and beside its parent
 _MOST_PARENTS = 2
-_NEVER_SHOWN = {"__pycache__", "sweep_results", ".ipynb_checkpoints"}
-_WHOLE = {".git", ".venv", "venv", "node_modules", ".hg"}  # directories that are shown by one link
+_NEVER_SHOWN = {"sweep_results", ".ipynb_checkpoints"}
+_WHOLE = {".git", ".venv", "venv", "node_modules", ".hg", "__pycache__"}  # directories that are shown by one link
+_BY_NAME = (".db", ".sqlite", ".sqlite3")  # files with others beside them: shown by symbolic links
 _SETTLED_S = 0.2  # a file that was changed since may still be written
 
 
@@ -100,10 +102,10 @@ class Place:
 
 def own(path: str) -> None:
     """Put a copy of a file in place of the link that shows it, because it is about to be written."""
-    if os.path.islink(path) and os.path.isfile(path):
-        source = os.path.realpath(path)
-        os.remove(path)
-        shutil.copy2(source, path)
+    if os.path.isfile(path) and (os.path.islink(path) or os.stat(path).st_nlink > 1):
+        copy = f"{path}.{os.getpid()}.tmp"
+        shutil.copy2(path, copy)
+        os.replace(copy, path)
 
 
 def show_with_parents(source: str, top: str, *, hidden: str) -> str:
@@ -130,7 +132,7 @@ def show(source: str, target: str, *, hidden: str, but: str = "", is_deep: bool 
 
     What a program writes under a new name stays in `target`. A file of the source's that it opens for writing is the
     source's own, unless a Python script in a fork opens it (`own`). Beyond some thousand files, directories are links,
-    too.
+    too. Links are hard ones where that is possible: programs ask where a file really lies, or refuse symbolic links.
 
     Args:
         hidden: a directory that is not shown.
@@ -153,7 +155,15 @@ def show(source: str, target: str, *, hidden: str, but: str = "", is_deep: bool 
             if is_made:
                 waiting.append((entry.path, path))
             elif not os.path.lexists(path) and (is_deep or num_left > 0):
-                os.symlink(entry.path, path)
+                _link(entry, path)
+
+
+def _link(entry: os.DirEntry[str], path: str) -> None:
+    if entry.is_file(follow_symlinks=False) and not entry.name.endswith(_BY_NAME):
+        with contextlib.suppress(OSError):  # another file system, or a file of somebody else's
+            os.link(entry.path, path)
+            return
+    os.symlink(entry.path, path)
 
 
 def _remove(path: str) -> None:

@@ -17,13 +17,23 @@ def made(directory: Path, *names: str) -> Path:
 
 
 def test_files_are_links_and_directories_are_the_trials_own(tmp_path: Path) -> None:
-    source = made(tmp_path / "a", "train.py", "lib/part.py", ".git/HEAD", "out/sweep_results/s/x", "__pycache__/t.pyc")
+    source = made(
+        tmp_path / "a", "train.py", "lib/part.py", ".git/HEAD", "out/sweep_results/s/x", "__pycache__/t.pyc", "runs.db"
+    )
     target = tmp_path / "b"
     show(str(source), str(target), hidden=str(source / "out" / "sweep_results"))
-    assert os.readlink(target / "train.py") == str(source / "train.py")
-    assert os.readlink(target / "lib" / "part.py") == str(source / "lib" / "part.py")
+    assert os.path.samefile(target / "train.py", source / "train.py")
+    assert os.path.realpath(target / "lib" / "part.py") == str(target / "lib" / "part.py")
+    assert os.readlink(target / "runs.db") == str(source / "runs.db")  # SQLite's journals lie beside it
     assert (target / ".git").is_symlink()
-    assert sorted(path.name for path in target.iterdir()) == [".git", "lib", "out", "train.py"]
+    assert sorted(path.name for path in target.iterdir()) == [
+        ".git",
+        "__pycache__",
+        "lib",
+        "out",
+        "runs.db",
+        "train.py",
+    ]
     assert list((target / "out").iterdir()) == []
 
 
@@ -36,7 +46,7 @@ def test_what_a_trial_wrote_stays_when_its_directory_is_shown_again(tmp_path: Pa
     show(str(source), str(target), hidden="/nowhere")
     assert (target / "data.csv").read_text() == "mine"
     assert (source / "data.csv").read_text() == "data.csv"
-    assert (target / "new.txt").is_symlink()
+    assert (target / "new.txt").read_text() == "new.txt"
 
 
 def test_what_lies_beside_the_directory_is_found_under_the_same_relative_name(tmp_path: Path) -> None:

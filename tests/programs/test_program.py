@@ -75,7 +75,8 @@ def test_a_script_is_swept_as_it_is_in_directories_of_its_own(place: Path) -> No
         assert (directory / "work" / "model.txt").read_text() == lr
         assert (directory / "command.txt").read_text() == f"python train.py --lr={lr} --fast\n"
     said = output_of(analysis)
-    assert f"path {place} part beside" in said
+    where = os.path.realpath(Path(analysis.experiment_path, analysis.trials[0].trial_id, "work"))
+    assert f"path {where} part beside" in said
     assert "/train.py path" in said
 
 
