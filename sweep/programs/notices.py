@@ -41,5 +41,5 @@ class ProgramNotices(FilesCallback):
             self._writers = None
             self._notice(
                 f"trials {other:05d} and {trial.number:05d} have written the same files: "
-                f"{', '.join(shared[:_MAX_SHOWN])}{more}. Isolated trials have their own (--isolate), but for absolute paths"
+                f"{', '.join(shared[:_MAX_SHOWN])}{more}. With --isolate each has its own, but for absolute paths"
             )
