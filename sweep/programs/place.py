@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import time
 from collections import deque
@@ -23,7 +24,7 @@ _MAX_BESIDE = 500  # of what lies beside the program's directory, and beside its
 _MOST_PARENTS = 2
 _NEVER_SHOWN = {"sweep_results", ".ipynb_checkpoints"}
 _WHOLE = {".git", ".venv", "venv", "node_modules", ".hg", "__pycache__"}  # directories that are shown by one link
-_BY_NAME = (".db", ".sqlite", ".sqlite3")  # files with others beside them: shown by symbolic links
+_BY_NAME = re.compile(r"\.(db|sqlite)")  # of files with others beside them, which are shown by symbolic links
 _SETTLED_S = 0.2  # a file that was changed since may still be written
 
 
@@ -159,7 +160,7 @@ def show(source: str, target: str, *, hidden: str, but: str = "", is_deep: bool 
 
 
 def _link(entry: os.DirEntry[str], path: str) -> None:
-    if entry.is_file(follow_symlinks=False) and not entry.name.endswith(_BY_NAME):
+    if entry.is_file(follow_symlinks=False) and not _BY_NAME.search(entry.name):
         with contextlib.suppress(OSError):  # another file system, or a file of somebody else's
             os.link(entry.path, path)
             return
