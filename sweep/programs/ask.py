@@ -56,7 +56,8 @@ def _option(
     told: Any = "",
     required: bool = False,
 ) -> dict[str, Any]:
-    type_ = type_ or ("" if default is None else type(default))
+    if type_ is None:
+        type_ = "" if default is None else type(default)
     listed = [*itertools.islice(choices or (), _MOST_CHOICES + 1)]
     are_plain = 0 < len(listed) <= _MOST_CHOICES and all(isinstance(one, (str, int, float)) for one in listed)
     return {
@@ -65,7 +66,7 @@ def _option(
         "kind": kind,
         "default": _plain(default),
         "choices": listed if are_plain else None,  # how others are written is not known
-        "type": getattr(type_, "__name__", str(type_)).strip(),
+        "type": getattr(type_, "__name__", str(type_)),
         "help": " ".join(str(told or "").split()),
         "required": bool(required),
     }
@@ -146,10 +147,12 @@ def _action_option(action: Any, kinds: set[str]) -> dict[str, Any]:
         kind = "value" if action.nargs in (None, "?", 1) else "many"
     if "." in name and flags and all(flag.lstrip("-").replace("-", "_") != name for flag in flags):
         name = max(flags, key=len).lstrip("-")  # where the script keeps the value is another matter
-    if "MISSING" in repr(default):  # tyro's, which tells it in the help
+    is_told = "MISSING" in repr(default)  # tyro's, which are in the help
+    if is_told:
         match = re.search(r"\(default: (.*?)\)", told)
         default = _literal(match[1]) if match else None
-    type_ = ("boolean" if hint is bool else hint) or action.type or (bool if isinstance(default, bool) else " ")
+    guessed = type(default) if is_told or isinstance(default, bool) else ""
+    type_ = "boolean" if hint is bool else hint or action.type or guessed
     return _option(name.replace("-", "_"), flags, kind, default, action.choices, type_, told, action.required)
 
 
