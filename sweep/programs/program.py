@@ -6,8 +6,10 @@ import functools
 import os
 import shlex
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -18,7 +20,8 @@ from sweep.core.config import CheckpointConfig
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.programs.arguments import appended
 from sweep.programs.command import which
-from sweep.programs.interface import Interface, check_space, interface_of
+from sweep.programs.config_file import with_values
+from sweep.programs.interface import Interface, check_space, interface_of, settings
 from sweep.programs.notices import ProgramNotices
 from sweep.programs.run import Launch
 from sweep.programs.source import Source, is_installed
@@ -94,9 +97,7 @@ class Program:
                 raise ConfigError(f"Program: {name} is a text; expected a list of words: there is no shell.")
         if not words:
             raise ConfigError("Program: the command is empty; expected a script, or a list of words.")
-        inside = os.path.join(here, "")
-        words = [word.removeprefix(inside) if word.endswith(".py") else word for word in words]  # the trial's own link
-        object.__setattr__(self, "_words", tuple(words))
+        object.__setattr__(self, "_words", tuple([_placed(word, here) for word in words]))
         self._check_command(here)
 
     def _check_command(self, here: str) -> None:
@@ -133,8 +134,12 @@ class Program:
         assert self.directory is not None
         words, source = _python_words(self._words), None
         is_module = words[:1] == ["-m"]
-        if words and not is_module:
-            source = Source(os.path.join(self.directory, words[0]))
+        if words:
+            base = os.path.join(self.directory, *words[1].split(".")) if is_module else ""
+            files = [f"{base}.py", os.path.join(base, "__main__.py")] if is_module else [words[0]]
+            path = next((path for path in files if os.path.isfile(os.path.join(self.directory, path))), "")
+            path = os.path.join(self.directory, path) if path else ""
+            source = Source(path, self.directory if is_module else None) if path else None
         interface = _asked((sys.executable, *words) if words else tuple(self._words), self.directory)
         is_fork = bool(words) and not self.fresh and self.workers == 1
         is_fork = is_fork and not (source is not None and source.needs_own_interpreter)
@@ -162,6 +167,10 @@ class Program:
             if not self.config_file and not self.closed:
                 extra = appended(self._words, config)
                 check_space(interface, {name: config[name] for name in extra}, self.name)
+            if self.config_file:
+                given = Path(self.directory or "", self.config_file)
+                with tempfile.TemporaryDirectory() as place:  # refuses what the file does not have
+                    with_values(given, dict.fromkeys(dict(settings(interface, config))), Path(place, given.name))
             return dict(config)
 
         return PreparedTrainable(
@@ -174,8 +183,19 @@ class Program:
                 "checkpoint_config": CheckpointConfig(num_to_keep=1),
                 "resources_per_trial": {"cpu": self.workers},
             },
+            notices=lambda config: (
+                [f"{self.name} was not asked for its options: {interface.why}"] * bool(interface.why)
+            ),
             observers=lambda notice, stops_early: [ProgramNotices(notice, stops_early=stops_early)],
         )
+
+
+def _placed(word: str, here: str) -> str:
+    """Return a script's path as it is found in the trial's own directory: relative within, absolute elsewhere."""
+    if not word.endswith(".py") or not os.path.isfile(path := os.path.join(here, word)):
+        return word
+    path = os.path.normpath(path)
+    return os.path.relpath(path, here) if path.startswith(os.path.join(here, "")) else path
 
 
 @functools.lru_cache(maxsize=16)

@@ -37,7 +37,7 @@ class Source:
         needs_own_interpreter: why the script cannot run in a fork; empty: it can.
     """
 
-    def __init__(self, script: str | os.PathLike[str], *, directory: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, script: str | os.PathLike[str], directory: str | os.PathLike[str] | None = None) -> None:
         """Read a script.
 
         Args:

@@ -145,12 +145,12 @@ def test_a_spec_is_run_and_the_command_line_wins_over_it(script: Path, api: Api)
         "program: my_train_script.py:train\nmethod: grid\nmetric: {name: loss}\n"
         "parameters: {x: {values: [1, 2]}, y: {value: 1}}\nrun_cap: 3\n"
     )
-    result = call("run", "spec.yaml", "x=5,6", "--trials", "1", "--maximize", "acc")
+    result = call("run", "spec.yaml", "x=5,6", "--trials", "2", "--maximize", "acc")
     assert result.exception is None, result.exception
     arguments = api.calls[0][1]
     assert arguments["config"] == {"x": {"grid_search": [5, 6]}, "y": 1}
     assert (arguments["metric"], arguments["mode"], arguments["num_samples"]) == ("acc", "max", 1)
-    assert arguments["search_alg"] == "grid"
+    assert arguments["search_alg"]._max_trials == 2  # of a spec file, whose grids W&B's agents count by trials
 
 
 @pytest.mark.parametrize(

@@ -375,6 +375,7 @@ NEW = {
     "GridSearch",
     "MOASHAScheduler",
     "Node",
+    "Program",
     "PASHAScheduler",
     "Point",
     "RandomSearch",
