@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -20,6 +20,9 @@ from sweep.programs.run import SEEN_FILE
 from sweep.record.layout import command_of
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
+_NAMED = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
+_BEFORE = re.compile(r"([A-Za-z_][\w.-]*)=$")
+_OPTION = re.compile(r"-+([A-Za-z_][\w.-]*)")
 _CALL = re.compile(r"\s*[A-Za-z_]\w*\(.*\)\s*", re.DOTALL)
 _DRY_REPORTS, _DRY_S = 20, 20.0  # after which a trial has shown what it logs
 
@@ -40,35 +43,42 @@ class ProgramCommand(click.Command):
 def ranges_in(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return a command whose ranges in braces are placeholders, and these as `NAME=RANGE`.
 
-    `--lr '{loguniform(1e-5,1e-1)}'` and `--lr={0.1,0.2}` name a parameter after the option, `lr={0.1,0.2}` after the
-    word; one without a name is called after its position.
+    `--lr '{loguniform(1e-5,1e-1)}'`, `--lr={0.1,0.2}` and `lr={0.1,0.2}` name a parameter after the option or the word
+    before it, `{lr=uniform(0,1)}` names it itself; any other is called after its position, `argument_3`.
 
     Raises:
-        ConfigError: a range does not parse; the place is marked.
+        ConfigError: a range does not parse, or a brace is not closed; the place is marked.
     """
-    template, ranges = [], []
+    template, ranges = [], dict[str, str]()
+
+    def refuse(why: str, number: int, column: int) -> NoReturn:
+        at = sum(len(one) + 1 for one in words[:number]) + column
+        raise ConfigError(f"{why}\n    {' '.join(words)}\n    {' ' * at}^")
+
     for number, word in enumerate(words):
 
         def placed(match: re.Match[str], number: int = number, word: str = word) -> str:
-            inner = match[1]
+            own = _NAMED.fullmatch(match[1])
+            inner = own[2] if own else match[1]
             if not (_CALL.fullmatch(inner) or ("," in inner and '"' not in inner and ":" not in inner)):
                 return match[0]
-            before = word[: match.start()].removesuffix("=") or (words[number - 1] if number else "")
-            name = before.lstrip("-+").replace("-", "_")
-            is_option = bool(re.fullmatch(r"[A-Za-z_][\w.]*", name)) and (match.start() or before.startswith("-"))
-            name = name if is_option else f"argument_{number}"
+            before = _BEFORE.search(word[: match.start()])
+            option = _OPTION.fullmatch(words[number - 1]) if number and not match.start() else None
+            found = own or before or option
+            name = found[1].replace("-", "_") if found else f"argument_{number}"
+            while ranges.get(name, inner) != inner:
+                name += "_"
             try:
                 parse_parameter(f"{name}={inner}")
             except ConfigError as error:
-                at = sum(len(one) + 1 for one in words[:number]) + match.start()
-                raise ConfigError(f"{error}\n    {' '.join(words)}\n    {' ' * at}^") from error
-            ranges.append(f"{name}={inner}")
+                refuse(str(error), number, match.start())
+            ranges[name] = inner
             return f"{{{name}}}"
 
         template.append(_BRACES.sub(placed, word))
-        if re.search(r"\{[A-Za-z_]\w*\(", template[-1]):
-            raise ConfigError(f"{word!r}: the brace of a range is not closed; expected such as '{{uniform(0,1)}}'.")
-    return template, ranges
+        if left := re.search(r"\{[A-Za-z_]\w*\(", template[-1]):
+            refuse("a brace is not closed", number, left.start())
+    return template, [f"{name}={inner}" for name, inner in ranges.items()]
 
 
 def dry_run(program: Program, config: Mapping[str, Any], kwargs: Mapping[str, Any]) -> int:
