@@ -139,17 +139,16 @@ class Feed:
                 if len(self.seen) < _MAX_NAMES or (source, name) in self.seen:
                     seen = self.seen.setdefault((source, name), Seen())
                     seen.count, seen.last = seen.count + 1, value
-            rank = _rank(source)
-            if rank > self._rank:
-                return
-            if rank == self._rank and source != self._source:  # of two libraries the first that gave the metric counts
-                self._latest.update((name, value) for name, value in given.items() if name != self._metric)
+            if not self._counts(source):
+                if _rank(source) == self._rank:
+                    self._latest.update((name, value) for name, value in given.items() if name != self._metric)
                 return
             if step is not None and not any(map(_is_time, given)):
                 given["step"] = step
             if is_whole:
                 self._flush()
-                self._emit(given, source)
+                if self._counts(source):  # what was collected meanwhile may be the same, from a better one
+                    self._emit(given, source)
             else:
                 self._collect(given, source)
 
@@ -172,6 +171,11 @@ class Feed:
         """Return the metric's own name for what is spelt a little differently."""
         return self._metric if self._metric and name != self._metric and same_name(name, self._metric) else name
 
+    def _counts(self, source: str) -> bool:
+        """Whether no better source has given the metric; of two libraries, or files, it is the first."""
+        rank = _rank(source)
+        return rank < self._rank or (rank == self._rank and source == self._source)
+
     def _collect(self, given: Mapping[str, Any], source: str) -> None:
         """Add to the step that is being collected; what it has already, or another time, begins the next."""
         is_next = source != self._step_source or any(
@@ -181,6 +185,8 @@ class Feed:
             self.is_late = True
             self._flush()
             self.is_late = False
+            if not self._counts(source):
+                return
         self._step_source = source
         self._step.update(given)
         if self._metric not in self._step and self._metric:

@@ -37,6 +37,16 @@ def test_scalars_of_a_step_are_one_report_made_when_it_has_what_the_step_before_
     assert told.reports[1:] == [{"step": 1, "loss": 1.0, "acc": 0.6}]
 
 
+def test_a_file_that_repeats_the_step_that_is_being_collected_is_not_read_any_more() -> None:
+    for is_whole in (True, False):
+        told = Told()
+        told.scalar(0, loss=2.0)
+        told.feed.take({"loss": 2.0}, 0, "/runs/events.out.tfevents.1", is_whole=is_whole)
+        assert told.reports == [{"step": 0, "loss": 2.0}]
+        told.scalar(1, loss=1.0)
+        assert told.reports[1:] == [{"step": 1, "loss": 1.0}]
+
+
 def test_the_first_step_is_complete_after_some_silence() -> None:
     told = Told()
     told.scalar(0, loss=2.0)
