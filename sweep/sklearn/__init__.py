@@ -132,8 +132,9 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         if self.name is not None:
             own = (base, what["options"], values, options, candidates, self.search_alg, self.scheduler)
             try:
+                pickle.dumps(own)  # joblib's own pickler takes more, and less surely, once dill is imported
                 digest = joblib.hash((own, data))
-            except pickle.PicklingError as error:
+            except (pickle.PicklingError, AttributeError, TypeError) as error:
                 raise ConfigError(f"name={self.name!r} needs arguments that can be pickled: {error.args[0]}") from None
             options |= {"name": f"{self.name}-{digest[:8]}", "resume": "AUTO"}
         elif self.storage_path is None:
