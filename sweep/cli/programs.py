@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tempfile
 import time
@@ -15,6 +16,7 @@ import click
 
 from sweep.cli.ranges import parse_parameter
 from sweep.errors import ConfigError
+from sweep.programs.place import WORK_DIR
 from sweep.programs.program import Program
 from sweep.programs.run import SEEN_FILE
 from sweep.record.layout import command_of
@@ -128,3 +130,6 @@ def print_winner(analysis: Any) -> None:
         best = analysis.best_trial if analysis.default_metric else None
     if best is not None and (command := command_of(Path(analysis.experiment_path), best.trial_id)):
         click.echo(f"best command: {command}")
+        files = Path(analysis.experiment_path, best.trial_id, WORK_DIR)
+        if files.exists():
+            click.echo(f"its files: {os.path.relpath(files)}")
