@@ -101,7 +101,7 @@ def _fork_server_ahead(spec: RunSpec) -> Iterator[None]:
     """Start the process that trials are forked from before anything else is done; where the run fails, end it."""
     is_local = (spec.engine or inventory.default_engine()) == "local" and sys.platform == "linux"
     if is_local and spec.start_method == "forkserver" and spec.env is None:
-        prepare({**os.environ, **inventory.env_vars()})
+        prepare({**os.environ, **inventory.env_vars()}, getattr(spec.trainable, "__sweep_preload__", ()))
     try:
         yield
     except BaseException:

@@ -47,7 +47,6 @@ from sweep.storage.nodes import Home
 from sweep.storage.send import Sender
 from sweep.storage.shared import shared_record
 from sweep.worker import limits
-from sweep.worker.environment import METRIC_VARIABLE
 from sweep.worker.nested import process_mark
 from sweep.worker.output import parse_log_to_file
 from sweep.worker.shipping import refuse_unpicklable
@@ -293,7 +292,8 @@ class Launch:
             return spec.engine
         remote = place.storage.remote
         home = None if remote is None else Home(remote / place.name, spec.sync_config or SyncConfig())
-        metric = {METRIC_VARIABLE: built.policies.metric} if built.policies.metric else {}
+        if self.trainable.payload_for is not None:
+            self.trainable = replace(self.trainable, payload=self.trainable.payload_for(built.policies.metric))
         context = EngineContext(
             directory=self.layout.root,
             trainable=self.trainable,
@@ -301,7 +301,7 @@ class Launch:
             start_at=self.loaded.at,
             seed=built.seed,
             experiment_name=place.name,
-            env={**metric, **inventory.env_vars(), **(spec.env or {})},
+            env={**inventory.env_vars(), **(spec.env or {})},
             is_chdir=bool(spec.chdir_to_trial_dir),
             has_company=built.has_company,
             name_of=self.about.name_of,

@@ -87,7 +87,7 @@ def run_command(
         size = launch.num_workers
         if size > 1:
             environ |= {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
-            environ |= {name: str(max(1, int(environ.get(name, size)) // size)) for name in THREAD_VARIABLES}
+            environ |= dict.fromkeys(THREAD_VARIABLES, str(max(1, session.job.num_threads // size)))
         for rank in range(size):
             ranks = {"RANK": str(rank), "LOCAL_RANK": str(rank)} if size > 1 else {}
             children.add(child(_with_port(words), **ranks), is_read=rank == 0, is_main=True)

@@ -8,7 +8,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -123,26 +123,49 @@ class Program:
     @property
     def name(self) -> str:
         """The program's name, for people and directories."""
-        words = _python_words(self._words)
+        words = self._python
         name = words[1] if words[:1] == ["-m"] else (words or self._words)[0]
         if not words and len(self._words) > 1:  # bash run.sh, torchrun train.py
             name = next((word for word in self._words[1:] if word.endswith((".py", ".sh"))), name)
         return os.path.basename(name).removesuffix(".py").removesuffix(".sh")
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_python", "_source")}
+
+    @functools.cached_property
+    def _python(self) -> list[str]:
+        """What follows the interpreter, see `_python_words`."""
+        return _python_words(self._words)
+
+    @functools.cached_property
+    def _source(self) -> Source | None:
+        """The script, read; None: it is no Python script of this interpreter's, or an installed module."""
+        assert self.directory is not None
+        words, is_module = self._python, self._python[:1] == ["-m"]
+        base = os.path.join(self.directory, *words[1].split(".")) if is_module else ""
+        names = [f"{base}.py", os.path.join(base, "__main__.py")] if is_module else words[:1]
+        files = [path for name in names if os.path.isfile(path := os.path.join(self.directory, name))]
+        return Source(files[0], self.directory if is_module else None) if files else None
+
+    @property
+    def _is_fork(self) -> bool:
+        """Whether trials are forks that run the script."""
+        has_spawn = self._source is not None and bool(self._source.needs_own_interpreter)
+        return bool(self._python) and not self.fresh and self.workers == 1 and not has_spawn
+
+    @property
+    def __sweep_preload__(self) -> tuple[str, ...]:
+        """The modules that trials are forked with: known before the script has said what it takes."""
+        imports = self._source.imports if self._source is not None and self._is_fork else ()
+        return (*imports, "sweep.programs.script")
+
     def __sweep_trainable__(self) -> PreparedTrainable:
         """Return the program in the form in which engines take it."""
         assert self.directory is not None
-        words, source = _python_words(self._words), None
+        words = self._python
         is_module = words[:1] == ["-m"]
-        if words:
-            base = os.path.join(self.directory, *words[1].split(".")) if is_module else ""
-            files = [f"{base}.py", os.path.join(base, "__main__.py")] if is_module else [words[0]]
-            path = next((path for path in files if os.path.isfile(os.path.join(self.directory, path))), "")
-            path = os.path.join(self.directory, path) if path else ""
-            source = Source(path, self.directory if is_module else None) if path else None
         interface = _asked((sys.executable, *words) if words else tuple(self._words), self.directory)
-        is_fork = bool(words) and not self.fresh and self.workers == 1
-        is_fork = is_fork and not (source is not None and source.needs_own_interpreter)
+        is_fork = self._is_fork
         launch = Launch(
             command=tuple(words[1:] if is_module else words) if is_fork else _run_by(self._words),
             script=words[1 if is_module else 0] if is_fork else "",
@@ -177,7 +200,8 @@ class Program:
             name=self.name,
             kind="function",
             payload=cloudpickle.dumps(launch),
-            imports=(*(source.imports if source is not None and is_fork else ()), "sweep.programs.script"),
+            payload_for=lambda metric: cloudpickle.dumps(replace(launch, metric=metric)),
+            imports=self.__sweep_preload__,
             space=space,
             defaults={
                 "checkpoint_config": CheckpointConfig(num_to_keep=1),

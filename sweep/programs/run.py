@@ -24,7 +24,6 @@ from sweep.programs.place import Place
 from sweep.programs.script import run_script
 from sweep.record.files import write_atomically
 from sweep.record.layout import COMMAND_FILE
-from sweep.worker.environment import METRIC_VARIABLE
 from sweep.worker.session import Session, StopRequested, current
 
 SEEN_FILE = "metrics_seen.json"  # in a trial's directory: which metrics came from which source
@@ -42,6 +41,7 @@ class Launch:
         interface: how arguments are written.
         config_file: of which each trial gets a copy with its values; empty: none.
         resume: words that are added when there is something to continue from.
+        metric: that the sweep optimises; empty: none.
         setup, ready, teardown: around the program, see `Program`.
         is_closed: no parameter becomes an argument.
     """
@@ -63,15 +63,16 @@ class Launch:
     is_closed: bool = False
     uses_wandb: bool = False
     name: str = "program"
+    metric: str = ""
 
     def __call__(self, config: dict[str, Any]) -> None:
         """Be the trial: called in its worker with its config."""
         session = current()
         assert session is not None
         place = Place(session, self.directory, is_isolated=self.is_isolated)
-        variables = place.variables(config, self.num_workers)
+        variables = place.variables(config, self.num_workers) | {"SWEEP_METRIC": self.metric}
         is_fork = bool(self.script) and bool(session.job.code)  # not in the driver's own process
-        metric = os.environ.get(METRIC_VARIABLE, "")
+        metric = self.metric
         reporter = _Reporter(session, place, is_waiting=is_fork)
         reporter.feed = feed = Feed(
             metric, reporter.report, pattern=self.pattern, has_library=lambda: bool(hooks.installed())

@@ -15,7 +15,6 @@ DRIVER_VARIABLE = "SWEEP_DRIVER"  # in what belongs to a trial: which process dr
 CALLER_VARIABLE = "TUNE_ORIG_WORKING_DIR"  # as Tune calls it: where the driver is, which trials may have left
 IMPORTER_VARIABLE = "SWEEP_IMPORTER"  # in what a module starts while it is imported in advance: for which driver
 SCRIPT_VARIABLE = "SWEEP_SCRIPT"  # in what belongs to a trial: the driver's script, as `package:path`
-METRIC_VARIABLE = "SWEEP_METRIC"  # in what belongs to a trial: what the sweep optimises
 KEEP_DEVICES_VARIABLE = "SWEEP_KEEP_VISIBLE_DEVICES"  # 1: the variables are left to the user
 
 MEMORY_FRACTIONS = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")  # jax refuses both at once

@@ -258,6 +258,7 @@ class PreparedTrainable:
         notices: for a trainer: what the user should know of the groups of a space.
         env: variables that all its processes get.
         defaults: parameters of `run` where the user has given none.
+        payload_for: makes the payload for what the sweep optimises, where the trainable is to know that.
         observers: makes callbacks of its own, from what tells the user, and whether trials are judged while they run.
     """
 
@@ -275,6 +276,7 @@ class PreparedTrainable:
     notices: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    payload_for: Callable[[str], bytes] | None = None
     observers: Callable[[Callable[[str], None], bool], Sequence[Any]] | None = None
 
 

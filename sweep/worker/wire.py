@@ -257,6 +257,12 @@ class Refused(NamedTuple):
 # --- between driver and fork server ---------------------------------------------------------------------------------
 
 
+class Preload(NamedTuple):
+    """Driver to fork server, before its first run: import these modules, while the driver gets ready for the run."""
+
+    modules: tuple[str, ...]
+
+
 class Begin(NamedTuple):
     """Driver to fork server, once per run, with descriptors: of the log, and of files that stay locked until the run is
     over and every supervisor is gone.
@@ -423,7 +429,7 @@ WorkerEvent = Started | Reported | Saved | Waiting  # of a rank, `Reported.check
 FromWorker = WorkerEvent | Done | Pids | Joined | Merged | Relayed
 ToSupervisor = StartWorker | StartGroup | EndTree
 FromSupervisor = Hello | Exited | Idle | Refused
-ToForkServer = Begin | ForkSupervisor | Rest
+ToForkServer = Preload | Begin | ForkSupervisor | Rest
 FromForkServer = Importing | Notice | Ready | Gone | Refused | Resting
 ToAgent = Prepare | Order | Passed | Want
 FromAgent = Prepared | Happened | Passed | Written

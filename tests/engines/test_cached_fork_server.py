@@ -106,6 +106,13 @@ def test_a_run_takes_the_one_that_was_started_before_the_driver_was_ready(run, m
     assert [run()["fork_server"]] == made
 
 
+def test_modules_are_imported_while_the_driver_gets_ready(run):
+    fork_server_client.prepare(dict(os.environ), ["wave"])
+    (early,) = fork_server_client._cached
+    found = run(preload=["wave"])
+    assert (found["fork_server"], found["is_loaded"]) == (early.pid, True)
+
+
 def test_a_run_that_is_refused_leaves_none(run):
     with pytest.raises(ResourceError):
         run(resources_per_trial={"cpu": 1e6})

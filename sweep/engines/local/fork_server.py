@@ -71,6 +71,8 @@ class ForkServer:
 
     def _on_message(self) -> None:
         match self._control.receive():
+            case (wire.Preload(modules), _):
+                self._import(modules)
             case (wire.Begin() as run, [log, *locks]):
                 self._begin(run, log, locks)
             case (wire.ForkSupervisor(number), [life]):

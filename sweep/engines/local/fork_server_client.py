@@ -178,11 +178,14 @@ def fork_server_for(environ: Mapping[str, str], run: wire.Begin, log: Path, lock
     return new
 
 
-def prepare(environ: Mapping[str, str]) -> None:
-    """Start a fork server for a run that is about to begin, unless one is cached: it boots while we get ready."""
+def prepare(environ: Mapping[str, str], modules: Sequence[str] = ()) -> None:
+    """Start a fork server for a run that is about to begin, unless one is cached: it boots while we get ready, and
+    imports these modules, which trials of the run will need."""
     if not _cached:
         with contextlib.suppress(OSError):  # the run will meet the reason
-            cache(ForkServerClient(environ))
+            cache(new := ForkServerClient(environ))
+            if modules:
+                new.packets.send(wire.Preload(tuple(modules)))
 
 
 atexit.register(end_cached)
