@@ -211,11 +211,13 @@ def _target_arguments(target: str | None, words: Sequence[str]) -> RunArguments:
         if not words:
             raise ConfigError("say what is swept: SCRIPT.py, SCRIPT.py:FUNCTION, SPEC.yaml, or a command behind --.")
         return RunArguments(target="", program={"command": words})
-    if target.lower().endswith(_SPECS):
+    parts, is_spec = split_target(target), target.lower().endswith(_SPECS)
+    if words and (is_spec or parts is not None):
+        raise ConfigError(f"{target} takes no words behind --: they are a script's fixed arguments, or a command.")
+    if is_spec:
         from sweep.cli.spec import read_spec
 
         return read_spec(Path(target))
-    parts = split_target(target)
     if parts is None:
         return RunArguments(target="", program={"command": [target, *words]})
     return RunArguments(target=f"{Path(parts[0]).expanduser().absolute()}:{parts[1]}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,17 +25,6 @@ _UNQUOTED = re.compile(r"[A-Za-z_./][\w./@%+?|*-]*")  # strings that Hydra and F
 _WORDS = ("true", "false", "null", "none", "nan", "inf")
 
 Settings = Sequence[tuple[str, Any]]
-
-
-def command_line(argv: Sequence[str]) -> str:
-    """Return a command as one line that can be pasted into a shell."""
-    return shlex.join(argv)
-
-
-def arguments_for(interface: Interface, config: Mapping[str, Any]) -> list[str]:
-    """Return a config as arguments; None is not given (Hydra has null), nested keys are dotted. Without options that
-    belong before the name of a sub-command: `render` puts them there."""
-    return _written(interface, [*settings(interface, config)])
 
 
 def appended(template: Iterable[Any], names: Iterable[str]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import ctypes
 import importlib.util
 import inspect
 import io
@@ -24,6 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 _MOST_CHOICES, _MOST_SHOWN = 200, 20
+_PR_SET_PDEATHSIG = 1
 _PATIENCE_S = 5  # for a script that parses some of its arguments and seems to go on parsing
 _ASIDE = {"_HelpAction", "_VersionAction", "_ActionPrintConfig", "_ActionHelpClassPath"}
 _COMPLETION = ("install_completion", "show_completion")  # typer's
@@ -388,6 +390,8 @@ class _Watcher:
 def main(fd: str, kind: str, target: str, *fixed: str) -> None:
     """Run a script or a module with its fixed arguments, and answer on the descriptor."""
     global _fd
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # it ends with who asks
     _fd = int(fd)
     os.set_inheritable(_fd, False)
     _fixed[:] = fixed

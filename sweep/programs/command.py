@@ -8,7 +8,6 @@ worker (this)   reads stdout and stderr into the trial's log and the feed; answe
 from __future__ import annotations
 
 import contextlib
-import glob
 import json
 import os
 import selectors
@@ -27,8 +26,10 @@ from sweep.programs.arguments import appended, render
 from sweep.programs.feed import Feed
 from sweep.programs.files import Files
 from sweep.programs.hooks import RANK_VARIABLES
-from sweep.programs.place import Place
+from sweep.programs.place import Place, placeholders
+from sweep.record.layout import rank_outputs
 from sweep.worker.environment import THREAD_VARIABLES
+from sweep.worker.rendezvous import open_ports
 from sweep.worker.session import Session, StopRequested
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ def run_command(
         home = stack.enter_context(tempfile.TemporaryDirectory(prefix="sweep-", ignore_cleanup_errors=True))
         listener.bind(os.path.join(home, "socket"))
         listener.listen()
-        port = free_port()
+        (kept,) = open_ports(1, "named")
+        stack.callback(kept.holder.close)
+        port = kept.number
         path = os.pathsep.join(filter(None, [_INJECTED, os.environ.get("PYTHONPATH")]))
         inherited = {name: value for name, value in os.environ.items() if name not in RANK_VARIABLES}
         environ = {**inherited, **variables, "SWEEP_SOCKET": listener.getsockname(), "PYTHONPATH": path}
@@ -75,7 +78,8 @@ def run_command(
         def around(command: Sequence[str]) -> list[str]:
             extra = appended(command, config)
             given = {name: value for name, value in config.items() if name not in extra}
-            return render(command, given, interface=launch.interface, variables=_known(variables, port))
+            known = placeholders(variables) | {"port": str(port)}
+            return render(command, given, interface=launch.interface, variables=known)
 
         own = [place.directory] if place.is_isolated else []  # in others, files may be those of other trials
         files = Files(own, time.time(), variables["SWEEP_REPORT"])
@@ -104,7 +108,7 @@ class _Children:
 
     def __init__(self, name: str, feed: Feed, session: Session, listener: socket.socket, files: Files) -> None:
         self._name = name
-        self._feed, self._session, self._files, self._listener = feed, session, files, listener
+        self._feed, self._session, self._files = feed, session, files
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
         channel = getattr(session.channel, "fileno", None)
@@ -153,7 +157,7 @@ class _Children:
         failed = next((child for child in self._main if child.poll()), None)
         if failed is not None:
             who = f"rank {self._main.index(failed)} of {len(self._main)}" if len(self._main) > 1 else ""
-            others = "".join(map(_tail, sorted(glob.glob(os.path.join(self._session.trial_dir, "rank*.log")))))
+            others = "".join(map(_tail, rank_outputs(self._session.trial_dir)))
             raise UserCodeError(f"{who or self._name} ended with {_how(failed.returncode)}{self._feed.said()}{others}")
 
     def _accept(self, listener: socket.socket) -> bool:
@@ -238,14 +242,6 @@ class _Answerer:
         return bool(data)
 
 
-def free_port() -> int:
-    """Return the number of a port of this machine that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def _start(name: str, command: Sequence[str], place: Place, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
@@ -306,11 +302,6 @@ def _with_port(words: Sequence[str]) -> list[str]:
         at = words.index("launch") + 1
         return [*words[:at], "--main_process_port", "{port}", *words[at:]]
     return list(words)
-
-
-def _known(variables: Mapping[str, str], port: int) -> dict[str, str]:
-    names = ("trial_id", "trial_dir", "checkpoint_dir", "seed")
-    return {name: variables[f"SWEEP_{name.upper()}"] for name in names} | {"port": str(port)}
 
 
 def _tail(path: str) -> str:

@@ -17,6 +17,7 @@ import os
 import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,9 +33,9 @@ _PACE_S = 0.1  # between two reports of printed values where no metric was named
 _FLOOD = 2000  # lines in a second; of those beyond, only what has a word of the metric's name is looked at
 _MAX_LINE = 4000
 _MAX_NAMES = 500  # that are remembered
-# The better source comes first; once it has given the metric, the others are not asked any more.
 _PLACE = re.compile(r"\b(\d+)/(\d+)\b")  # where a progress bar is
 _OF_EPOCHS = re.compile(r"epochs?(?:/s|\b(?!\s*\d))|s/epoch", re.IGNORECASE)  # a bar over them, not over batches
+# The better source comes first; once it has given the metric, the others are not asked any more.
 _RANKS = {"SWEEP_REPORT": 0, "json": 2, "text": 4}
 _OF_LIBRARIES, _OF_FILES = 1, 3
 
@@ -77,7 +78,7 @@ class Feed:
         """
         self.num_reports = 0
         self.seen: dict[tuple[str, str], Seen] = {}
-        self.last_lines: list[str] = []
+        self.last_lines: deque[str] = deque(maxlen=6)
         self.is_late = False
         self.deadline: float | None = None
         self._metric = metric
@@ -101,7 +102,7 @@ class Feed:
     def line(self, text: str) -> None:
         """Take one line that was printed."""
         if text.strip():
-            self.last_lines = [*self.last_lines[-9:], text[:500].rstrip()]
+            self.last_lines.append(text[:500].rstrip())
         now = time.monotonic()
         if now > self._second + 1:
             self._second, self._num_lines = now, 0
@@ -179,7 +180,7 @@ class Feed:
     def _collect(self, given: Mapping[str, Any], source: str) -> None:
         """Add to the step that is being collected; what it has already, or another time, begins the next."""
         is_next = source != self._step_source or any(
-            name in self._step and (name not in TIMES or self._step[name] != value) for name, value in given.items()
+            name in self._step and (not _is_time(name) or self._step[name] != value) for name, value in given.items()
         )
         if is_next:
             self.is_late = True
@@ -257,13 +258,13 @@ class Feed:
         near = closest(self._metric, names)
         found = f"It gave {shown}." if shown else "It gave no metric at all."
         found += f" Did you mean {near!r}?" if near else ""
-        lines = "".join(f"\n    {line}" for line in self.last_lines[-6:])
+        lines = "".join(f"\n    {line}" for line in self.last_lines)
         said = f"Its last lines:{lines}" if lines else "It printed nothing."
         return f"{found}\nLooked at: {tried}. {said}"
 
     def said(self) -> str:
         """Return the last line that was printed, and below it some before."""
-        lines = "".join(f"\n    {line}" for line in self.last_lines[-6:])
+        lines = "".join(f"\n    {line}" for line in self.last_lines)
         return f": {self.last_lines[-1].strip()}{lines}" if lines else ", and it printed nothing"
 
 

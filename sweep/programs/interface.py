@@ -21,6 +21,7 @@ from searchers.errors import closest
 from sweep.core.results import TRIAL_INDEX
 from sweep.errors import ConfigError
 from sweep.programs import ask
+from sweep.programs.source import parsed
 
 _SPEAKS = re.compile(
     r"(click|typer|fire|tyro|jsonargparse|simple_parsing|absl\.(app|flags)|hydra\.main)(\..*)?"
@@ -180,14 +181,12 @@ def _speaks_of_arguments(script: Path, roots: Sequence[Path]) -> bool:
     while waiting and len(seen) < _MOST_FILES:
         file = waiting.pop(0)
         try:
-            tree = ast.parse(file.read_bytes())
+            body = parsed(file).body
         except (OSError, SyntaxError, ValueError):  # the interpreter that runs it will say so
             continue
         if file != script:  # what it does as a program of its own
-            tree.body = [
-                node for node in tree.body if not isinstance(node, ast.If) or "__main__" not in ast.dump(node.test)
-            ]
-        nodes = [*ast.walk(tree)]
+            body = [node for node in body if not isinstance(node, ast.If) or "__main__" not in ast.dump(node.test)]
+        nodes = [node for one in body for node in ast.walk(one)]
         imported = {name for node in nodes for name in _imported(node)}
         used = {f"{getattr(one.value, 'id', '')}.{one.attr}" for one in nodes if isinstance(one, ast.Attribute)}
         if any(map(_SPEAKS.fullmatch, imported | used)):

@@ -23,7 +23,7 @@ class ProgramNotices(FilesCallback):
         self._writers: dict[str, int] | None = {}  # by path; None: it was said
 
     def on_trial_complete(self, trial: Trial) -> None:
-        if self._is_waiting and trial.status is Status.TERMINATED:
+        if self._is_waiting and trial.status is Status.TERMINATED and not trial.reason:  # it was not stopped
             self._is_waiting = False
             if trial.count == 1:
                 self._notice(

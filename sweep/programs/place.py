@@ -15,6 +15,7 @@ from typing import Any
 from sweep.checkpoints.manifest import METADATA
 from sweep.checkpoints.store import Checkpoint
 from sweep.record.files import write_atomically
+from sweep.record.layout import DATABASE
 from sweep.worker.session import Session
 
 CHECKPOINT_DIR, WORK_DIR, CONFIG_FILE, REPORT_FILE = "program_checkpoint", "work", "config.json", "report.jsonl"
@@ -101,6 +102,13 @@ class Place:
         return found
 
 
+def placeholders(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return what `{name}` in a command may stand for besides parameters, from what a program is told by variables."""
+    names = ("trial_id", "trial_dir", "checkpoint_dir", "seed")
+    gpus = [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one]
+    return {name: variables[f"SWEEP_{name.upper()}"] for name in names} | {"num_gpus": str(len(gpus))}
+
+
 def own(path: str) -> None:
     """Put a copy of a file in place of the link that shows it, because it is about to be written."""
     if os.path.isfile(path) and (os.path.islink(path) or os.stat(path).st_nlink > 1):
@@ -114,7 +122,7 @@ def show_with_parents(source: str, top: str, *, hidden: str) -> str:
     `../data`; return the directory that shows it.
 
     Args:
-        hidden: a directory that is not shown: it holds the experiments.
+        hidden: a directory that is not shown: it holds the experiments. Nor is any that is one.
     """
     parts = os.path.abspath(source).split(os.sep)[1:][-_MOST_PARENTS - 1 :]
     place = os.path.abspath(source)
@@ -145,14 +153,19 @@ def show(source: str, target: str, *, hidden: str, but: str = "", is_deep: bool 
     while waiting:
         theirs, ours = waiting.popleft()
         os.makedirs(ours, exist_ok=True)
-        with os.scandir(theirs) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
+        try:
+            with os.scandir(theirs) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except PermissionError:  # nor can the program read it
+            continue
         for entry in found:
             path = os.path.join(ours, entry.name)
             if entry.name in _NEVER_SHOWN or entry.path == hidden or (theirs == source and entry.name == but):
                 continue
             num_left -= 1
             is_made = is_deep and num_left > 0 and entry.name not in _WHOLE and entry.is_dir(follow_symlinks=False)
+            if is_made and os.path.exists(os.path.join(entry.path, DATABASE)):
+                continue  # an experiment, perhaps this one: it would be shown within itself
             if is_made:
                 waiting.append((entry.path, path))
             elif not os.path.lexists(path) and (is_deep or num_left > 0):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import shlex
 import sys
@@ -21,7 +20,7 @@ from sweep.errors import ConfigError, refuse_unknown
 from sweep.programs.arguments import appended
 from sweep.programs.command import which
 from sweep.programs.config_file import with_values
-from sweep.programs.interface import Interface, check_space, interface_of, settings
+from sweep.programs.interface import check_space, interface_of, settings
 from sweep.programs.notices import ProgramNotices
 from sweep.programs.run import Launch
 from sweep.programs.source import Source, is_installed
@@ -123,49 +122,38 @@ class Program:
     @property
     def name(self) -> str:
         """The program's name, for people and directories."""
-        words = self._python
+        words = _python_words(self._words)
         name = words[1] if words[:1] == ["-m"] else (words or self._words)[0]
         if not words and len(self._words) > 1:  # bash run.sh, torchrun train.py
             name = next((word for word in self._words[1:] if word.endswith((".py", ".sh"))), name)
         return os.path.basename(name).removesuffix(".py").removesuffix(".sh")
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_python", "_source")}
-
-    @functools.cached_property
-    def _python(self) -> list[str]:
-        """What follows the interpreter, see `_python_words`."""
-        return _python_words(self._words)
-
-    @functools.cached_property
-    def _source(self) -> Source | None:
-        """The script, read; None: it is no Python script of this interpreter's, or an installed module."""
+    def _read(self) -> tuple[list[str], Source | None, bool]:
+        """Return what follows the interpreter, see `_python_words`; the script, read (None: it is no Python script of
+        this interpreter's, or an installed module); and whether trials are forks that run it. Read anew for each run:
+        a notebook edits its scripts."""
         assert self.directory is not None
-        words, is_module = self._python, self._python[:1] == ["-m"]
-        base = os.path.join(self.directory, *words[1].split(".")) if is_module else ""
-        names = [f"{base}.py", os.path.join(base, "__main__.py")] if is_module else words[:1]
-        files = [path for name in names if os.path.isfile(path := os.path.join(self.directory, name))]
-        return Source(files[0], self.directory if is_module else None) if files else None
-
-    @property
-    def _is_fork(self) -> bool:
-        """Whether trials are forks that run the script."""
-        has_spawn = self._source is not None and bool(self._source.needs_own_interpreter)
-        return bool(self._python) and not self.fresh and self.workers == 1 and not has_spawn
+        words, source = _python_words(self._words), None
+        if words:
+            is_module = words[0] == "-m"
+            base = os.path.join(self.directory, *words[1].split(".")) if is_module else ""
+            names = [f"{base}.py", os.path.join(base, "__main__.py")] if is_module else words[:1]
+            files = [path for name in names if os.path.isfile(path := os.path.join(self.directory, name))]
+            source = Source(files[0], self.directory if is_module else None) if files else None
+        has_spawn = source is not None and bool(source.needs_own_interpreter)
+        return words, source, bool(words) and not self.fresh and self.workers == 1 and not has_spawn
 
     @property
     def __sweep_preload__(self) -> tuple[str, ...]:
         """The modules that trials are forked with: known before the script has said what it takes."""
-        imports = self._source.imports if self._source is not None and self._is_fork else ()
-        return (*imports, "sweep.programs.script")
+        return _preloaded(*self._read()[1:])
 
     def __sweep_trainable__(self) -> PreparedTrainable:
         """Return the program in the form in which engines take it."""
         assert self.directory is not None
-        words = self._python
+        words, source, is_fork = self._read()
         is_module = words[:1] == ["-m"]
-        interface = _asked((sys.executable, *words) if words else tuple(self._words), self.directory)
-        is_fork = self._is_fork
+        interface = interface_of([sys.executable, *words] if words else self._words, cwd=self.directory)
         launch = Launch(
             command=tuple(words[1:] if is_module else words) if is_fork else _run_by(self._words),
             script=words[1 if is_module else 0] if is_fork else "",
@@ -201,7 +189,7 @@ class Program:
             kind="function",
             payload=cloudpickle.dumps(launch),
             payload_for=lambda metric: cloudpickle.dumps(replace(launch, metric=metric)),
-            imports=self.__sweep_preload__,
+            imports=_preloaded(source, is_fork),
             space=space,
             defaults={
                 "checkpoint_config": CheckpointConfig(num_to_keep=1),
@@ -222,9 +210,8 @@ def _placed(word: str, here: str) -> str:
     return os.path.relpath(path, here) if path.startswith(os.path.join(here, "")) else path
 
 
-@functools.lru_cache(maxsize=16)
-def _asked(argv: tuple[str, ...], directory: str) -> Interface:
-    return interface_of(argv, cwd=directory)
+def _preloaded(source: Source | None, is_fork: bool) -> tuple[str, ...]:
+    return (*(source.imports if source is not None and is_fork else ()), "sweep.programs.script")
 
 
 def _python_words(words: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import sys
 import threading
@@ -15,12 +16,12 @@ from typing import Any
 
 from sweep.errors import UserCodeError
 from sweep.programs import hooks
-from sweep.programs.arguments import command_line, render
+from sweep.programs.arguments import render
 from sweep.programs.command import run_command
 from sweep.programs.config_file import with_values
 from sweep.programs.feed import Feed
 from sweep.programs.interface import Interface
-from sweep.programs.place import Place
+from sweep.programs.place import Place, placeholders
 from sweep.programs.script import run_script
 from sweep.record.files import write_atomically
 from sweep.record.layout import COMMAND_FILE
@@ -82,7 +83,7 @@ class Launch:
         shown = ["python", *as_module, *words] if self.script else words
         if self.script and not is_fork:
             words = [sys.executable, *as_module, *words]
-        write_atomically(Path(session.trial_dir, COMMAND_FILE), command_line(shown) + "\n")
+        write_atomically(Path(session.trial_dir, COMMAND_FILE), shlex.join(shown) + "\n")
         if self.uses_wandb:
             hooks.prepare_wandb(variables, config, session.trial_dir, session.job.trial_id, session.job.experiment)
         try:
@@ -107,13 +108,7 @@ class Launch:
 
     def words(self, config: Mapping[str, Any], place: Place, variables: Mapping[str, str]) -> list[str]:
         """Return the command of a trial."""
-        known = {
-            "checkpoint_dir": place.checkpoint_dir,
-            "trial_id": variables["SWEEP_TRIAL_ID"],
-            "trial_dir": variables["SWEEP_TRIAL_DIR"],
-            "seed": variables["SWEEP_SEED"],
-            "num_gpus": str(len([one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one])),
-        }
+        known = placeholders(variables)
         template = list(self.command)
         if self.config_file:
             template, known["config_file"] = self._with_config_file(config, place, template)
@@ -132,7 +127,7 @@ class Launch:
         inside = not os.path.isabs(self.config_file) and not self.config_file.startswith("..")
         home = place.directory if self.is_isolated and inside else os.path.dirname(place.checkpoint_dir)
         copy = os.path.join(home, self.config_file if self.is_isolated and inside else os.path.basename(given))
-        if os.path.islink(copy):
+        if os.path.lexists(copy):  # a link: what is written through it would be the user's own file
             os.remove(copy)
         with_values(Path(given), config, Path(copy))
         words = [copy if word in (self.config_file, given) else word for word in template]

@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -65,7 +66,7 @@ class Source:
             return
         self._seen.add(path)
         try:
-            tree = ast.parse(Path(path).read_bytes())
+            tree = parsed(Path(path))
         except (OSError, SyntaxError, ValueError) as error:
             if len(self._seen) == 1:
                 line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
@@ -113,6 +114,16 @@ class Source:
         if path := _file_of(parts, [self._directory]):
             is_package = os.path.basename(path) == "__init__.py"
             self._read(path, ".".join(parts if is_package else parts[:-1]), found)
+
+
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a source file, for reading; raises OSError, SyntaxError or ValueError."""
+    return _parsed(path, path.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=_MAX_FILES)
+def _parsed(path: Path, changed_ns: int) -> ast.Module:
+    return ast.parse(path.read_bytes())
 
 
 def _executed(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

@@ -174,6 +174,7 @@ def test_the_exit_code_says_how_it_went(script: Path, api: Api, ends: list[str],
     [
         (["train.py"], "no program 'train.py' in"),
         (["python", "train.py"], "stand behind --: sweep run -- python train.py"),
+        (["my_train_script.py:train", "--", "--lr", "1"], "takes no words behind --"),
         (["my_train_scipt.py:train"], "Did you mean 'my_train_script.py'"),
         (["my_train_script.py:trian"], "Did you mean 'train'"),
         (["my_train_script.py:NUMBER"], "is a int; expected a function, a class or a trainer"),

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from sweep.errors import ConfigError
-from sweep.programs.arguments import appended, arguments_for, command_line, render
+from sweep.programs.arguments import appended, render
 from sweep.programs.interface import Interface, Option
 
 NONE = Interface("none")
@@ -88,7 +88,7 @@ HYDRA = Interface("hydra", (Option("lr", ("lr",)), Option("model", ("model",), "
     ],
 )
 def test_a_config_is_written_as_the_program_takes_it(interface, config, expected):
-    assert arguments_for(interface, config) == expected
+    assert render([], config, interface=interface, variables={}) == expected
 
 
 def test_what_is_written_is_what_argparse_reads():
@@ -99,7 +99,7 @@ def test_what_is_written_is_what_argparse_reads():
     parser.add_argument("--shuffle", type=bool)
     parser.add_argument("--betas", nargs="+", type=float)
     config = {"extra": "--a=b \n'", "lr": math.pi * 1e-7, "shuffle": False, "betas": [-0.5, 1e-9], "data": "-d"}
-    assert vars(parser.parse_args(arguments_for(ARGPARSE, config))) == config
+    assert vars(parser.parse_args(render([], config, interface=ARGPARSE, variables={}))) == config
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,3 @@ def test_an_unknown_macro_is_refused_with_the_nearest():
 def test_what_placeholders_and_raw_macros_carry_needs_no_option():
     assert appended(["t.py", "--lr={lr}", "${x}"], ["lr", "batch-size"]) == ["batch-size"]
     assert appended(["t.py", "${args_json}"], ["lr"]) == []
-
-
-def test_a_command_is_shown_ready_to_paste():
-    assert command_line(["python", "t.py", "--x=a b"]) == "python t.py '--x=a b'"

@@ -164,6 +164,14 @@ def test_of_two_libraries_the_first_that_gives_the_metric_makes_the_reports() ->
     assert told.reports[-1]["lr"] == 0.1
 
 
+def test_scalars_with_a_loggers_own_step_are_one_step() -> None:
+    told = Told()
+    for name in ("loss", "acc"):
+        told.feed.take({name: 0.5, "trainer/global_step": 10}, None, "wandb", is_whole=False)
+    told.feed.end()
+    assert told.reports == [{"loss": 0.5, "acc": 0.5, "trainer/global_step": 10}]
+
+
 def test_a_step_that_a_logger_names_in_its_own_way_counts_steps() -> None:
     told = Told()
     told.feed.take({"loss": 1.0, "trainer/global_step": 10.0}, None, "wandb")

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
@@ -523,3 +524,21 @@ def test_a_long_list_of_options_is_cut():
     many = Interface("click", tuple(Option(f"o{number}", (f"--o{number}",)) for number in range(99)), is_open=False)
     with pytest.raises(ConfigError, match=r"o29, \.\.\. \(99 in all\)\.$"):
         check_names(many, ["zzz"], "train.py")
+
+
+def test_the_child_that_asks_ends_with_who_asks(tmp_path):
+    (tmp_path / "slow.py").write_text(
+        "import argparse, os, time\n"
+        "print(os.getpid(), file=open('new', 'w'), flush=True)\nos.rename('new', 'pid')\n"
+        "time.sleep(600)\nargparse.ArgumentParser().parse_args()\n"
+    )
+    code = "from sweep.programs.interface import interface_of; interface_of(['python', 'slow.py'], cwd='.')"
+    asking = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
+    while not (tmp_path / "pid").exists():
+        assert asking.poll() is None
+        time.sleep(0.01)
+    asking.kill()
+    asking.wait()
+    stat = Path(f"/proc/{int((tmp_path / 'pid').read_text())}/stat")
+    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from sweep.programs.place import own, show, show_with_parents
 
@@ -57,3 +60,18 @@ def test_what_lies_beside_the_directory_is_found_under_the_same_relative_name(tm
     assert Path(directory, "..", "..", "data", "x.csv").read_text() == "data/x.csv"
     Path(directory, "..", "out.txt").write_text("")
     assert not (tmp_path / "project" / "out.txt").exists()
+
+
+def test_a_directory_that_may_not_be_read_is_shown_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = made(tmp_path / "a", "train.py", "private/key"), tmp_path / "b"
+    scan = os.scandir
+
+    def refuse(path: str) -> Any:
+        if str(path).endswith("private"):
+            raise PermissionError(path)
+        return scan(path)
+
+    monkeypatch.setattr("sweep.programs.place.os.scandir", refuse)
+    show(str(source), str(target), hidden="/nowhere")
+    monkeypatch.undo()
+    assert sorted(path.name for path in target.rglob("*")) == ["private", "train.py"]

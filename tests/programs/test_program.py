@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,7 @@ def test_a_shell_script_gets_its_values_intact_and_its_variables(place: Path) ->
     directory = Path(analysis.experiment_path, analysis.trials[0].trial_id)
     assert (directory / "work" / "got").read_text().startswith(odd + "\n")
     assert json.loads((directory / "config.json").read_text()) == {"word": odd}
+    assert shlex.split((directory / "command.txt").read_text()) == ["./run.sh", odd]
     assert analysis.trials[0].last_result["loss"] in (0.5, 1.5)
 
 
@@ -176,6 +178,42 @@ def test_a_program_that_cannot_be_run_is_refused_before_anything_starts(place: P
     (place / "data.txt").write_text("")
     with pytest.raises(ConfigError, match=said):
         sweep.Program(command)
+
+
+def test_each_trial_has_its_own_config_file_and_the_users_stays_as_it_is(place: Path) -> None:
+    (place / "conf.yaml").write_text("lr: 0.1 # the rate\n")
+    (place / "conf.py").write_text("print('loss:', open('conf.yaml').read().split()[1])\n")
+    program = sweep.Program("conf.py", config_file="conf.yaml")
+    analysis = ran(program, config={"lr": sweep.grid_search([0.2, 0.3])})
+    assert [trial.last_result["loss"] for trial in analysis.trials] == [0.2, 0.3]
+    assert (place / "conf.yaml").read_text() == "lr: 0.1 # the rate\n"
+    with pytest.raises(ConfigError, match=r"has no key 'lrr'. Did you mean 'lr'"):
+        ran(program, config={"lrr": 1}, name="t")
+
+
+def test_a_script_that_was_edited_is_read_anew_by_the_next_run(place: Path) -> None:
+    program = sweep.Program("train.py")
+    ran(program, config={"lr": 0.1})
+    (place / "train.py").write_text(SCRIPT.replace('"--lr"', '"--rate", dest="lr"'))
+    assert ran(program, config={"rate": 0.2}, name="t").trials[0].last_result["loss"] == 0.667
+
+
+def test_experiments_beside_the_script_are_not_shown_in_each_other(place: Path) -> None:
+    ran(sweep.Program("train.py"), storage_path=".")
+    analysis = ran(sweep.Program("train.py"), storage_path=".", name="t")
+    shown = Path(analysis.experiment_path, analysis.trials[0].trial_id, "work").iterdir()
+    assert sorted(path.name for path in shown if path.name != "__pycache__") == ["model.txt", "part.py", "train.py"]
+
+
+def test_only_a_trial_that_came_to_its_end_says_that_it_gave_the_metric_once(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = {"config": {"lr": sweep.grid_search([0.2, 0.1])}, "scheduler": "asha", "verbose": 1, "mode": "max"}
+    ran(sweep.Program("train.py"), stop={"training_iteration": 1}, **many)
+    (place / "once.py").write_text("print('loss: 1')\n")
+    assert "at its end" not in "".join(capsys.readouterr())
+    ran(sweep.Program("once.py"), scheduler="asha", verbose=1, name="t")
+    assert "".join(capsys.readouterr()).count("gave the metric once, at its end") == 1
 
 
 def test_an_unknown_parameter_is_refused_with_the_nearest_name(place: Path) -> None:
