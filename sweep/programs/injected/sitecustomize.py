@@ -37,6 +37,8 @@ def _read_what_is_logged(socket: str) -> None:
     hooks.connect(socket)
     directory = os.environ.get("SWEEP_TRIAL_DIR")
     if directory and hooks.rank() > 0:  # the first of its group prints what all of them would
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()  # what the user's own sitecustomize has printed is not of the rank
         log = os.open(os.path.join(directory, f"rank{hooks.rank()}.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         os.dup2(log, 1)
         os.dup2(log, 2)
