@@ -532,7 +532,7 @@ def test_the_child_that_asks_ends_with_who_asks(tmp_path):
         "print(os.getpid(), file=open('new', 'w'), flush=True)\nos.rename('new', 'pid')\n"
         "time.sleep(600)\nargparse.ArgumentParser().parse_args()\n"
     )
-    code = "from sweep.programs.interface import interface_of; interface_of(['python', 'slow.py'], cwd='.')"
+    code = f"from sweep.programs.interface import interface_of; interface_of([{sys.executable!r}, 'slow.py'], cwd='.')"
     asking = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
     while not (tmp_path / "pid").exists():
         assert asking.poll() is None

@@ -170,7 +170,7 @@ def test_nothing_of_a_stopped_command_is_left(place: Path) -> None:
         (["trian.py"], r"no program 'trian.py'.*Did you mean 'train.py'"),
         (["./data.txt"], r"is not executable"),
         ([], r"command is empty"),
-        (["python", "nowhere.py"], r"no file .*nowhere.py"),
+        ([sys.executable, "nowhere.py"], r"no file .*nowhere.py"),
         ("python train.py --lr 1", r"expected a script, or a list such as \['python', 'train.py'"),
     ],
 )
