@@ -384,7 +384,8 @@ def test_a_window_that_is_closed_stops_the_sweep_in_order(start, tmp_path):
     session = start("reports")
     assert session.watch(RUNS.format("00001"))
     session.hang_up()
-    assert session.process.wait(30) == 128 + signal.SIGHUP
+    ended_with = session.process.wait(30)
+    assert ended_with in (128 + signal.SIGHUP, 120)  # Python's own, if its last words have nowhere to go
     assert statuses(tmp_path / "one") == ["PENDING"] * 4
 
 
