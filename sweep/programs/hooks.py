@@ -281,7 +281,7 @@ _HOOKS: dict[str, tuple[str, str, dict[str, Reader]]] = {
 
 
 def prepare_wandb(
-    environ: MutableMapping[str, str], config: Mapping[str, Any], directory: str, name: str, group: str
+    environ: MutableMapping[str, str], config: Mapping[str, Any], directory: str, name: str, group: str, home: str
 ) -> None:
     """Set what W&B reads at `wandb.init()` in a trial.
 
@@ -294,6 +294,8 @@ def prepare_wandb(
         environ: variables of the trial; what the user has set in this process's own is left as it is.
         directory: of the trial; W&B's files go below it, unless the user has chosen a place.
         name: of the run. group: the sweep.
+        home: where the program lies: W&B names a project after that place in a git repository, and would take the
+            trial's directory for it.
     """
     path = os.path.join(directory, "wandb-sweep-params.yaml")
     with open(path, "w", encoding="utf-8") as file:
@@ -305,12 +307,24 @@ def prepare_wandb(
     settings = local + _text(os.path.join(known.get("WANDB_CONFIG_DIR", "~/.config/wandb"), "settings"))
     if not local:  # W&B looks for it below WANDB_DIR
         defaults["WANDB_DIR"] = directory
+    if "project" not in settings:
+        defaults["WANDB_PROJECT"] = _project(home)
     host = known.get("WANDB_BASE_URL", "https://api.wandb.ai").split("//")[-1].split("/")[0].split(":")[0]
     is_set = any(known.get(key) for key in ("WANDB_MODE", "WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"))
     is_set = is_set or "mode" in settings or "api_key" in settings
     if not is_set and host not in _text(known.get("NETRC", "~/.netrc")):
         defaults.update(WANDB_MODE="offline", WANDB_QUIET="true", WANDB_X_SAVE_REQUIREMENTS="false")
-    environ.update((key, value) for key, value in defaults.items() if not known.get(key))
+    environ.update((key, value) for key, value in defaults.items() if value and not known.get(key))
+
+
+def _project(home: str) -> str:
+    """Return the project that W&B names after a directory of a git repository; empty: it is in none."""
+    from pathlib import Path
+
+    for root in (path := Path(os.path.abspath(home)), *path.parents):
+        if (root / ".git").exists():
+            return "-".join(filter(None, (root.name, "_".join(path.relative_to(root).parts))))
+    return ""
 
 
 def _text(path: str) -> str:

@@ -85,7 +85,11 @@ class Launch:
             words = [sys.executable, *as_module, *words]
         write_atomically(Path(session.trial_dir, COMMAND_FILE), shlex.join(shown) + "\n")
         if self.uses_wandb:
-            hooks.prepare_wandb(variables, config, session.trial_dir, session.job.trial_id, session.job.experiment)
+            script = next((word for word in words if word.endswith(".py")), "")
+            home = os.path.dirname(os.path.join(self.directory, script))
+            hooks.prepare_wandb(
+                variables, config, session.trial_dir, session.job.trial_id, session.job.experiment, home
+            )
         try:
             if is_fork:
                 run_script(self, words, place, variables, feed)

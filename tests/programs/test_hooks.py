@@ -227,7 +227,7 @@ def test_wandb_is_offline_unless_the_user_has_said_where(tmp_path, monkeypatch):
 
     def prepared(**environ: str) -> dict[str, str]:
         given = {"HOME": str(tmp_path), "NETRC": str(tmp_path / "netrc"), "WANDB_CONFIG_DIR": str(tmp_path), **environ}
-        hooks.prepare_wandb(given, config, str(tmp_path), "trial_1", "my_sweep")
+        hooks.prepare_wandb(given, config, str(tmp_path), "trial_1", "my_sweep", str(tmp_path / "a" / "b"))
         return given
 
     environ = prepared()
@@ -252,6 +252,10 @@ def test_wandb_is_offline_unless_the_user_has_said_where(tmp_path, monkeypatch):
     assert prepared(WANDB_BASE_URL="https://wandb.example:8080")["WANDB_MODE"] == "offline"
     (tmp_path / "settings").write_text("[default]\nmode = online\n")
     assert "WANDB_MODE" not in prepared(WANDB_BASE_URL="https://wandb.example:8080")
+    (tmp_path / ".git").mkdir()
+    assert prepared()["WANDB_PROJECT"] == f"{tmp_path.name}-a_b"
+    (tmp_path / "settings").write_text("[default]\nproject = mine\n")
+    assert "WANDB_PROJECT" not in prepared()
 
 
 WANDB = """
@@ -292,7 +296,7 @@ def test_the_values_of_the_sweep_win_in_wandb_config(tmp_path):
     pytest.importorskip("wandb")
     code = """
     import argparse, os, wandb
-    hooks.prepare_wandb(os.environ, {"lr": 1e-05, "net": {"depth": 3}}, ".", "trial_1", "my_sweep")
+    hooks.prepare_wandb(os.environ, {"lr": 1e-05, "net": {"depth": 3}}, ".", "trial_1", "my_sweep", ".")
     for config in (None, {"lr": 0.5, "net": {"depth": 1, "width": 2}}, argparse.Namespace(lr=0.5, other=1)):
         run = wandb.init(project="x", config=config)
         wandb.config.update({"lr": 0.7, "mine": 1})
