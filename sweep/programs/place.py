@@ -10,6 +10,7 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from sweep.checkpoints.manifest import METADATA
@@ -47,7 +48,7 @@ class Place:
         if (start := session.get_checkpoint()) is not None:
             shutil.rmtree(self.checkpoint_dir, ignore_errors=True)
             start.to_directory(self.checkpoint_dir)
-            _remove(os.path.join(self.checkpoint_dir, METADATA))
+            Path(self.checkpoint_dir, METADATA).unlink(missing_ok=True)
         os.makedirs(self.checkpoint_dir, exist_ok=True)
         self._known = self._signature()
         self.has_checkpoint = bool(self._known)
@@ -57,21 +58,19 @@ class Place:
             if not os.path.lexists(link):
                 os.symlink(os.path.relpath(self.directory, session.trial_dir), link)
 
-    def variables(self, config: Mapping[str, Any], num_workers: int) -> dict[str, str]:
+    def variables(self, config: Mapping[str, Any]) -> dict[str, str]:
         """Write the config for the program, and return what it is told by variables."""
         session = self._session
-        path = os.path.join(session.trial_dir, CONFIG_FILE)
-        write_atomically(path, json.dumps(config, default=str, indent=1).encode())
-        report = os.path.join(session.trial_dir, REPORT_FILE)
-        _remove(report)  # of the attempt before, whose reports are recorded
+        path, report = (Path(session.trial_dir, name) for name in (CONFIG_FILE, REPORT_FILE))
+        write_atomically(path, json.dumps(config, default=str, indent=1))
+        report.unlink(missing_ok=True)  # of the attempt before, whose reports are recorded
         return {
-            "SWEEP_CONFIG": path,
+            "SWEEP_CONFIG": str(path),
             "SWEEP_TRIAL_ID": session.job.trial_id,
             "SWEEP_TRIAL_DIR": session.trial_dir,
             "SWEEP_CHECKPOINT_DIR": self.checkpoint_dir,
-            "SWEEP_REPORT": report,
+            "SWEEP_REPORT": str(report),
             "SWEEP_SEED": str(session.job.seed),
-            "SWEEP_NUM_WORKERS": str(num_workers),
         }
 
     def checkpoint(self, *, is_settled: bool) -> Checkpoint | None:
@@ -102,13 +101,6 @@ class Place:
         return found
 
 
-def placeholders(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return what `{name}` in a command may stand for besides parameters, from what a program is told by variables."""
-    names = ("trial_id", "trial_dir", "checkpoint_dir", "seed")
-    gpus = [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one]
-    return {name: variables[f"SWEEP_{name.upper()}"] for name in names} | {"num_gpus": str(len(gpus))}
-
-
 def own(path: str) -> None:
     """Put a copy of a file in place of the link that shows it, because it is about to be written."""
     if os.path.isfile(path) and (os.path.islink(path) or os.stat(path).st_nlink > 1):
@@ -124,15 +116,12 @@ def show_with_parents(source: str, top: str, *, hidden: str) -> str:
     Args:
         hidden: a directory that is not shown: it holds the experiments. Nor is any that is one.
     """
-    parts = os.path.abspath(source).split(os.sep)[1:][-_MOST_PARENTS - 1 :]
-    place = os.path.abspath(source)
-    for _ in parts[1:]:
-        place = os.path.dirname(place)
-    for part in parts[1:]:
-        os.makedirs(top, exist_ok=True)
-        show(place, top, hidden=hidden, but=part, is_deep=False)
-        place, top = os.path.join(place, part), os.path.join(top, part)
-    show(place, top, hidden=hidden)
+    path = Path(os.path.abspath(source))
+    inner = [one for one in (path, *path.parents) if one.parent.name][:_MOST_PARENTS]
+    for one in reversed(inner):
+        show(str(one.parent), top, hidden=hidden, but=one.name, is_deep=False)
+        top = os.path.join(top, one.name)
+    show(str(path), top, hidden=hidden)
     return top
 
 
@@ -178,8 +167,3 @@ def _link(entry: os.DirEntry[str], path: str) -> None:
             os.link(entry.path, path)
             return
     os.symlink(entry.path, path)
-
-
-def _remove(path: str) -> None:
-    if os.path.exists(path):
-        os.remove(path)

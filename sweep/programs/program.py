@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -18,12 +19,11 @@ from sweep import checks
 from sweep.core.config import CheckpointConfig
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.programs.arguments import appended
-from sweep.programs.command import which
 from sweep.programs.config_file import with_values
 from sweep.programs.interface import check_space, interface_of, settings
 from sweep.programs.notices import ProgramNotices
 from sweep.programs.run import Launch
-from sweep.programs.source import Source, is_installed
+from sweep.programs.source import Source
 from sweep.worker.trainable import PreparedTrainable
 
 _FLAGS = ("-u", "-B")  # of the interpreter, that a fork can do without
@@ -55,7 +55,7 @@ class Program:
         ready_timeout_s: seconds until it must be ready.
         pattern: a regular expression for lines of output, with groups `key` and `value`, perhaps `step`.
         closed: no parameters are appended: the program reads them from `wandb.config` or the file `SWEEP_CONFIG`.
-        directory: the working directory; None: that of the caller.
+        directory: the working directory; empty: that of the caller.
 
     Raises:
         ConfigError: the program is not there or cannot be executed, or an argument is wrong.
@@ -76,17 +76,17 @@ class Program:
     ready_timeout_s: float = 60.0
     pattern: str | None = None
     closed: bool = False
-    directory: str | None = None
+    directory: str = ""
     _words: tuple[str, ...] = field(init=False, repr=False, default=())
 
     def __post_init__(self) -> None:
-        here = os.path.abspath(self.directory or os.getcwd())
+        here = os.path.abspath(self.directory or os.curdir)
         object.__setattr__(self, "directory", here)
         checks.whole("workers", self.workers, least=1)
         checks.number("ready_timeout_s", self.ready_timeout_s, above=0)
         if isinstance(self.command, (str, os.PathLike)):
             words = [os.fspath(self.command)]
-            if not words[0].endswith(".py") and not which(words[0], here):
+            if not words[0].endswith(".py") and not _which(words[0], here):
                 expected = f"a script, or a list such as {shlex.split(words[0])!r}"
                 raise ConfigError(f"Program({words[0]!r}): there is no such program; expected {expected}.")
         else:
@@ -104,7 +104,7 @@ class Program:
         if first.endswith(".py") and os.path.isfile(path := os.path.join(here, first)):
             if not os.access(path, os.R_OK):
                 raise ConfigError(f"{path} cannot be read.")
-        elif not which(first, here):
+        elif not _which(first, here):
             path = os.path.join(here, first)
             if os.path.isfile(path):
                 raise ConfigError(f"{path} is not executable. Make it so (chmod +x), or name what runs it: sh {first}.")
@@ -128,11 +128,9 @@ class Program:
             name = next((word for word in self._words[1:] if word.endswith((".py", ".sh"))), name)
         return os.path.basename(name).removesuffix(".py").removesuffix(".sh")
 
-    def _read(self) -> tuple[list[str], Source | None, bool]:
-        """Return what follows the interpreter, see `_python_words`; the script, read (None: it is no Python script of
-        this interpreter's, or an installed module); and whether trials are forks that run it. Read anew for each run:
-        a notebook edits its scripts."""
-        assert self.directory is not None
+    def _read(self) -> tuple[list[str], bool, tuple[str, ...]]:
+        """Return what follows the interpreter, see `_python_words`; whether trials are forks that run it; and what
+        these have imported. The script is read anew for each run: a notebook edits its own."""
         words, source = _python_words(self._words), None
         if words:
             is_module = words[0] == "-m"
@@ -140,46 +138,29 @@ class Program:
             names = [f"{base}.py", os.path.join(base, "__main__.py")] if is_module else words[:1]
             files = [path for name in names if os.path.isfile(path := os.path.join(self.directory, name))]
             source = Source(files[0], self.directory if is_module else None) if files else None
-        has_spawn = source is not None and bool(source.needs_own_interpreter)
-        return words, source, bool(words) and not self.fresh and self.workers == 1 and not has_spawn
+        is_own = self.fresh or self.workers > 1 or (source is not None and bool(source.needs_own_interpreter))
+        is_fork = bool(words) and not is_own
+        imports = source.imports if source is not None and is_fork else ()
+        return words, is_fork, (*imports, "sweep.programs.program")
 
     @property
     def __sweep_preload__(self) -> tuple[str, ...]:
         """The modules that trials are forked with: known before the script has said what it takes."""
-        return _preloaded(*self._read()[1:])
+        return self._read()[2]
 
     def __sweep_trainable__(self) -> PreparedTrainable:
         """Return the program in the form in which engines take it."""
-        assert self.directory is not None
-        words, source, is_fork = self._read()
-        is_module = words[:1] == ["-m"]
+        words, is_fork, imports = self._read()
         interface = interface_of([sys.executable, *words] if words else self._words, cwd=self.directory)
-        launch = Launch(
-            command=tuple(words[1:] if is_module else words) if is_fork else _run_by(self._words),
-            script=words[1 if is_module else 0] if is_fork else "",
-            is_module=is_module,
-            directory=self.directory,
-            interface=interface,
-            config_file=self.config_file,
-            is_isolated=self.isolate,
-            num_workers=self.workers,
-            resume=tuple(self.resume),
-            setup=tuple(self.setup),
-            ready=self.ready if isinstance(self.ready, str) else tuple(self.ready),
-            teardown=tuple(self.teardown),
-            ready_timeout_s=self.ready_timeout_s,
-            pattern=self.pattern,
-            is_closed=self.closed,
-            uses_wandb=not words or is_installed("wandb", sys.path),
-            name=self.name,
-        )
+        alone = [sys.executable] if self._words[0].endswith(".py") else []  # a script as a child
+        launch = Launch(self, tuple(words if is_fork else [*alone, *self._words]), is_fork, interface)
 
         def space(config: Mapping[str, Any]) -> dict[str, Any]:
             if not self.config_file and not self.closed:
                 extra = appended(self._words, config)
                 check_space(interface, {name: config[name] for name in extra}, self.name)
             if self.config_file:
-                given = Path(self.directory or "", self.config_file)
+                given = Path(self.directory, self.config_file)
                 with tempfile.TemporaryDirectory() as place:  # refuses what the file does not have
                     with_values(given, dict.fromkeys(dict(settings(interface, config))), Path(place, given.name))
             return dict(config)
@@ -189,7 +170,7 @@ class Program:
             kind="function",
             payload=cloudpickle.dumps(launch),
             payload_for=lambda metric: cloudpickle.dumps(replace(launch, metric=metric)),
-            imports=_preloaded(source, is_fork),
+            imports=imports,
             space=space,
             defaults={
                 "checkpoint_config": CheckpointConfig(num_to_keep=1),
@@ -210,16 +191,12 @@ def _placed(word: str, here: str) -> str:
     return os.path.relpath(path, here) if path.startswith(os.path.join(here, "")) else path
 
 
-def _preloaded(source: Source | None, is_fork: bool) -> tuple[str, ...]:
-    return (*(source.imports if source is not None and is_fork else ()), "sweep.programs.script")
-
-
 def _python_words(words: Sequence[str]) -> list[str]:
     """Return what follows the interpreter, when it is the one that runs here: a script or `-m` and a module, and
     arguments; empty: it is another program."""
     rest = list(words)
     if not rest[0].endswith(".py"):
-        found = which(rest[0], os.getcwd()) if os.path.basename(rest[0]).startswith("python") else ""
+        found = _which(rest[0], os.getcwd()) if os.path.basename(rest[0]).startswith("python") else ""
         if not found or os.path.dirname(os.path.abspath(found)) != os.path.dirname(os.path.abspath(sys.executable)):
             return []
         rest = rest[1:]
@@ -229,6 +206,6 @@ def _python_words(words: Sequence[str]) -> list[str]:
     return rest if is_script or (rest[:1] == ["-m"] and len(rest) > 1) else []
 
 
-def _run_by(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of a child: a script alone is run by this interpreter."""
-    return (sys.executable, *words) if words[0].endswith(".py") else tuple(words)
+def _which(word: str, directory: str) -> str | None:
+    """Return the file that a command's first word starts; None: there is none that can be executed."""
+    return shutil.which(os.path.join(directory, word) if os.sep in word else word)

@@ -11,90 +11,83 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweep.errors import UserCodeError
 from sweep.programs import hooks
-from sweep.programs.arguments import render
+from sweep.programs.arguments import appended, render
 from sweep.programs.command import run_command
 from sweep.programs.config_file import with_values
 from sweep.programs.feed import Feed
 from sweep.programs.interface import Interface
-from sweep.programs.place import Place, placeholders
+from sweep.programs.place import Place
 from sweep.programs.script import run_script
 from sweep.record.files import write_atomically
 from sweep.record.layout import COMMAND_FILE
+from sweep.worker.rendezvous import open_ports
 from sweep.worker.session import Session, StopRequested, current
 
+if TYPE_CHECKING:
+    from sweep.programs.program import Program
+
 SEEN_FILE = "metrics_seen.json"  # in a trial's directory: which metrics came from which source
+_OF_CONFIG_FILES = {"config", "config_file", "cfg", "conf", "config_path"}  # options that take the path of one
+_PLACEHOLDERS = ("trial_id", "trial_dir", "checkpoint_dir", "seed")
 
 
 @dataclass(frozen=True)
 class Launch:
-    """How a program is run, in words that every process can read.
+    """How the trials of a program are run, in words that every process can read.
 
     Attributes:
-        command: the words of the command, with placeholders.
-        script: a Python script, or the name of a module, that can run in a fork; empty: it is a child process.
-        is_module: `script` is run as `python -m` would.
-        directory: absolute; the working directory.
+        words: of the command, with placeholders; of a Python script that can run in a fork, what follows `python`.
+        is_script: whether that is so.
         interface: how arguments are written.
-        config_file: of which each trial gets a copy with its values; empty: none.
-        resume: words that are added when there is something to continue from.
         metric: that the sweep optimises; empty: none.
-        setup, ready, teardown: around the program, see `Program`.
-        is_closed: no parameter becomes an argument.
     """
 
-    command: tuple[str, ...]
-    script: str
-    is_module: bool
-    directory: str
+    program: Program
+    words: tuple[str, ...]
+    is_script: bool
     interface: Interface
-    config_file: str = ""
-    is_isolated: bool = False
-    num_workers: int = 1
-    resume: tuple[str, ...] = ()
-    setup: tuple[str, ...] = ()
-    ready: str | tuple[str, ...] = ()
-    teardown: tuple[str, ...] = ()
-    ready_timeout_s: float = 60.0
-    pattern: str | None = None
-    is_closed: bool = False
-    uses_wandb: bool = False
-    name: str = "program"
     metric: str = ""
 
     def __call__(self, config: dict[str, Any]) -> None:
         """Be the trial: called in its worker with its config."""
         session = current()
         assert session is not None
-        place = Place(session, self.directory, is_isolated=self.is_isolated)
-        variables = place.variables(config, self.num_workers) | {"SWEEP_METRIC": self.metric}
-        is_fork = bool(self.script) and bool(session.job.code)  # not in the driver's own process
-        metric = self.metric
+        program, metric = self.program, self.metric
+        place = Place(session, program.directory, is_isolated=program.isolate)
+        is_fork = self.is_script and bool(session.job.code)  # not in the driver's own process
         reporter = _Reporter(session, place, is_waiting=is_fork)
         reporter.feed = feed = Feed(
-            metric, reporter.report, pattern=self.pattern, has_library=lambda: bool(hooks.installed())
+            metric, reporter.report, pattern=program.pattern, has_library=lambda: bool(hooks.installed())
         )
-        words = self.words(config, place, variables)
-        as_module = ["-m"] if self.is_module else []
-        shown = ["python", *as_module, *words] if self.script else words
-        if self.script and not is_fork:
-            words = [sys.executable, *as_module, *words]
+        (port,) = open_ports(1, "named")
+        variables = place.variables(config) | {"SWEEP_NUM_WORKERS": str(program.workers), "SWEEP_METRIC": metric}
+        variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port.number), "PET_STANDALONE": "1"}
+        gpus = [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one]
+        known = {name: variables[f"SWEEP_{name.upper()}"] for name in _PLACEHOLDERS}
+        known |= {"num_gpus": str(len(gpus)), "port": str(port.number)}
+        if program.config_file:
+            known["config_file"] = self._config_file(config, place)
+        filled = partial(self._filled, config=config, known=known)
+        words = self._command({} if program.config_file or program.closed else config, known)
+        words += filled(program.resume) if place.has_checkpoint else []
+        shown = ["python", *words] if self.is_script else words
         write_atomically(Path(session.trial_dir, COMMAND_FILE), shlex.join(shown) + "\n")
-        if self.uses_wandb:
-            script = next((word for word in words if word.endswith(".py")), "")
-            home = os.path.dirname(os.path.join(self.directory, script))
-            hooks.prepare_wandb(
-                variables, config, session.trial_dir, session.job.trial_id, session.job.experiment, home
-            )
+        script = next((word for word in words if word.endswith(".py")), "")
+        home = os.path.dirname(os.path.join(program.directory, script))
+        hooks.prepare_wandb(variables, config, session.trial_dir, session.job.trial_id, session.job.experiment, home)
         try:
-            if is_fork:
-                run_script(self, words, place, variables, feed)
-            else:
-                run_command(self, words, config, place, variables, feed, session)
+            with port.holder:
+                if is_fork:
+                    run_script(program, words, place, variables, feed)
+                else:
+                    words = [sys.executable, *words] if self.is_script else words
+                    run_command(program, words, filled, place, variables, feed, session)
         except StopRequested:
             raise
         except BaseException:  # what it had logged before counts
@@ -108,43 +101,35 @@ class Launch:
             write_atomically(Path(session.trial_dir, SEEN_FILE), json.dumps(found, default=str))
         reporter.finish()
         if metric and not session.num_reports and not place.has_checkpoint:  # else it was at its end already
-            raise UserCodeError(f"{self.name} ended without a value of {metric!r}. {feed.why_nothing()}")
+            raise UserCodeError(f"{program.name} ended without a value of {metric!r}. {feed.why_nothing()}")
 
-    def words(self, config: Mapping[str, Any], place: Place, variables: Mapping[str, str]) -> list[str]:
-        """Return the command of a trial."""
-        known = placeholders(variables)
-        template = list(self.command)
-        if self.config_file:
-            template, known["config_file"] = self._with_config_file(config, place, template)
-        if self.config_file or self.is_closed:
-            config = {}
-        words = render(template, config, interface=self.interface, variables=known)
-        if place.has_checkpoint and self.resume:
-            words += render(self.resume, {}, interface=self.interface, variables=known)
-        return words
+    def _command(self, config: Mapping[str, Any], known: Mapping[str, str]) -> list[str]:
+        """Return the command of a trial; one that has a copy of a config file is told where it lies."""
+        template, given = list(self.words), self.program.config_file
+        if given:
+            paths = (given, os.path.join(self.program.directory, given))
+            template = ["{config_file}" if word in paths else word for word in template]
+            named = [one.flags[-1] for one in self.interface.options if one.flags and one.name in _OF_CONFIG_FILES]
+            if named and not any("{config_file}" in word for word in template):
+                template += [named[0], "{config_file}"]
+        return render(template, config, interface=self.interface, variables=known)
 
-    def _with_config_file(
-        self, config: Mapping[str, Any], place: Place, template: Sequence[str]
-    ) -> tuple[list[str], str]:
-        """Write the trial's copy of the config file; return the command that names it, and its path."""
-        given = os.path.join(self.directory, self.config_file)
-        inside = not os.path.isabs(self.config_file) and not self.config_file.startswith("..")
-        home = place.directory if self.is_isolated and inside else os.path.dirname(place.checkpoint_dir)
-        copy = os.path.join(home, self.config_file if self.is_isolated and inside else os.path.basename(given))
+    def _filled(self, words: Sequence[str], *, config: Mapping[str, Any], known: Mapping[str, str]) -> list[str]:
+        """Return words that take the parameters which they name, and no others."""
+        extra = appended(words, config)
+        named = {name: value for name, value in config.items() if name not in extra}
+        return render(words, named, interface=self.interface, variables=known)
+
+    def _config_file(self, config: Mapping[str, Any], place: Place) -> str:
+        """Write the trial's copy of the config file; return its path."""
+        given = self.program.config_file
+        is_beside = place.is_isolated and not os.path.isabs(given) and not given.startswith("..")
+        home = os.path.join(place.directory, given) if is_beside else place.checkpoint_dir
+        copy = os.path.join(os.path.dirname(home), os.path.basename(given))
         if os.path.lexists(copy):  # a link: what is written through it would be the user's own file
             os.remove(copy)
-        with_values(Path(given), config, Path(copy))
-        words = [copy if word in (self.config_file, given) else word for word in template]
-        if words == list(template) and not any("{config_file}" in word for word in template):
-            option = self.config_option(self.interface)
-            words += [option, copy] if option else []
-        return words, copy
-
-    @staticmethod
-    def config_option(interface: Interface) -> str:
-        """Return the option by which a program takes the path of a config file; empty: none is known."""
-        names = {"config", "config_file", "cfg", "conf", "config_path"}
-        return next((one.flags[-1] for one in interface.options if one.flags and one.name in names), "")
+        with_values(Path(self.program.directory, given), config, Path(copy))
+        return copy
 
 
 class _Reporter:

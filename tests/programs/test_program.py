@@ -216,6 +216,40 @@ def test_only_a_trial_that_came_to_its_end_says_that_it_gave_the_metric_once(
     assert "".join(capsys.readouterr()).count("gave the metric once, at its end") == 1
 
 
+def test_what_stands_around_a_program_may_name_its_config_file(place: Path) -> None:
+    (place / "conf.yaml").write_text("lr: 0.1\n")
+    program = sweep.Program(
+        ["sh", "-c", "cat up"],
+        config_file="conf.yaml",
+        setup=["sh", "-c", "sed s/lr/loss/ $0 > tmp; mv tmp up; sleep 1000", "{config_file}"],
+        ready=["test", "-e", "up"],
+        teardown=["cp", "{config_file}", "down"],
+    )
+    analysis = ran(program, config={"lr": 0.2})
+    directory = Path(analysis.experiment_path, analysis.trials[0].trial_id, "work")
+    assert analysis.trials[0].last_result["loss"] == 0.2
+    assert (directory / "down").read_text() == "lr: 0.2\n"
+
+
+def test_a_script_in_a_fork_is_given_a_port_and_its_last_line_needs_no_end(place: Path) -> None:
+    text = (
+        "import os, sys\nopen('port', 'w').write(sys.argv[1] + os.environ['MASTER_PORT'])\nprint('loss: 3', end='')\n"
+    )
+    (place / "port.py").write_text(text)
+    analysis = ran(sweep.Program(["port.py", "{port}"]))
+    port = Path(analysis.experiment_path, analysis.trials[0].trial_id, "work", "port").read_text()
+    assert analysis.trials[0].last_result["loss"] == 3
+    assert 1024 < int(port[: len(port) // 2]) == int(port[len(port) // 2 :])
+
+
+def test_a_file_of_the_users_is_copied_first_however_many_others_were_written(place: Path) -> None:
+    (place / "model.txt").write_text("mine")
+    text = "for i in range(1001):\n    open(str(i), 'w').close()\nopen('model.txt', 'w').write('theirs')\n"
+    (place / "many.py").write_text(f"{text}print('loss: 1')\n")
+    ran(sweep.Program("many.py"))
+    assert (place / "model.txt").read_text() == "mine"
+
+
 def test_an_unknown_parameter_is_refused_with_the_nearest_name(place: Path) -> None:
     with pytest.raises(ConfigError, match=r"no parameter 'lrr'.*did you mean 'lr'"):
         ran(sweep.Program("train.py"), config={"lrr": 0.1})
