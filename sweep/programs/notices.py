@@ -10,8 +10,6 @@ from sweep.callbacks.base import FilesCallback
 from sweep.core.trial import Status, Trial
 from sweep.programs.script import WRITTEN_FILE
 
-_MAX_SHOWN = 3
-
 
 class ProgramNotices(FilesCallback):
     """Say once that trials write the same files, and that a scheduler has nothing to stop by."""
@@ -33,13 +31,12 @@ class ProgramNotices(FilesCallback):
         path = Path(self.layout.trial(trial.id), WRITTEN_FILE)
         if self._writers is None or not path.exists():
             return
-        written: list[str] = json.loads(path.read_text())
-        shared = [name for name in written if self._writers.setdefault(name, trial.number) != trial.number]
-        if shared:
-            more = f" and {len(shared) - _MAX_SHOWN} more" if len(shared) > _MAX_SHOWN else ""
-            other = self._writers[shared[0]]
-            self._writers = None
-            self._notice(
-                f"trials {other:05d} and {trial.number:05d} have written the same files: "
-                f"{', '.join(shared[:_MAX_SHOWN])}{more}. With --isolate each has its own, but for absolute paths"
-            )
+        for name in json.loads(path.read_text()):
+            other = self._writers.setdefault(name, trial.number)
+            if other != trial.number:
+                self._notice(
+                    f"trials {other:05d} and {trial.number:05d} have written the same file: {name}. "
+                    "With --isolate each has its own, but for absolute paths"
+                )
+                self._writers = None
+                return

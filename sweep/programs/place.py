@@ -9,7 +9,7 @@ import re
 import shutil
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,10 @@ from sweep.worker.session import Session
 
 CHECKPOINT_DIR, WORK_DIR, CONFIG_FILE, REPORT_FILE = "program_checkpoint", "work", "config.json", "report.jsonl"
 _TREE = ".work"  # where the working directory lies with what is beside it; WORK_DIR is a link to it
-_MAX_LINKS = 4096  # of one trial's directory; what lies deeper is shown by links to directories
+_MAX_LINKS = 4096  # of one trial's directory
 _MAX_BESIDE = 500  # of what lies beside the program's directory, and beside its parent
 _MOST_PARENTS = 2
-_NEVER_SHOWN = {"sweep_results", ".ipynb_checkpoints"}
+_NEVER_SHOWN = "sweep_results"
 _WHOLE = {".git", ".venv", "venv", "node_modules", ".hg", "__pycache__"}  # directories that are shown by one link
 _BY_NAME = re.compile(r"\.(db|sqlite)")  # of files with others beside them, which are shown by symbolic links
 _SETTLED_S = 0.2  # a file that was changed since may still be written
@@ -119,45 +119,42 @@ def show_with_parents(source: str, top: str, *, hidden: str) -> str:
     path = Path(os.path.abspath(source))
     inner = [one for one in (path, *path.parents) if one.parent.name][:_MOST_PARENTS]
     for one in reversed(inner):
-        show(str(one.parent), top, hidden=hidden, but=one.name, is_deep=False)
+        show(str(one.parent), top, hidden=(hidden, str(one)), most=_MAX_BESIDE, is_deep=False)
         top = os.path.join(top, one.name)
-    show(str(path), top, hidden=hidden)
+    show(str(path), top, hidden=(hidden,))
     return top
 
 
-def show(source: str, target: str, *, hidden: str, but: str = "", is_deep: bool = True) -> None:
+def show(source: str, target: str, *, hidden: Collection[str], most: int = _MAX_LINKS, is_deep: bool = True) -> None:
     """Make `target` look like `source`: directories of its own, with links to the files; what is there stays.
 
     What a program writes under a new name stays in `target`. A file of the source's that it opens for writing is the
-    source's own, unless a Python script in a fork opens it (`own`). Beyond some thousand files, directories are links,
-    too. Links are hard ones where that is possible: programs ask where a file really lies, or refuse symbolic links.
+    source's own, unless a Python script in a fork opens it (`own`). Links are hard ones where that is possible:
+    programs ask where a file really lies, or refuse symbolic links.
 
     Args:
-        hidden: a directory that is not shown.
-        but: a name in the source that is not shown.
-        is_deep: directories are made; else they are links.
+        hidden: what is not shown.
+        most: after so many names directories are links, too; without `is_deep` all are, and the rest is not shown.
     """
-    num_left = _MAX_LINKS if is_deep else _MAX_BESIDE
     waiting = deque([(source, target)])
     while waiting:
         theirs, ours = waiting.popleft()
         os.makedirs(ours, exist_ok=True)
         try:
-            with os.scandir(theirs) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
+            names = sorted(os.scandir(theirs), key=lambda entry: entry.name)
         except PermissionError:  # nor can the program read it
             continue
-        for entry in found:
+        for entry in names:
             path = os.path.join(ours, entry.name)
-            if entry.name in _NEVER_SHOWN or entry.path == hidden or (theirs == source and entry.name == but):
+            if entry.name == _NEVER_SHOWN or entry.path in hidden:
                 continue
-            num_left -= 1
-            is_made = is_deep and num_left > 0 and entry.name not in _WHOLE and entry.is_dir(follow_symlinks=False)
+            most -= 1
+            is_made = is_deep and most > 0 and entry.name not in _WHOLE and entry.is_dir(follow_symlinks=False)
             if is_made and os.path.exists(os.path.join(entry.path, DATABASE)):
                 continue  # an experiment, perhaps this one: it would be shown within itself
             if is_made:
                 waiting.append((entry.path, path))
-            elif not os.path.lexists(path) and (is_deep or num_left > 0):
+            elif not os.path.lexists(path) and (is_deep or most > 0):
                 _link(entry, path)
 
 

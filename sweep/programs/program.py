@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +85,6 @@ class Program:
         checks.number("ready_timeout_s", self.ready_timeout_s, above=0)
         if isinstance(self.command, (str, os.PathLike)):
             words = [os.fspath(self.command)]
-            if not words[0].endswith(".py") and not _which(words[0], here):
-                expected = f"a script, or a list such as {shlex.split(words[0])!r}"
-                raise ConfigError(f"Program({words[0]!r}): there is no such program; expected {expected}.")
         else:
             words = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in self.command]
         for name in ("resume", "setup", "teardown"):
@@ -101,16 +97,15 @@ class Program:
 
     def _check_command(self, here: str) -> None:
         first = self._words[0]
-        if first.endswith(".py") and os.path.isfile(path := os.path.join(here, first)):
-            if not os.access(path, os.R_OK):
-                raise ConfigError(f"{path} cannot be read.")
-        elif not _which(first, here):
-            path = os.path.join(here, first)
+        path = os.path.join(here, first)
+        if not _which(first, here) and not (first.endswith(".py") and os.path.isfile(path)):
             if os.path.isfile(path):
                 raise ConfigError(f"{path} is not executable. Make it so (chmod +x), or name what runs it: sh {first}.")
-            place = os.path.dirname(path)
-            near = closest(os.path.basename(first), os.listdir(place) if os.path.isdir(place) else [])
+            place, name = os.path.split(path)
+            near = closest(name, os.listdir(place) if os.path.isdir(place) else [])
             hint = f" Did you mean {near!r}?" if near else ""
+            if len(words := first.split()) > 1:
+                hint = f" Expected a script, or a list such as {words!r}."
             raise ConfigError(f"there is no program {first!r} in {place} or on PATH.{hint}")
         if os.path.basename(first).startswith("python"):
             script = next((word for word in self._words[1:] if not word.startswith("-")), "")
@@ -152,6 +147,7 @@ class Program:
         """Return the program in the form in which engines take it."""
         words, is_fork, imports = self._read()
         interface = interface_of([sys.executable, *words] if words else self._words, cwd=self.directory)
+        why = interface.why
         alone = [sys.executable] if self._words[0].endswith(".py") else []  # a script as a child
         launch = Launch(self, tuple(words if is_fork else [*alone, *self._words]), is_fork, interface)
 
@@ -161,8 +157,8 @@ class Program:
                 check_space(interface, {name: config[name] for name in extra}, self.name)
             if self.config_file:
                 given = Path(self.directory, self.config_file)
-                with tempfile.TemporaryDirectory() as place:  # refuses what the file does not have
-                    with_values(given, dict.fromkeys(dict(settings(interface, config))), Path(place, given.name))
+                known = dict.fromkeys(dict(settings(interface, config)), 0)
+                with_values(given, known, Path(os.devnull))  # refuses what the file does not have
             return dict(config)
 
         return PreparedTrainable(
@@ -172,13 +168,8 @@ class Program:
             payload_for=lambda metric: cloudpickle.dumps(replace(launch, metric=metric)),
             imports=imports,
             space=space,
-            defaults={
-                "checkpoint_config": CheckpointConfig(num_to_keep=1),
-                "resources_per_trial": {"cpu": self.workers},
-            },
-            notices=lambda config: (
-                [f"{self.name} was not asked for its options: {interface.why}"] * bool(interface.why)
-            ),
+            defaults={"checkpoint_config": CheckpointConfig(1), "resources_per_trial": {"cpu": self.workers}},
+            notices=lambda config: [f"{self.name} was not asked for its options: {why}"] if why else [],
             observers=lambda notice, stops_early: [ProgramNotices(notice, stops_early=stops_early)],
         )
 
@@ -196,12 +187,10 @@ def _python_words(words: Sequence[str]) -> list[str]:
     arguments; empty: it is another program."""
     rest = list(words)
     if not rest[0].endswith(".py"):
-        found = _which(rest[0], os.getcwd()) if os.path.basename(rest[0]).startswith("python") else ""
+        found = _which(rest[0], os.curdir) if os.path.basename(rest[0]).startswith("python") else None
         if not found or os.path.dirname(os.path.abspath(found)) != os.path.dirname(os.path.abspath(sys.executable)):
             return []
-        rest = rest[1:]
-        while rest and rest[0] in _FLAGS:
-            rest = rest[1:]
+        rest = list(dropwhile(_FLAGS.__contains__, rest[1:]))
     is_script = bool(rest) and rest[0].endswith(".py")
     return rest if is_script or (rest[:1] == ["-m"] and len(rest) > 1) else []
 

@@ -57,12 +57,12 @@ def run_script(program: Program, words: Sequence[str], place: Place, variables: 
         watch = _Watch(feed, place, variables["SWEEP_REPORT"])
         stack.callback(watch.end, program.directory)
         hooks.install(watch.take)
-        for stream in (sys.stdout, sys.stderr):
+        streams: dict[Any, Any] = {getattr(one, "name", one): one for one in (sys.stdout, sys.stderr)}
+        for stream in streams.values():
             stack.callback(_look_at(stream, watch), "", is_last=True)
-        handlers: Any = logging
-        for handler in [reference() for reference in handlers._handlerList]:  # of libraries imported beforehand
-            if isinstance(handler, logging.StreamHandler) and (number := _number(vars(handler).get("stream"))):
-                handler.setStream((sys.stdout, sys.stderr)[number - 1])
+        for handler in [reference() for reference in logging._handlerList]:  # type: ignore[attr-defined]
+            if isinstance(handler, logging.StreamHandler):  # of a library imported beforehand: it has those of then
+                handler.setStream(streams.get(getattr(handler.stream, "name", None), handler.stream))
         sys.addaudithook(watch.on_audit)
         torch: Any = sys.modules.get("torch")
         if torch is not None:
@@ -188,12 +188,3 @@ def _noting(save: Any, watch: _Watch) -> Any:
         return save(obj, f, *args, **kwargs)
 
     return noting
-
-
-def _number(stream: Any) -> int:
-    """Return 1 or 2 for a standard stream, else 0."""
-    try:
-        number = int(stream.fileno())
-    except (OSError, ValueError, AttributeError):  # without a descriptor, or closed
-        return 0
-    return number if number in (1, 2) else 0

@@ -166,12 +166,12 @@ def test_nothing_of_a_stopped_command_is_left(place: Path) -> None:
     ("command", "said"),
     [
         ("trian.py", r"no program 'trian.py'.*Did you mean 'train.py'"),
-        ("trian", r"no such program"),
+        ("trian", r"no program 'trian'"),
         (["trian.py"], r"no program 'trian.py'.*Did you mean 'train.py'"),
         (["./data.txt"], r"is not executable"),
         ([], r"command is empty"),
         ([sys.executable, "nowhere.py"], r"no file .*nowhere.py"),
-        ("python train.py --lr 1", r"expected a script, or a list such as \['python', 'train.py'"),
+        ("python train.py --lr 1", r"Expected a script, or a list such as \['python', 'train.py'"),
     ],
 )
 def test_a_program_that_cannot_be_run_is_refused_before_anything_starts(place: Path, command: Any, said: str) -> None:
@@ -189,6 +189,13 @@ def test_each_trial_has_its_own_config_file_and_the_users_stays_as_it_is(place: 
     assert (place / "conf.yaml").read_text() == "lr: 0.1 # the rate\n"
     with pytest.raises(ConfigError, match=r"has no key 'lrr'. Did you mean 'lr'"):
         ran(program, config={"lrr": 1}, name="t")
+
+
+def test_a_config_file_may_be_toml(place: Path) -> None:
+    (place / "conf.toml").write_text("lr = 0.1\n")
+    (place / "conf.py").write_text("print('loss:', open('conf.toml').read().split()[2])\n")
+    analysis = ran(sweep.Program("conf.py", config_file="conf.toml"), config={"lr": 0.2})
+    assert analysis.trials[0].last_result["loss"] == 0.2
 
 
 def test_a_script_that_was_edited_is_read_anew_by_the_next_run(place: Path) -> None:
@@ -259,7 +266,7 @@ def test_what_two_trials_write_in_one_directory_is_named_once(place: Path, capsy
     config = {"lr": sweep.grid_search([0.1, 0.2, 0.3])}
     ran(sweep.Program("train.py", isolate=False), config=config, verbose=1)
     said = capsys.readouterr()
-    assert (said.out + said.err).count(f"have written the same files: {place / 'model.txt'}") == 1
+    assert (said.out + said.err).count(f"have written the same file: {place / 'model.txt'}") == 1
 
 
 def test_a_server_under_test_is_started_awaited_and_ended(place: Path) -> None:
