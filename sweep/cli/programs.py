@@ -6,9 +6,9 @@ import json
 import os
 import re
 import tempfile
-import time
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,12 +21,10 @@ from sweep.programs.program import Program
 from sweep.programs.run import SEEN_FILE
 from sweep.record.layout import command_of
 
-_BRACES = re.compile(r"\{([^{}]*)\}")
-_NAMED = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
-_BEFORE = re.compile(r"([A-Za-z_][\w.-]*)=$")
+_RANGE = re.compile(r"(?:([A-Za-z_][\w.-]*)=)?\{(?:([A-Za-z_][\w.]*)=)?([^{}]*)\}")  # name={name=range}
 _OPTION = re.compile(r"-+([A-Za-z_][\w.-]*)")
 _CALL = re.compile(r"\s*[A-Za-z_]\w*\(.*\)\s*", re.DOTALL)
-_DRY_REPORTS, _DRY_S = 20, 20.0  # after which a trial has shown what it logs
+_SHOWN = {"training_iteration": 20, "time_total_s": 30.0}  # when a trial has shown what it logs
 
 
 class ProgramCommand(click.Command):
@@ -57,27 +55,24 @@ def ranges_in(words: Sequence[str]) -> tuple[list[str], list[str]]:
         at = sum(len(one) + 1 for one in words[:number]) + column
         raise ConfigError(f"{why}\n    {' '.join(words)}\n    {' ' * at}^")
 
+    def placed(match: re.Match[str], number: int) -> str:
+        before, own, inner = match.groups()
+        if not (_CALL.fullmatch(inner) or ("," in inner and '"' not in inner and ":" not in inner)):
+            return match[0]
+        option = _OPTION.fullmatch(words[number - 1]) if number and not match.start() else None
+        name = own or (before or (option and option[1]) or f"argument_{number}").replace("-", "_")
+        while ranges.get(name, inner) != inner:
+            name += "_"
+        at = match.start() + len(before or "") + bool(before)
+        try:
+            parse_parameter(f"{name}={inner}")
+        except ConfigError as error:
+            refuse(str(error), number, at)
+        ranges[name] = inner
+        return f"{match[0][: at - match.start()]}{{{name}}}"
+
     for number, word in enumerate(words):
-
-        def placed(match: re.Match[str], number: int = number, word: str = word) -> str:
-            own = _NAMED.fullmatch(match[1])
-            inner = own[2] if own else match[1]
-            if not (_CALL.fullmatch(inner) or ("," in inner and '"' not in inner and ":" not in inner)):
-                return match[0]
-            before = _BEFORE.search(word[: match.start()])
-            option = _OPTION.fullmatch(words[number - 1]) if number and not match.start() else None
-            found = own or before or option
-            name = found[1].replace("-", "_") if found else f"argument_{number}"
-            while ranges.get(name, inner) != inner:
-                name += "_"
-            try:
-                parse_parameter(f"{name}={inner}")
-            except ConfigError as error:
-                refuse(str(error), number, match.start())
-            ranges[name] = inner
-            return f"{{{name}}}"
-
-        template.append(_BRACES.sub(placed, word))
+        template.append(_RANGE.sub(partial(placed, number=number), word))
         if left := re.search(r"\{[A-Za-z_]\w*\(", template[-1]):
             refuse("a brace is not closed", number, left.start())
     return template, [f"{name}={inner}" for name, inner in ranges.items()]
@@ -87,12 +82,6 @@ def dry_run(program: Program, config: Mapping[str, Any], kwargs: Mapping[str, An
     """Run one trial until it has shown what it logs, and print which metrics there are, each with its source."""
     import sweep
 
-    ends: dict[str, float] = {}
-
-    def has_shown(trial_id: str, result: Mapping[str, Any]) -> bool:
-        until = ends.setdefault(trial_id, time.monotonic() + _DRY_S)
-        return int(result["training_iteration"]) >= _DRY_REPORTS or time.monotonic() > until
-
     asked = {name: kwargs[name] for name in ("resources_per_trial", "seed", "time_budget_s") if name in kwargs}
     with tempfile.TemporaryDirectory(prefix="sweep-dry-run-") as place:
         analysis = sweep.run(
@@ -100,7 +89,7 @@ def dry_run(program: Program, config: Mapping[str, Any], kwargs: Mapping[str, An
             **asked,
             config=config,
             num_samples=1,
-            stop=has_shown,
+            stop=_SHOWN,
             verbose=0,
             storage_path=place,
             name="dry-run",

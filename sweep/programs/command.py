@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
@@ -72,7 +73,8 @@ def run_command(
         where: dict[str, Any] = {"cwd": place.directory, "env": environ | {"PYTHONUNBUFFERED": "1"}}
         own = [place.directory] if program.isolate else []  # in others, files may be those of other trials
         files = Files(own, time.time(), variables["SWEEP_REPORT"])
-        children = _Children(program.name, where, feed, session, listener, files)
+        children = _Children(program.name, where, feed, session, files)
+        children.listen(listener)
         stack.callback(children.end)
         if program.setup:
             server = children.start(filled(program.setup))
@@ -97,30 +99,30 @@ def run_command(
                 subprocess.run(filled(program.teardown), timeout=_TEARDOWN_S, check=False, **where)
 
 
+@dataclass
 class _Children:
     """The children of one trial, and what is read from them.
 
     Attributes:
+        where: they run: a directory and variables.
         ranks: those that the trial consists of.
     """
 
-    def __init__(
-        self,
-        name: str,
-        where: Mapping[str, Any],
-        feed: Feed,
-        session: Session,
-        listener: socket.socket,
-        files: Files,
-    ) -> None:
-        self.ranks: list[subprocess.Popen[bytes]] = []
-        self._name, self._where = name, where
-        self._feed, self._session, self._files = feed, session, files
-        self._running: list[subprocess.Popen[bytes]] = []
-        self._open: set[Any] = set()  # streams of the ranks
-        self._selector = selectors.DefaultSelector()  # its data: read what is there; whether there may be more
+    name: str
+    where: Mapping[str, Any]
+    feed: Feed
+    session: Session
+    files: Files
+    ranks: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _open: set[Any] = field(default_factory=set)  # streams of the ranks
+    # Its data are functions that read what is there, and say whether there may be more.
+    _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+
+    def listen(self, listener: socket.socket) -> None:
+        """Answer what connects there, and hear the sweep."""
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
-        channel: Any = session.channel
+        channel: Any = self.session.channel
         if hasattr(channel, "fileno"):  # not in the driver's own process
             self._selector.register(channel, selectors.EVENT_READ, self._hear)
 
@@ -133,16 +135,16 @@ class _Children:
             UserCodeError: it cannot be started.
         """
         how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        how |= {**self._where, "env": {**self._where["env"], **(told or {})}, "start_new_session": True}
+        how |= {**self.where, "env": {**self.where["env"], **(told or {})}, "start_new_session": True}
         try:
             child: subprocess.Popen[bytes] = subprocess.Popen(command, **how)
         except (OSError, ValueError) as error:
-            raise UserCodeError(f"{self._name} cannot be started: {error}") from error
+            raise UserCodeError(f"{self.name} cannot be started: {error}") from error
         self._running.append(child)
         for stream, log in ((child.stdout, sys.stdout.buffer), (child.stderr, sys.stderr.buffer)):
             assert stream is not None
             decoder = codecs.getincrementaldecoder("utf-8")("replace")
-            lines = Output(self._feed.line if rank == 0 else lambda line: None)
+            lines = Output(self.feed.line if rank == 0 else lambda line: None)
             self._selector.register(stream, selectors.EVENT_READ, partial(_read, log, decoder, lines))
             if rank is not None:
                 self._open.add(stream)
@@ -158,7 +160,7 @@ class _Children:
                 self._selector.unregister(source)
                 self._open.discard(source)
                 source.close()
-        self._feed.tick()
+        self.feed.tick()
 
     def watch(self) -> None:
         """Read until the ranks have ended.
@@ -168,21 +170,21 @@ class _Children:
         """
         next_look = 0.0
         while any(child.poll() is None for child in self.ranks):
-            self.look(_LOOK_S if self._feed.deadline is None else 0.05)
+            self.look(_LOOK_S if self.feed.deadline is None else 0.05)
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + _LOOK_S
-                self._feed.read(self._files)
+                self.feed.read(self.files)
             if any(child.poll() for child in self.ranks):
                 break  # one of a group has failed: the others would wait for it
         until = time.monotonic() + _DRAIN_S
         while self._open and time.monotonic() < until:
             self.look(0.05)
-        self._feed.read(self._files, is_last=True)
+        self.feed.read(self.files, is_last=True)
         for rank, child in enumerate(self.ranks):
             if child.poll():
-                who = f"rank {rank} of {len(self.ranks)}" if len(self.ranks) > 1 else self._name
-                others = "".join(map(_tail, rank_outputs(self._session.trial_dir)))
-                raise UserCodeError(f"{who} ended with {_how(child)}{self._feed.said()}{others}")
+                who = f"rank {rank} of {len(self.ranks)}" if len(self.ranks) > 1 else self.name
+                others = "".join(map(_tail, rank_outputs(self.session.trial_dir)))
+                raise UserCodeError(f"{who} ended with {_how(child)}{self.feed.said()}{others}")
 
     def end(self, children: Sequence[subprocess.Popen[bytes]] | None = None) -> None:
         """End children, or all, with whatever they started: SIGTERM to their groups, some time, SIGKILL."""
@@ -199,7 +201,7 @@ class _Children:
 
     def _accept(self, listener: socket.socket) -> bool:
         connection, _ = listener.accept()
-        self._feed.has_library = lambda: True
+        self.feed.has_library = lambda: True
         self._selector.register(connection, selectors.EVENT_READ, partial(self._answer, connection.makefile("rb")))
         return True
 
@@ -209,14 +211,14 @@ class _Children:
             line = lines.readline()
             with contextlib.suppress(ValueError, KeyError, TypeError):  # not ours
                 said = json.loads(line)
-                self._feed.take(said["values"], said["step"], said["source"], said["whole"])
+                self.feed.take(said["values"], said["step"], said["source"], said["whole"])
             connection.sendall(b"\n")
         except OSError:  # it has gone meanwhile
             return False
         return bool(line)
 
     def _hear(self, channel: Any) -> bool:
-        if self._session.hear_stop():
+        if self.session.hear_stop():
             raise StopRequested
         return True
 

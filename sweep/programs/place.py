@@ -92,12 +92,9 @@ class Place:
         found: dict[str, tuple[int, float]] = {}
         for parent, _, names in os.walk(self.checkpoint_dir):
             for name in names:
-                path = os.path.join(parent, name)
-                try:
-                    info = os.stat(path)
-                except OSError:  # removed meanwhile, or a link to nothing
-                    continue
-                found[path] = (info.st_size, info.st_mtime)
+                with contextlib.suppress(OSError):  # removed meanwhile, or a link to nothing
+                    info = os.stat(path := os.path.join(parent, name))
+                    found[path] = (info.st_size, info.st_mtime)
         return found
 
 

@@ -6,7 +6,8 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from sweep.programs.arguments import appended
 from sweep.programs.config_file import with_values
 from sweep.programs.interface import check_space, interface_of, settings
 from sweep.programs.notices import ProgramNotices
-from sweep.programs.run import Launch
+from sweep.programs.run import run_trial
 from sweep.programs.source import Source
 from sweep.worker.trainable import PreparedTrainable
 
@@ -117,10 +118,9 @@ class Program:
     @property
     def name(self) -> str:
         """The program's name, for people and directories."""
-        words = _python_words(self._words)
-        name = words[1] if words[:1] == ["-m"] else (words or self._words)[0]
-        if not words and len(self._words) > 1:  # bash run.sh, torchrun train.py
-            name = next((word for word in self._words[1:] if word.endswith((".py", ".sh"))), name)
+        words = _python_words(self._words) or self._words  # or bash run.sh, torchrun train.py
+        name = next((word for word in words if word.endswith((".py", ".sh"))), words[0])
+        name = words[1] if words[0] == "-m" else name
         return os.path.basename(name).removesuffix(".py").removesuffix(".sh")
 
     def _read(self) -> tuple[list[str], bool, tuple[str, ...]]:
@@ -149,7 +149,7 @@ class Program:
         interface = interface_of([sys.executable, *words] if words else self._words, cwd=self.directory)
         why = interface.why
         alone = [sys.executable] if self._words[0].endswith(".py") else []  # a script as a child
-        launch = Launch(self, tuple(words if is_fork else [*alone, *self._words]), is_fork, interface)
+        trial = partial(run_trial, self, words if is_fork else [*alone, *self._words], is_fork, interface)
 
         def space(config: Mapping[str, Any]) -> dict[str, Any]:
             if not self.config_file and not self.closed:
@@ -164,8 +164,8 @@ class Program:
         return PreparedTrainable(
             name=self.name,
             kind="function",
-            payload=cloudpickle.dumps(launch),
-            payload_for=lambda metric: cloudpickle.dumps(replace(launch, metric=metric)),
+            payload=cloudpickle.dumps(partial(trial, "")),
+            payload_for=lambda metric: cloudpickle.dumps(partial(trial, metric)),
             imports=imports,
             space=space,
             defaults={"checkpoint_config": CheckpointConfig(1), "resources_per_trial": {"cpu": self.workers}},

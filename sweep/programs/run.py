@@ -10,8 +10,6 @@ import shutil
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,99 +35,95 @@ _OF_CONFIG_FILES = {"config", "config_file", "cfg", "conf", "config_path"}  # op
 _PLACEHOLDERS = ("trial_id", "trial_dir", "checkpoint_dir", "seed")
 
 
-@dataclass(frozen=True)
-class Launch:
-    """How the trials of a program are run, in words that every process can read.
+def run_trial(
+    program: Program,
+    template: Sequence[str],
+    is_script: bool,
+    interface: Interface,
+    metric: str,
+    config: dict[str, Any],
+) -> None:
+    """Be a trial: called in its worker.
 
-    Attributes:
-        words: of the command, with placeholders; of a Python script that can run in a fork, what follows `python`.
+    Args:
+        template: the words of the command; of a Python script that can run in a fork, what follows `python`.
         is_script: whether that is so.
         interface: how arguments are written.
         metric: that the sweep optimises; empty: none.
     """
+    session = current()
+    assert session is not None
+    place = Place(session, program.directory, is_isolated=program.isolate)
+    is_fork = is_script and bool(session.job.code)  # not in the driver's own process
+    reporter = _Reporter(session, place, is_waiting=is_fork)
+    reporter.feed = feed = Feed(
+        metric, reporter.report, pattern=program.pattern, has_library=lambda: bool(hooks.installed())
+    )
+    (port,) = open_ports(1, "named")
+    variables = place.variables(config) | {"SWEEP_NUM_WORKERS": str(program.workers), "SWEEP_METRIC": metric}
+    variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port.number), "PET_STANDALONE": "1"}
+    gpus = [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one]
+    known = {name: variables[f"SWEEP_{name.upper()}"] for name in _PLACEHOLDERS}
+    known |= {"num_gpus": str(len(gpus)), "port": str(port.number)}
+    if program.config_file:
+        known["config_file"] = _written(program, config, place)
+        template = _with_config_file(program, template, interface)
 
-    program: Program
-    words: tuple[str, ...]
-    is_script: bool
-    interface: Interface
-    metric: str = ""
-
-    def __call__(self, config: dict[str, Any]) -> None:
-        """Be the trial: called in its worker with its config."""
-        session = current()
-        assert session is not None
-        program, metric = self.program, self.metric
-        place = Place(session, program.directory, is_isolated=program.isolate)
-        is_fork = self.is_script and bool(session.job.code)  # not in the driver's own process
-        reporter = _Reporter(session, place, is_waiting=is_fork)
-        reporter.feed = feed = Feed(
-            metric, reporter.report, pattern=program.pattern, has_library=lambda: bool(hooks.installed())
-        )
-        (port,) = open_ports(1, "named")
-        variables = place.variables(config) | {"SWEEP_NUM_WORKERS": str(program.workers), "SWEEP_METRIC": metric}
-        variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port.number), "PET_STANDALONE": "1"}
-        gpus = [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one]
-        known = {name: variables[f"SWEEP_{name.upper()}"] for name in _PLACEHOLDERS}
-        known |= {"num_gpus": str(len(gpus)), "port": str(port.number)}
-        if program.config_file:
-            known["config_file"] = self._config_file(config, place)
-        filled = partial(self._filled, config=config, known=known)
-        words = self._command({} if program.config_file or program.closed else config, known)
-        words += filled(program.resume) if place.has_checkpoint else []
-        shown = ["python", *words] if self.is_script else words
-        write_atomically(Path(session.trial_dir, COMMAND_FILE), shlex.join(shown) + "\n")
-        script = next((word for word in words if word.endswith(".py")), "")
-        home = os.path.dirname(os.path.join(program.directory, script))
-        hooks.prepare_wandb(variables, config, session.trial_dir, session.job.trial_id, session.job.experiment, home)
-        try:
-            with port.holder:
-                if is_fork:
-                    run_script(program, words, place, variables, feed)
-                else:
-                    words = [sys.executable, *words] if self.is_script else words
-                    run_command(program, words, filled, place, variables, feed, session)
-        except StopRequested:
-            raise
-        except BaseException:  # what it had logged before counts
-            with contextlib.suppress(StopRequested):
-                feed.end(is_good=False)
-            raise
-        else:
-            feed.end()
-        finally:
-            found = [[source, name, seen.count, seen.last] for (source, name), seen in feed.seen.items()]
-            write_atomically(Path(session.trial_dir, SEEN_FILE), json.dumps(found, default=str))
-        reporter.finish()
-        if metric and not session.num_reports and not place.has_checkpoint:  # else it was at its end already
-            raise UserCodeError(f"{program.name} ended without a value of {metric!r}. {feed.why_nothing()}")
-
-    def _command(self, config: Mapping[str, Any], known: Mapping[str, str]) -> list[str]:
-        """Return the command of a trial; one that has a copy of a config file is told where it lies."""
-        template, given = list(self.words), self.program.config_file
-        if given:
-            paths = (given, os.path.join(self.program.directory, given))
-            template = ["{config_file}" if word in paths else word for word in template]
-            named = [one.flags[-1] for one in self.interface.options if one.flags and one.name in _OF_CONFIG_FILES]
-            if named and not any("{config_file}" in word for word in template):
-                template += [named[0], "{config_file}"]
-        return render(template, config, interface=self.interface, variables=known)
-
-    def _filled(self, words: Sequence[str], *, config: Mapping[str, Any], known: Mapping[str, str]) -> list[str]:
-        """Return words that take the parameters which they name, and no others."""
+    def filled(words: Sequence[str]) -> list[str]:
+        """Return words with the parameters that they name, and no others."""
         extra = appended(words, config)
         named = {name: value for name, value in config.items() if name not in extra}
-        return render(words, named, interface=self.interface, variables=known)
+        return render(words, named, interface=interface, variables=known)
 
-    def _config_file(self, config: Mapping[str, Any], place: Place) -> str:
-        """Write the trial's copy of the config file; return its path."""
-        given = self.program.config_file
-        is_beside = place.is_isolated and not os.path.isabs(given) and not given.startswith("..")
-        home = os.path.join(place.directory, given) if is_beside else place.checkpoint_dir
-        copy = os.path.join(os.path.dirname(home), os.path.basename(given))
-        if os.path.lexists(copy):  # a link: what is written through it would be the user's own file
-            os.remove(copy)
-        with_values(Path(self.program.directory, given), config, Path(copy))
-        return copy
+    given = {} if program.config_file or program.closed else config
+    words = render(template, given, interface=interface, variables=known)
+    words += filled(program.resume) if place.has_checkpoint else []
+    write_atomically(Path(session.trial_dir, COMMAND_FILE), shlex.join(["python"] * is_script + words) + "\n")
+    script = next((word for word in words if word.endswith(".py")), "")
+    home = os.path.dirname(os.path.join(program.directory, script))
+    hooks.prepare_wandb(variables, config, session.trial_dir, session.job.trial_id, session.job.experiment, home)
+    try:
+        with port.holder:
+            if is_fork:
+                run_script(program, words, place, variables, feed)
+            else:
+                words = [sys.executable] * is_script + words
+                run_command(program, words, filled, place, variables, feed, session)
+    except StopRequested:
+        raise
+    except BaseException:  # what it had logged before counts
+        with contextlib.suppress(StopRequested):
+            feed.end(is_good=False)
+        raise
+    else:
+        feed.end()
+    finally:
+        found = [[source, name, seen.count, seen.last] for (source, name), seen in feed.seen.items()]
+        write_atomically(Path(session.trial_dir, SEEN_FILE), json.dumps(found, default=str))
+    reporter.finish()
+    if metric and not session.num_reports and not place.has_checkpoint:  # else it was at its end already
+        raise UserCodeError(f"{program.name} ended without a value of {metric!r}. {feed.why_nothing()}")
+
+
+def _with_config_file(program: Program, template: Sequence[str], interface: Interface) -> list[str]:
+    """Return a command that takes the trial's copy of the config file, if it takes one as an argument."""
+    paths = (program.config_file, os.path.join(program.directory, program.config_file))
+    words = ["{config_file}" if word in paths else word for word in template]
+    named = [one.flags[-1] for one in interface.options if one.flags and one.name in _OF_CONFIG_FILES]
+    is_named = any("{config_file}" in word for word in words)
+    return words if is_named or not named else [*words, named[0], "{config_file}"]
+
+
+def _written(program: Program, config: Mapping[str, Any], place: Place) -> str:
+    """Write the trial's copy of the config file; return its path."""
+    given = program.config_file
+    is_beside = place.is_isolated and not os.path.isabs(given) and not given.startswith("..")
+    home = os.path.join(place.directory, given) if is_beside else place.checkpoint_dir
+    copy = os.path.join(os.path.dirname(home), os.path.basename(given))
+    if os.path.lexists(copy):  # a link: what is written through it would be the user's own file
+        os.remove(copy)
+    with_values(Path(program.directory, given), config, Path(copy))
+    return copy
 
 
 class _Reporter:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 WRITTEN_FILE = "written.json"  # in a trial's directory: what the script wrote under names that other trials share
 _LOOK_S = 0.125
 _MAX_WRITTEN = 1000
-_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
+_WRITING = os.O_WRONLY | os.O_RDWR
 
 
 def run_script(program: Program, words: Sequence[str], place: Place, variables: Mapping[str, str], feed: Feed) -> None:
@@ -119,9 +119,8 @@ class _Watch:
         """Note a file that is opened for writing."""
         if event != "open" or os.getpid() != self._pid or self._is_over.is_set():
             return
-        path, mode, flags = arguments
-        is_writing = any(letter in mode for letter in "wax+") if isinstance(mode, str) else flags & _WRITING
-        if is_writing and isinstance(path, (str, bytes)):
+        path, _, flags = arguments
+        if flags & _WRITING and isinstance(path, (str, bytes)):
             self.will_write(path)
 
     def will_write(self, path: str | bytes) -> None:
