@@ -43,7 +43,9 @@ def make_writable(layout: ExperimentLayout, *, is_resumed: bool = False) -> None
         probe.unlink()
     except OSError as error:
         advice = "Pass storage_path=, or set SWEEP_STORAGE, to a directory of yours."
-        if is_resumed:
+        if is_resumed and lacks_space(error):
+            advice = "No trial was started; free some space, and resume."
+        elif is_resumed:
             advice = (
                 "A sweep is continued where it lies: copy its directory to a place of yours, and resume it there with "
                 "storage_path= (on the command line --storage). It can be read where it is."

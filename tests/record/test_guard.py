@@ -108,7 +108,9 @@ def test_a_directory_that_takes_no_files_is_refused_and_nothing_is_left(tmp_path
     assert os.listdir(tmp_path / "one") == []
 
 
-def test_a_full_disk_before_the_first_trial_is_an_error_and_another_error_stays_itself(tmp_path: Path) -> None:
+def test_a_full_disk_before_the_first_trial_is_an_error_and_another_error_stays_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     layout = ExperimentLayout(tmp_path / "one")
 
     def write(number: int) -> None:
@@ -119,3 +121,10 @@ def test_a_full_disk_before_the_first_trial_is_an_error_and_another_error_stays_
         write(errno.ENOSPC)
     with pytest.raises(PermissionError):
         write(errno.EACCES)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("sweep.record.guard.write_atomically", refuse)
+    with pytest.raises(ExperimentError, match=r"one cannot be written: No space left.*free some space, and resume"):
+        make_writable(layout, is_resumed=True)
