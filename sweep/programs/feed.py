@@ -24,14 +24,13 @@ from typing import Any
 
 from searchers.errors import closest
 from sweep.programs.files import Files
-from sweep.programs.naming import TIMES
+from sweep.programs.naming import TIMES, plain
 from sweep.programs.place import REPORT_FILE
 from sweep.programs.text import Lines, last_number, same_name
 
 _SILENCE_S = 0.1  # after which the first step is taken as complete: later ones are compared with it
 _PACE_S = 0.1  # between two reports of printed values where no metric was named
-_FLOOD = 2000  # lines in a second; of those beyond, only what has a word of the metric's name is looked at
-_MAX_LINE = 4000
+_FLOOD = 2000  # lines in a second; of those beyond, only what has the words of the metric's name is looked at
 _MAX_NAMES = 500  # that are remembered
 _PLACE = re.compile(r"\b(\d+)/(\d+)\b")  # where a progress bar is
 _OF_EPOCHS = re.compile(r"epochs?(?:/s|\b(?!\s*\d))|s/epoch", re.IGNORECASE)  # a bar over them, not over batches
@@ -92,11 +91,11 @@ class Feed:
         self._step_source = ""
         self._complete: frozenset[str] = frozenset()  # what the last step with the metric had
         self._bar: Mapping[str, Any] = {}  # the last state of a progress bar
-        self._bar_at = ""
+        self._bar_at: str | None = None
         self._copy: dict[str, Any] | None = None  # a printed step that waits: a library may give the same
         self._sent_at = -math.inf
         self._second, self._num_lines = -math.inf, 0
-        self._word = max(re.findall(r"[a-z0-9]+", metric.lower()), key=len, default="")
+        self._words = plain(metric).split()
         self._lock = threading.RLock()
 
     def line(self, text: str) -> None:
@@ -107,22 +106,24 @@ class Feed:
         if now > self._second + 1:
             self._second, self._num_lines = now, 0
         self._num_lines += 1
-        if self._num_lines > _FLOOD and (not self._metric or self._word not in text[:_MAX_LINE].lower()):
+        if self._num_lines > _FLOOD and not (self._words and all(word in text.casefold() for word in self._words)):
             return
-        for found in self._lines.read(text):
-            if found.kind == "progress" and self._is_bar_under_way(text, found.values):
-                continue
-            is_dict = found.kind == "dict"
-            self.take(found.values, source="json" if is_dict else "text", is_whole=is_dict)
+        for values, kind in self._lines.read(text):
+            new = self._news(text, values) if kind == "bar" else values
+            if new:
+                self.take(new, source="json" if kind == "json" else "text", is_whole=kind == "json")
 
-    def _is_bar_under_way(self, text: str, values: Mapping[str, Any]) -> bool:
-        """Whether a progress bar, which is printed many times, says nothing new: of one over batches what it shows at
-        its end counts, of one over epochs what it shows when it moves on."""
+    def _news(self, text: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what counts of the state of a progress bar, which is printed many times: of a bar over batches what it
+        says at its end, of one over epochs what it says whenever it has moved."""
         place = _PLACE.search(text)
-        where = place[0] if place else ""
-        was, self._bar, self._bar_at = (self._bar_at, self._bar), values, where
+        where, known, was_at = place and place[0], self._bar, self._bar_at
+        self._bar, self._bar_at = values, where
         is_full = "100%" in text or (place is not None and place[1] == place[2])
-        return (not is_full and not _OF_EPOCHS.search(text)) or was == (where, values) or was[0] == where
+        if not is_full and not _OF_EPOCHS.search(text):
+            return {}
+        # Keras says once more where it is, with what it has validated.
+        return {name: value for name, value in values.items() if where != was_at or name not in known}
 
     def take(
         self, values: Mapping[str, Any], step: float | None = None, source: str = "text", is_whole: bool = True
@@ -140,18 +141,14 @@ class Feed:
                 if len(self.seen) < _MAX_NAMES or (source, name) in self.seen:
                     seen = self.seen.setdefault((source, name), Seen())
                     seen.count, seen.last = seen.count + 1, value
-            if not self._counts(source):
-                if _rank(source) == self._rank:
-                    self._latest.update((name, value) for name, value in given.items() if name != self._metric)
-                return
-            if step is not None and not any(map(_is_time, given)):
-                given["step"] = step
-            if is_whole:
-                self._flush()
-                if self._counts(source):  # what was collected meanwhile may be the same, from a better one
-                    self._emit(given, source)
-            else:
+            if self._counts(source):
+                if step is not None and not any(map(_is_time, given)):
+                    given["step"] = step
                 self._collect(given, source)
+                if is_whole:
+                    self._flush()
+            elif _rank(source) == self._rank:
+                self._latest.update((name, value) for name, value in given.items() if name != self._metric)
 
     def end(self, *, is_good: bool = True) -> None:
         """Nothing more comes; `is_good`: the program has not failed, so that a number alone may be its result."""
@@ -161,8 +158,7 @@ class Feed:
                 self.take(self._bar, is_whole=False)
             self._flush()
             if self._copy is not None:
-                copy, self._copy = self._copy, None
-                self._send(copy)
+                self._send(self._copy)
             if is_good and not self.num_reports and self._metric and self.last_lines:
                 number = last_number(self.last_lines[-1])
                 if number is not None and not self.seen:
@@ -186,7 +182,7 @@ class Feed:
             self.is_late = True
             self._flush()
             self.is_late = False
-            if not self._counts(source):
+            if not self._counts(source):  # what was collected may be the same, from a better one
                 return
         self._step_source = source
         self._step.update(given)
@@ -225,15 +221,15 @@ class Feed:
                 return
         elif all(map(_is_time, values)):
             return
-        rank = _rank(source)
-        if rank == _RANKS["text"] and self._rank > rank and self._copy is None and self.has_library():
+        rank, text = _rank(source), _RANKS["text"]
+        if rank == text < self._rank and self._copy is None and self.has_library():
             self._copy = dict(self._latest)
             return
-        if not self._metric and source == "text" and time.monotonic() < self._sent_at + _PACE_S:
+        if not self._metric and rank == text and time.monotonic() < self._sent_at + _PACE_S:
             return
         copy, self._copy = self._copy, None
-        is_better, self._rank, self._source = rank < _RANKS["text"], rank, source
-        if copy is not None and not is_better:
+        self._rank, self._source = rank, source
+        if copy is not None and rank == text:
             was_late, self.is_late = self.is_late, True
             self._send(copy)
             self.is_late = was_late

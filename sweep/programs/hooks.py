@@ -14,7 +14,7 @@ from _thread import RLock, get_ident
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
     Emit = Callable[[dict[str, Any], Any, str, bool], None]
@@ -84,7 +84,7 @@ class _Connection:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._socket: Any = None
+        self._stream: Any = None
         self._is_gone = False
         self._lock = RLock()  # a signal handler may log while its thread waits: that is not sent
 
@@ -92,45 +92,42 @@ class _Connection:
         import json
         import socket
 
-        line = json.dumps({"values": values, "step": step, "source": source, "whole": is_whole}) + "\n"
         with self._lock:
             if self._is_gone:
                 return
             self._is_gone = True  # until it has answered
             try:
-                if self._socket is None:
-                    self._socket = socket.socket(socket.AF_UNIX)
-                    self._socket.connect(self._path)
-                self._socket.sendall(line.encode())
-                answer = b" "
-                while answer not in (b"\n", b""):
-                    answer = self._socket.recv(1)
-                self._is_gone = not answer
+                if self._stream is None:
+                    connection = socket.socket(socket.AF_UNIX)
+                    connection.connect(self._path)
+                    self._stream = connection.makefile("rw")
+                json.dump({"values": values, "step": step, "source": source, "whole": is_whole}, self._stream)
+                self._stream.write("\n")
+                self._stream.flush()
+                self._is_gone = not self._stream.readline()
             except OSError:
                 return
 
 
 class _Finder:
-    """Has the finders behind it find the modules of the table, which are hooked when they were executed."""
+    """Finds the modules of the table as Python does, and has them hooked when they were executed."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
-        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :] if name in _HOOKS else ():
-            spec = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
-            if spec is not None:
-                if hasattr(spec.loader, "exec_module"):
-                    self._watch(spec.loader)
-                return spec
-        return None
+        if name not in _HOOKS:
+            return None
+        from importlib.machinery import PathFinder
 
-    def _watch(self, loader: Any) -> None:
-        execute = loader.exec_module
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
 
-        def exec_module(module: Any) -> None:
-            execute(module)
-            if module.__name__ in _HOOKS:
+            def exec_module(module: Any) -> None:
+                execute(module)
                 _hook(module)
 
-        loader.exec_module = exec_module  # of this one only: a loader around it would lack what others ask it for
+            # Of this one only: a loader around it would lack what others ask it for.
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
 
 
 def _hook(module: Any) -> None:
@@ -174,9 +171,8 @@ def _replace(place: Any, name: str, library: str, read: Reader) -> None:
         return result
 
     hooked._is_read = True  # type: ignore[attr-defined]
-    setattr(
-        place, name, staticmethod(hooked) if hasattr(call, "__self__") else hooked
-    )  # of a class method: it is bound
+    is_bound = hasattr(call, "__self__")  # a class method
+    setattr(place, name, staticmethod(hooked) if is_bound else hooked)
     for package in map(sys.modules.get, ("mlflow", "mlflow.tracking")):  # they have the functions under their own names
         if package is not None and vars(package).get(name) is call:
             setattr(package, name, hooked)
@@ -211,21 +207,8 @@ def _numbers(values: Mapping[str, Any], library: str) -> dict[str, Any]:
     return {name: number for name, number in numbers.items() if number is not None}
 
 
-def _run_log(run: Any, data: Any, step: Any = None, commit: Any = None, sync: Any = None) -> Iterator[Found]:
-    """What is not committed is held for the call that commits, or that begins another step."""
-    held, held_step = run.__dict__.pop("_sweep_held", ({}, None))
-    if held and step is not None and held_step not in (None, step):
-        yield held, held_step, True
-        held = {}
-    row = held_step if step is None else step
-    if commit is False:
-        run.__dict__["_sweep_held"] = ({**held, **_numbers(data, "wandb")}, row)
-    else:
-        yield {**held, **data} if held else data, row, step is None or bool(commit)
-
-
-def _run_finish(run: Any, *args: Any, **kwargs: Any) -> Iterator[Found]:
-    yield (*run.__dict__.pop("_sweep_held", ({}, None)), True)
+def _run_log(run: Any, data: Any, step: Any = None, commit: Any = None, sync: Any = None) -> list[Found]:
+    return [(data, step, step is None if commit is None else bool(commit))]
 
 
 def _batch(client: Any, run_id: str, metrics: Iterable[Any] = (), *args: Any, **kwargs: Any) -> list[Found]:
@@ -245,9 +228,8 @@ def _report(metrics: Any = None, *, checkpoint: Any = None, **more: Any) -> list
     return [({**(metrics if isinstance(metrics, dict) else {"_metric": metrics}), **more}, None, True)]
 
 
-_WANDB: dict[str, Reader] = {"log": _run_log, "finish": _run_finish}
-_DISABLED: dict[str, Reader] = {  # older versions have no NoopRun; their `log` is a function that updates this summary
-    "update": _run_log,
+_SUMMARY: dict[str, Reader] = {  # which is all that older versions update when they are disabled
+    "update": lambda _, values: [(values, None, False)],
     "__setitem__": lambda _, name, value: [({name: value}, None, False)],
 }
 _CLIENT: dict[str, Reader] = {
@@ -266,10 +248,10 @@ _WRITER: dict[str, Reader] = {
 }
 # By module: the library, the class (none: functions of the module), and its methods.
 _HOOKS: dict[str, tuple[str, str, dict[str, Reader]]] = {
-    "wandb.sdk.wandb_run": ("wandb", "Run", _WANDB),
-    "wandb.sdk.wandb_summary": ("wandb", "Summary", {"update": lambda _, d: [(d, None, False)]}),
-    "wandb.sdk.lib.noop_run": ("wandb", "NoopRun", _WANDB),
-    "wandb.sdk.lib.disabled": ("wandb", "SummaryDisabled", _DISABLED),
+    "wandb.sdk.wandb_run": ("wandb", "Run", {"log": _run_log}),
+    "wandb.sdk.wandb_summary": ("wandb", "Summary", _SUMMARY),
+    "wandb.sdk.lib.noop_run": ("wandb", "NoopRun", {"log": _run_log}),
+    "wandb.sdk.lib.disabled": ("wandb", "SummaryDisabled", _SUMMARY),
     "mlflow.tracking.client": ("mlflow", "MlflowClient", _CLIENT),
     "mlflow.tracking.fluent": ("mlflow", "", _FLUENT),
     "mlflow.models.model": ("mlflow", "Model", {"log": lambda *a, **k: []}),  # logs the metrics of the run once more
@@ -278,70 +260,3 @@ _HOOKS: dict[str, tuple[str, str, dict[str, Reader]]] = {
     "trackio.run": ("trackio", "Run", {"log": lambda _, metrics, step=None, **k: [(metrics, step, True)]}),
     "aim.sdk.run": ("aim", "Run", {"track": _track}),
 }
-
-
-def prepare_wandb(
-    environ: MutableMapping[str, str], config: Mapping[str, Any], directory: str, name: str, group: str, home: str
-) -> None:
-    """Set what W&B reads at `wandb.init()` in a trial.
-
-    `wandb.config` has the trial's values; they win over those that the program gives, as under W&B's own agent. Without
-    an account, and unless the user has set a mode, W&B runs offline and leaves files that `wandb sync` uploads. Then it
-    prints less, since its summary looks like metrics, and does not list the installed packages. Offline takes 0.2 s of
-    CPU time more than `disabled`; a process that has imported `wandb.sdk.launch` beforehand saves most of it.
-
-    Args:
-        environ: variables of the trial; what the user has set in this process's own is left as it is.
-        directory: of the trial; W&B's files go below it, unless the user has chosen a place.
-        name: of the run. group: the sweep.
-        home: where the program lies: W&B names a project after that place in a git repository, and would take the
-            trial's directory for it.
-    """
-    path = os.path.join(directory, "wandb-sweep-params.yaml")
-    with open(path, "w", encoding="utf-8") as file:
-        file.writelines(f"{_yaml(key)}: {{value: {_yaml(value)}}}\n" for key, value in config.items())
-    environ["WANDB_SWEEP_PARAM_PATH"] = path
-    known = {**os.environ, **environ}
-    defaults = {"WANDB_RUN_GROUP": group, "WANDB_NAME": name}
-    local = _text("wandb/settings")
-    settings = local + _text(os.path.join(known.get("WANDB_CONFIG_DIR", "~/.config/wandb"), "settings"))
-    if not local:  # W&B looks for it below WANDB_DIR
-        defaults["WANDB_DIR"] = directory
-    if "project" not in settings:
-        defaults["WANDB_PROJECT"] = _project(home)
-    host = known.get("WANDB_BASE_URL", "https://api.wandb.ai").split("//")[-1].split("/")[0].split(":")[0]
-    is_set = any(known.get(key) for key in ("WANDB_MODE", "WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"))
-    is_set = is_set or "mode" in settings or "api_key" in settings
-    if not is_set and host not in _text(known.get("NETRC", "~/.netrc")):
-        defaults.update(WANDB_MODE="offline", WANDB_QUIET="true", WANDB_X_SAVE_REQUIREMENTS="false")
-    environ.update((key, value) for key, value in defaults.items() if value and not known.get(key))
-
-
-def _project(home: str) -> str:
-    """Return the project that W&B names after a directory of a git repository; empty: it is in none."""
-    from pathlib import Path
-
-    for root in (path := Path(os.path.abspath(home)), *path.parents):
-        if (root / ".git").exists():
-            return "-".join(filter(None, (root.name, "_".join(path.relative_to(root).parts))))
-    return ""
-
-
-def _text(path: str) -> str:
-    """Return what is in a file; nothing if it cannot be read."""
-    try:
-        with open(os.path.expanduser(path), encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def _yaml(value: Any) -> str:
-    """JSON, but for its floats: YAML takes 1e-05 for a text."""
-    import json
-
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_yaml(str(key))}: {_yaml(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_yaml, value)) + "]"
-    return f"!!float '{float(value)}'" if isinstance(value, float) else json.dumps(value, default=str)

@@ -22,6 +22,7 @@ from sweep.programs.feed import Feed
 from sweep.programs.interface import Interface
 from sweep.programs.place import Place
 from sweep.programs.script import run_script
+from sweep.programs.wandb_variables import prepare_wandb
 from sweep.record.files import write_atomically
 from sweep.record.layout import COMMAND_FILE
 from sweep.worker.rendezvous import open_ports
@@ -81,7 +82,7 @@ def run_trial(
     write_atomically(Path(session.trial_dir, COMMAND_FILE), shlex.join(["python"] * is_script + words) + "\n")
     script = next((word for word in words if word.endswith(".py")), "")
     home = os.path.dirname(os.path.join(program.directory, script))
-    hooks.prepare_wandb(variables, config, session.trial_dir, session.job.trial_id, session.job.experiment, home)
+    prepare_wandb(variables, config, session.trial_dir, session.job.trial_id, session.job.experiment, home)
     try:
         with port.holder:
             if is_fork:

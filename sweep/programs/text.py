@@ -5,32 +5,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sweep.errors import ConfigError
 from sweep.programs.naming import LETTER, METRIC, TIMES, named, number_in, numbers_in, pairs_in, plain, time_name
 
 _LONGEST, _LONGEST_JSON = 4_000, 1_000_000  # characters of a line that are read
-_MOST_STATES = 50  # of a bar that overwrote itself, the last ones
 
 # No expression may take more than linear time: a program can print anything.
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b]*+(?:\x07|\x1b\\)?|.)")
+_CONTROL = re.compile(r"\x08|\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b]*+(?:\x07|\x1b\\)?|.)")
 _HINT = re.compile(r"\d|\b(?:nan|NaN|NAN|inf|Inf)\b")
 _BARRED = re.compile(r"\s*+[|│┃].*[|│┃]\s*+$")
-_PROGRESS = re.compile(r"\d%\||\d/\d+ \[[=>.]|━")
+_BAR = re.compile(r"\d%\||\d/\d+ \[[=>.]|━")
 
 
-@dataclass(frozen=True)
-class Found:
-    """The numbers of one line, or of one table, by the names they were printed with; `kind` is where they stood.
-
-    `dict` (JSON or Python's), `text`, `progress` (a bar, printed often), `table`, `pattern` (the user's) or `time`:
-    no metric, such as the `Epoch 3/10` that Keras prints above a bar. Words for time are spelt as in `TIMES`.
+class Found(NamedTuple):
+    """The numbers of one line, or of one table, by the names they were printed with. Words for time are spelt as in
+    `TIMES`. `kind`: `json` (or a dict of Python), `bar` (of progress, printed often; it may say nothing), or `text`.
     """
 
     values: dict[str, float]
-    kind: str
+    kind: str = "text"
 
 
 class Lines:
@@ -55,14 +50,9 @@ class Lines:
         self._rows: dict[str, float] = {}  # of a table of keys and values that has not ended
 
     def read(self, line: str) -> list[Found]:
-        """Return what a line says, in order; of a bar that overwrote itself, each state. Never raises."""
-        if "\r" not in line and "\b" not in line:
-            return self._read(line)
-        return [found for state in re.split(r"[\r\b]+", line)[-_MOST_STATES:] for found in self._read(state)]
-
-    def _read(self, line: str) -> list[Found]:
-        if "\x1b" in line:
-            line = _ANSI.sub("", line[:_LONGEST_JSON])
+        """Return what a line says, in order. Never raises."""
+        if "\x1b" in line or "\b" in line:
+            line = _CONTROL.sub("", line[:_LONGEST_JSON])
         if self._pattern is not None:
             return list(_matches(self._pattern, line[:_LONGEST]))
         if ("|" in line or "│" in line or "┃" in line) and _BARRED.match(line[:_LONGEST]):
@@ -75,7 +65,10 @@ class Lines:
 
     def _text(self, line: str) -> list[Found]:
         values, _ = pairs_in(line)
-        return _found(values, "progress" if _PROGRESS.search(line) else "text") if values else self._row(line)
+        is_bar = _BAR.search(line) is not None
+        if values:
+            return [Found(values, "bar" if is_bar else "text")]
+        return self._row(line) or ([Found({}, "bar")] if is_bar else [])
 
     def _barred(self, line: str) -> list[Found]:
         """Read a row between bars: of keys and values, which are reported when their table ends, or below a head."""
@@ -91,7 +84,7 @@ class Lines:
 
     def _ended(self) -> list[Found]:
         rows, self._rows, self._section = self._rows, {}, ""
-        return _found(rows, "table")
+        return [Found(rows)] if rows else []
 
     def _row(self, line: str) -> list[Found]:
         """Read a row of numbers below a head with their names, in columns of blanks, tabs or commas."""
@@ -99,7 +92,7 @@ class Lines:
         for header in (self._candidate, self._header):
             if header and (values := _columns(header, line)):
                 self._header = header
-                return _found(values, "table")
+                return [Found(values)]
         if LETTER.search(line) and not re.search(r"(?<!\S)[-+]?\.?\d[\d.]*+(?!\S)", line):  # its names may have digits
             self._candidate = line
         return []
@@ -112,19 +105,15 @@ def same_name(a: str, b: str) -> bool:
 
 def last_number(line: str) -> float | None:
     """Return the number of a line that has just one, as the last line of a program that prints its result."""
-    numbers = numbers_in(_ANSI.sub("", line[:_LONGEST]))
+    numbers = numbers_in(_CONTROL.sub("", line[:_LONGEST]))
     return numbers[0] if len(numbers) == 1 else None
-
-
-def _found(values: dict[str, float], kind: str) -> list[Found]:
-    return [Found(values, "time" if values.keys() <= TIMES else kind)] if values else []
 
 
 def _matches(pattern: re.Pattern[str], line: str) -> Iterator[Found]:
     for match in pattern.finditer(line):
         value, step = (number_in(match.groupdict().get(group) or "") for group in ("value", "step"))
         if match["key"] and value is not None:
-            yield Found({match["key"].strip(): value} | ({} if step is None else {"step": step}), "pattern")
+            yield Found({match["key"].strip(): value} | ({} if step is None else {"step": step}))
 
 
 def _dict(line: str) -> list[Found]:
@@ -137,7 +126,8 @@ def _dict(line: str) -> list[Found]:
         except (ValueError, RecursionError):
             continue
         values, split = pairs_in(line[max(0, start - _LONGEST) : start])
-        return _found({name: values[name] for name in values.keys() & TIMES} | dict(_flat(inner, split)), "dict")
+        found = {name: values[name] for name in values.keys() & TIMES} | dict(_flat(inner, split))
+        return [Found(found, "json")] if found else []
     return []
 
 

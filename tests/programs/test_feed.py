@@ -154,6 +154,40 @@ def test_a_progress_bar_counts_at_its_end_and_once() -> None:
     assert [report["loss"] for report in told.reports] == [100, 0]
 
 
+def test_bars_too_fast_to_be_seen_on_their_way_count_once_each() -> None:
+    told = Told()
+    for epoch in range(3):
+        told.feed.line(f"Epoch {epoch}:   0%|   | 0/3 [00:00<?, ?it/s]")
+        for _ in range(2):
+            told.feed.line(f"Epoch {epoch}: 100%|###| 3/3 [00:00<00:00, 99it/s, loss={3 - epoch}]")
+    told.feed.end()
+    assert [report["loss"] for report in told.reports] == [3, 2, 1]
+
+
+def test_what_keras_adds_at_the_end_of_an_epoch_counts() -> None:
+    for metric in ("loss", "val_loss"):
+        told = Told(metric)
+        for epoch in (1, 2, 3):
+            told.feed.line(f"Epoch {epoch}/3")
+            for batch in (1, 10):
+                told.feed.line(f"{batch}/10 ━━━━ 0s 2ms/step - loss: 0.5")
+            told.feed.line(f"10/10 ━━━━ 0s 2ms/step - loss: 0.5 - val_loss: 0.{epoch}")
+        told.feed.end()
+        assert [report["epoch"] for report in told.reports] == [1, 2, 3]
+    assert [report["val_loss"] for report in told.reports] == [0.1, 0.2, 0.3]
+
+
+def test_what_is_given_whole_completes_what_came_before_of_its_step() -> None:
+    told = Told()
+    for step in (1, 2):
+        told.feed.take({"loss": 1 / step}, None, "wandb", is_whole=False)  # commit=False
+        told.feed.take({"acc": step / 4}, None, "wandb")
+        assert told.reports[step - 1 :] == [{"loss": 1 / step, "acc": step / 4}]
+    told.feed.take({"loss": 0.1}, 3, "wandb", is_whole=False)
+    told.feed.take({"acc": 1.0}, 4, "wandb")
+    assert told.reports[2:] == [{"loss": 0.1, "acc": 0.5, "step": 3}]
+
+
 def test_of_two_libraries_the_first_that_gives_the_metric_makes_the_reports() -> None:
     told = Told()
     for epoch in range(3):

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from sweep.programs import hooks
+from sweep.programs.wandb_variables import prepare_wandb
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "sweep" / "programs"
@@ -200,10 +201,10 @@ def test_a_rank_is_read_from_what_the_program_set(monkeypatch):
 
 def test_an_interpreter_sends_what_it_logs_and_runs_the_users_sitecustomize(tmp_path, listener):
     made_library(tmp_path)
-    (tmp_path / "sitecustomize.py").write_text("print('mine')\n")
+    (tmp_path / "sitecustomize.py").write_text("import sys; print('mine'); sys.path.append('/mine')\n")
     code = (
         "from tensorboardX import SummaryWriter; SummaryWriter().add_scalar('loss', float('inf'), 1);"
-        "import sitecustomize; print(sitecustomize.__file__)"
+        "import sitecustomize, sys; print(sitecustomize.__file__); assert '/mine' in sys.path"
     )
     printed = run_child([sys.executable, "-c", code], tmp_path, listener)
     assert printed.splitlines() == ["mine", str(tmp_path / "sitecustomize.py")]
@@ -227,7 +228,7 @@ def test_wandb_is_offline_unless_the_user_has_said_where(tmp_path, monkeypatch):
 
     def prepared(**environ: str) -> dict[str, str]:
         given = {"HOME": str(tmp_path), "NETRC": str(tmp_path / "netrc"), "WANDB_CONFIG_DIR": str(tmp_path), **environ}
-        hooks.prepare_wandb(given, config, str(tmp_path), "trial_1", "my_sweep", str(tmp_path / "a" / "b"))
+        prepare_wandb(given, config, str(tmp_path), "trial_1", "my_sweep", str(tmp_path / "a" / "b"))
         return given
 
     environ = prepared()
@@ -282,12 +283,13 @@ def test_wandb_gives_its_rows(tmp_path, mode):
     (printed,) = run_python(WANDB, tmp_path, **{**QUIET, "WANDB_MODE": mode})
     assert ast.literal_eval(printed) == [
         ({"loss": 1, "net.norm": 2.0}, None, "wandb", True),
-        ({"a": 1, "b": 2}, None, "wandb", True),
+        ({"a": 1}, None, "wandb", False),
+        ({"b": 2}, None, "wandb", True),
         ({"a": 1}, 10, "wandb", False),
-        ({"a": 1}, 11, "wandb", True),
+        ({"a": 1}, 11, "wandb", False),
         ({"b": 2}, 12, "wandb", False),
+        ({"last": 1}, None, "wandb", False),
         ({"best": 3}, None, "wandb", False),
-        ({"last": 1}, None, "wandb", True),
     ]
 
 
@@ -296,7 +298,8 @@ def test_the_values_of_the_sweep_win_in_wandb_config(tmp_path):
     pytest.importorskip("wandb")
     code = """
     import argparse, os, wandb
-    hooks.prepare_wandb(os.environ, {"lr": 1e-05, "net": {"depth": 3}}, ".", "trial_1", "my_sweep", ".")
+    from sweep.programs.wandb_variables import prepare_wandb
+    prepare_wandb(os.environ, {"lr": 1e-05, "net": {"depth": 3}}, ".", "trial_1", "my_sweep", ".")
     for config in (None, {"lr": 0.5, "net": {"depth": 1, "width": 2}}, argparse.Namespace(lr=0.5, other=1)):
         run = wandb.init(project="x", config=config)
         wandb.config.update({"lr": 0.7, "mine": 1})

@@ -5,23 +5,25 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import pytest
 
 from sweep.errors import ConfigError
+from sweep.programs.naming import TIMES
 from sweep.programs.text import Found, Lines, last_number, same_name
 
 # A line, or several with newlines, and what is found in the last that says anything: values, and the kind if it is not text.
 CORPUS: list[tuple[str, dict[str, float]] | tuple[str, dict[str, float], str]] = [
     # JSON and Python's dicts
-    ('{"loss": 0.25, "epoch": 2, "name": "a1", "done": true}', {"loss": 0.25, "epoch": 2}, "dict"),
-    ('{"val": {"loss": 0.5, "per_class": [1, 2]}, "lr": "1e-4"}', {"val/loss": 0.5, "lr": 1e-4}, "dict"),
-    ('{"loss": NaN, "best": Infinity}', {"loss": math.nan, "best": math.inf}, "dict"),
-    ('[2024-03-01 09:00:00] epoch 4: {"acc": 0.75}', {"epoch": 4, "acc": 0.75}, "dict"),
-    ("{'loss': 1.5, 'grad_norm': 2.25, 'learning_rate': 5e-05, 'epoch': 0.5}", {"loss": 1.5, "grad_norm": 2.25, "learning_rate": 5e-5, "epoch": 0.5}, "dict"),
-    ("{'eval_loss': '0.125', 'eval_runtime': '3.5', 'epoch': '1'}", {"eval_loss": 0.125, "eval_runtime": 3.5, "epoch": 1}, "dict"),
-    ("validation: {'loss': 0.5, 'path': None}", {"validation loss": 0.5}, "dict"),
+    ('{"loss": 0.25, "epoch": 2, "name": "a1", "done": true}', {"loss": 0.25, "epoch": 2}, "json"),
+    ('{"val": {"loss": 0.5, "per_class": [1, 2]}, "lr": "1e-4"}', {"val/loss": 0.5, "lr": 1e-4}, "json"),
+    ('{"loss": NaN, "best": Infinity}', {"loss": math.nan, "best": math.inf}, "json"),
+    ('[2024-03-01 09:00:00] epoch 4: {"acc": 0.75}', {"epoch": 4, "acc": 0.75}, "json"),
+    ("{'loss': 1.5, 'grad_norm': 2.25, 'learning_rate': 5e-05, 'epoch': 0.5}", {"loss": 1.5, "grad_norm": 2.25, "learning_rate": 5e-5, "epoch": 0.5}, "json"),
+    ("{'eval_loss': '0.125', 'eval_runtime': '3.5', 'epoch': '1'}", {"eval_loss": 0.125, "eval_runtime": 3.5, "epoch": 1}, "json"),
+    ("validation: {'loss': 0.5, 'path': None}", {"validation loss": 0.5}, "json"),
     ("{'acc': np.float64(0.5), 'loss': tensor(2.5, device='cuda:0'), 'z': nan}", {"acc": 0.5, "loss": 2.5, "z": math.nan}),
     ('  "loss": 0.5,', {"loss": 0.5}),
     # one key, one value
@@ -45,7 +47,7 @@ CORPUS: list[tuple[str, dict[str, float]] | tuple[str, dict[str, float], str]] =
     ("mAP@0.5:0.95: 0.25 mAP50: 0.5", {"mAP@0.5:0.95": 0.25, "mAP50": 0.5}),
     ("New best score@0.5: 0.75! Saving", {"New best score@0.5": 0.75}),
     ("03-01 12:00:00, Epoch 2 Val, stage1:0.5, stage2:0.25, mae:35.5, took: 8 sec", {"epoch": 2, "Val stage1": 0.5, "Val stage2": 0.25, "Val mae": 35.5}),
-    ("------------------Epoch:1/299------------------", {"epoch": 1}, "time"),
+    ("------------------Epoch:1/299------------------", {"epoch": 1}),
     ("loss -> 0.5", {"loss": 0.5}),
     ("P@1\t0.75", {"P@1": 0.75}),
     ("Latency     1.25ms    0.45ms  12.3ms   85.00%", {"Latency": 1.25}),
@@ -58,14 +60,14 @@ CORPUS: list[tuple[str, dict[str, float]] | tuple[str, dict[str, float], str]] =
     ("[Epoch 2/200] [Batch 5/938] [D loss: 0.5] [G loss: 1.5]", {"epoch": 2, "batch": 5, "D loss": 0.5, "G loss": 1.5}),
     ("[1/5][20/1583]\tLoss_D: 1.5\tD(x): 0.5\tD(G(z)): 0.25 / 0.125", {"Loss_D": 1.5, "D(x)": 0.5, "D(G(z))": 0.25}),
     ("[2,  4000] loss: 2.25", {"loss": 2.25}),
-    ("Epoch: 03 | Time: 0m 12s", {"epoch": 3}, "time"),
+    ("Epoch: 03 | Time: 0m 12s", {"epoch": 3}),
     ("Epoch #12: train_loss=1.5, time=0.5s, remaining=3.5min", {"epoch": 12, "train_loss": 1.5, "time": 0.5}),
     ("global step 500 loss 0.5", {"global_step": 500, "loss": 0.5}),
     ("Episode 40 | Avg Reward: -7.5 | Epsilon: 0.75", {"episode": 40, "Avg Reward": -7.5, "Epsilon": 0.75}),
     ("| epoch   1 |   200/ 2983 batches | lr 5.00 | loss  7.5 | ppl  1808.0", {"epoch": 1, "lr": 5, "loss": 7.5, "ppl": 1808}),
     ("| end of epoch   2 | time: 39.5s | valid loss  5.5", {"epoch": 2, "time": 39.5, "valid loss": 5.5}),
     ("Saved the best model at epoch 5 with val loss 0.125", {"epoch": 5, "val loss": 0.125}),
-    ("Epoch 00005: val_loss improved from 0.52 to 0.48, saving model", {"epoch": 5}, "time"),
+    ("Epoch 00005: val_loss improved from 0.52 to 0.48, saving model", {"epoch": 5}),
     ("\tTrain Loss: 0.5 | Train Acc: 88.5%", {"Train Loss": 0.5, "Train Acc": 88.5}),
     ("\t Val. Loss: 0.25 |  Val. Acc: 90%", {"Val. Loss": 0.25, "Val. Acc": 90}),
     ("end of step 3; loss=0.5; loss=0.75", {"step": 3, "loss": 0.5}),
@@ -79,13 +81,13 @@ CORPUS: list[tuple[str, dict[str, float]] | tuple[str, dict[str, float], str]] =
     ("Test set: Average loss: 0.125, Accuracy: 9905/10000 (99%)", {"Test Average loss": 0.125, "Test Accuracy": 0.9905}),
     ("Test: [ 10/196]\tTime  0.5 ( 0.6)\tLoss 1.5 (1.6)", {"Test Loss": 1.5, "Time": 0.5}),
     # libraries
-    ("Epoch 3/10", {"epoch": 3}, "time"),
-    ("21/28 [======>...] - ETA: 1s - loss: 0.5 - acc: 0.75", {"loss": 0.5, "acc": 0.75}, "progress"),
-    ("\x1b[1m9/9\x1b[0m \x1b[32m━━━━\x1b[0m \x1b[1m1s\x1b[0m 2ms/step - loss: 0.5 - val_loss: 0.25", {"loss": 0.5, "val_loss": 0.25}, "progress"),
-    (" 50%|█████     | 5/10 [00:01<00:01,  4.50it/s, loss=0.5]", {"loss": 0.5}, "progress"),
-    ("\rTraining:   0%|   | 0/9\rTraining:  11%|▏  | 1/9 [00:00<00:03,  2.5it/s, loss=1.5e-2]", {"Training loss": 0.015}, "progress"),
-    ("Epoch 3: 100%|██| 10/10 [00:00<00:00, 55.5it/s, v_num=0, train_loss=0.5]", {"epoch": 3, "train_loss": 0.5}, "progress"),
-    ("Epoch 0/9 ━━━━ 10/10 0:00:03 • 0:00:00 36.5it/s v_num: 0.000 train_loss: 0.5", {"epoch": 0, "train_loss": 0.5}, "progress"),
+    ("Epoch 3/10", {"epoch": 3}),
+    ("21/28 [======>...] - ETA: 1s - loss: 0.5 - acc: 0.75", {"loss": 0.5, "acc": 0.75}, "bar"),
+    ("\x1b[1m9/9\x1b[0m \x1b[32m━━━━\x1b[0m \x1b[1m1s\x1b[0m 2ms/step - loss: 0.5 - val_loss: 0.25", {"loss": 0.5, "val_loss": 0.25}, "bar"),
+    (" 50%|█████     | 5/10 [00:01<00:01,  4.50it/s, loss=0.5]", {"loss": 0.5}, "bar"),
+    ("\rTraining:   0%|   | 0/9\rTraining:  11%|▏  | 1/9 [00:00<00:03,  2.5it/s, loss=1.5e-2]", {"Training loss": 0.015}, "bar"),
+    ("Epoch 3: 100%|██| 10/10 [00:00<00:00, 55.5it/s, v_num=0, train_loss=0.5]", {"epoch": 3, "train_loss": 0.5}, "bar"),
+    ("Epoch 0/9 ━━━━ 10/10 0:00:03 • 0:00:00 36.5it/s v_num: 0.000 train_loss: 0.5", {"epoch": 0, "train_loss": 0.5}, "bar"),
     ("[3]\ttrain-rmse:0.5\teval-rmse:0.75", {"train-rmse": 0.5, "eval-rmse": 0.75, "iteration": 3}),
     ("[100]\tvalid_0's l2: 0.5\tvalid_0's auc: 0.75", {"valid_0's l2": 0.5, "valid_0's auc": 0.75, "iteration": 100}),
     ("7:\tlearn: 0.5\ttest: 0.75\tbest: 0.75 (6)\tremaining: 5s", {"learn": 0.5, "test": 0.75, "best": 0.75, "iteration": 7}),
@@ -107,15 +109,15 @@ CORPUS: list[tuple[str, dict[str, float]] | tuple[str, dict[str, float], str]] =
     ("0: [rank1]: loss 0.5", {"loss": 0.5}),
     ("02:10:11 train.py:77: loss 0.5", {"loss": 0.5}),
     # tables
-    ("-----\n| rollout/      |      |\n|    ep_rew_mean | 21.5 |\n| time/ |  |\n|    fps | 1e+03 |\n| best | 3 |\n-----", {"rollout/ep_rew_mean": 21.5, "time/fps": 1000, "best": 3}, "table"),
-    ("| epoch | loss |\n|---|---|\n| 2 | 0.5 |", {"epoch": 2, "loss": 0.5}, "table"),
-    ("┃ Test metric ┃ DataLoader 0 ┃\n│ test_acc │ 0.75 │\n│ test_loss │ 0.5 │\n└──┴──┘", {"test_acc": 0.75, "test_loss": 0.5}, "table"),
-    ("  epoch    train_loss    valid_acc     dur\n-------  ------------  -----------  ------\n      2        \x1b[36m0.5\x1b[0m       0.7500  0.125", {"epoch": 2, "train_loss": 0.5, "valid_acc": 0.75, "dur": 0.125}, "table"),
-    ("epoch     train_loss  accuracy  time    \nEpoch 1/1 : |----| 0.00%\n1         0.500000    0.750000  00:05     ", {"epoch": 1, "train_loss": 0.5, "accuracy": 0.75}, "table"),
-    ("epoch,loss,acc\n3,0.5,0.75", {"epoch": 3, "loss": 0.5, "acc": 0.75}, "table"),
-    ("epoch loss top5\n3 0.5 0.75", {"epoch": 3, "loss": 0.5, "top5": 0.75}, "table"),
-    ("      Epoch    GPU_mem   box_loss       Size\n        3/9         0G      1.125        640: 100%|██| 4/4 [00:02<00:00,  1.6it/s]", {"epoch": 3, "box_loss": 1.125, "Size": 640}, "table"),
-    ("              precision    recall  f1-score\n\n           a       0.50      0.75      0.60\n   macro avg       0.25      0.50      0.75", {"macro avg precision": 0.25, "macro avg recall": 0.5, "macro avg f1-score": 0.75}, "table"),
+    ("-----\n| rollout/      |      |\n|    ep_rew_mean | 21.5 |\n| time/ |  |\n|    fps | 1e+03 |\n| best | 3 |\n-----", {"rollout/ep_rew_mean": 21.5, "time/fps": 1000, "best": 3}),
+    ("| epoch | loss |\n|---|---|\n| 2 | 0.5 |", {"epoch": 2, "loss": 0.5}),
+    ("┃ Test metric ┃ DataLoader 0 ┃\n│ test_acc │ 0.75 │\n│ test_loss │ 0.5 │\n└──┴──┘", {"test_acc": 0.75, "test_loss": 0.5}),
+    ("  epoch    train_loss    valid_acc     dur\n-------  ------------  -----------  ------\n      2        \x1b[36m0.5\x1b[0m       0.7500  0.125", {"epoch": 2, "train_loss": 0.5, "valid_acc": 0.75, "dur": 0.125}),
+    ("epoch     train_loss  accuracy  time    \nEpoch 1/1 : |----| 0.00%\n1         0.500000    0.750000  00:05     ", {"epoch": 1, "train_loss": 0.5, "accuracy": 0.75}),
+    ("epoch,loss,acc\n3,0.5,0.75", {"epoch": 3, "loss": 0.5, "acc": 0.75}),
+    ("epoch loss top5\n3 0.5 0.75", {"epoch": 3, "loss": 0.5, "top5": 0.75}),
+    ("      Epoch    GPU_mem   box_loss       Size\n        3/9         0G      1.125        640: 100%|██| 4/4 [00:02<00:00,  1.6it/s]", {"epoch": 3, "box_loss": 1.125, "Size": 640}),
+    ("              precision    recall  f1-score\n\n           a       0.50      0.75      0.60\n   macro avg       0.25      0.50      0.75", {"macro avg precision": 0.25, "macro avg recall": 0.5, "macro avg f1-score": 0.75}),
 ]  # fmt: skip
 
 NOTHING = """
@@ -148,7 +150,7 @@ p < 0.05
 
 
 def last(lines: Lines, text: str) -> Found | None:
-    found = [one for line in text.split("\n") for one in lines.read(line)]
+    found = [one for line in re.split(r"[\r\n]", text) for one in lines.read(line)]
     return found[-1] if found else None
 
 
@@ -168,7 +170,7 @@ def test_what_programs_print_is_understood() -> None:
 
 def test_versions_paths_dates_sizes_and_traces_are_no_metrics() -> None:
     found = {text: last(Lines(), text) for text in NOTHING}
-    assert {text: one for text, one in found.items() if one and one.kind != "time"} == {}
+    assert {text: one for text, one in found.items() if one and not one.values.keys() <= TIMES} == {}
 
 
 def test_a_head_is_remembered_while_other_lines_come_between() -> None:
@@ -182,15 +184,13 @@ def test_a_head_is_remembered_while_other_lines_come_between() -> None:
 def test_a_table_of_keys_and_values_ends_with_the_next_line_of_text() -> None:
     lines = Lines()
     assert lines.read("| loss | 0.5 |") == lines.read("| acc | 0.75 |") == []
-    assert lines.read("acc: 1") == [Found({"loss": 0.5, "acc": 0.75}, "table"), Found({"acc": 1.0}, "text")]
+    assert lines.read("acc: 1") == [Found({"loss": 0.5, "acc": 0.75}), Found({"acc": 1.0})]
     assert lines.read("done") == []
 
 
 def test_nothing_but_the_users_pattern_counts() -> None:
     lines = Lines(r"<(?P<key>[^=>]+)=(?P<value>[^@>]+)(?:@(?P<step>\d+))?>")
-    assert lines.read("loss: 7 <my loss = 0.5@3> <acc=nan> <acc=x>")[:1] == [
-        Found({"my loss": 0.5, "step": 3.0}, "pattern")
-    ]
+    assert lines.read("loss: 7 <my loss = 0.5@3> <acc=nan> <acc=x>")[:1] == [Found({"my loss": 0.5, "step": 3.0})]
     assert [one.values.keys() for one in lines.read("<acc=1,000.5> <a=b>")] == [{"acc"}]
     assert lines.read('{"loss": 1}') == []
 

@@ -11,18 +11,16 @@ import sys
 
 def _run_the_next() -> None:
     """Import the `sitecustomize` that is found without this directory; it replaces this one in `sys.modules`."""
-    own, path = sys.modules.pop(__name__, None), sys.path[:]
     here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [place for place in path if os.path.abspath(place) != here]
+    sys.path[:] = [place for place in sys.path if os.path.abspath(place) != here]
+    own = sys.modules.pop(__name__)
     try:
         __import__("sitecustomize")
     except ModuleNotFoundError as error:
         if error.name != "sitecustomize":
             raise
-        if own is not None:
-            sys.modules[__name__] = own
     finally:
-        sys.path[:] = path
+        sys.modules.setdefault(__name__, own)
 
 
 def _read_what_is_logged(socket: str) -> None:
