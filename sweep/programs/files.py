@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import itertools
 import json
 import os
-import time
+import stat
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
@@ -13,11 +15,11 @@ from sweep.programs.events import read_events
 from sweep.programs.naming import TIMES, time_name
 
 _MOST_BYTES, _MOST_BYTES_AT_END = 1_000_000, 64_000_000  # of one file in one poll, and when the program has ended
-_MOST_FILES, _MOST_DIRECTORIES, _DEEPEST = 1_000, 5_000, 8
-_REMEMBERED_BYTES = 4_000_000  # of a CSV file: its rows are compared if it is written anew
+_MOST_FILES, _MOST_DIRECTORIES = 1_000, 5_000
+_MOST_ENTRIES = 5_000  # that are looked through at each poll; of twice as many, at every second, and so on
+_REMEMBERED_ROWS = 50_000  # of a CSV file: they are compared if it is written anew
 _TAIL = 64  # bytes
 _TICK_S = 0.05  # the time of a file can lag behind the clock
-_YOUNG_S = 2.0  # a directory that changed so lately may change again without a new time
 _UNREAD = frozenset(("__pycache__", "node_modules", "site-packages"))
 
 _Values = tuple[dict[str, Any], float | None]
@@ -34,50 +36,41 @@ class Files:
     """
 
     def __init__(self, directories: Sequence[str], began: float, report: str = "") -> None:
-        self._began = began - _TICK_S
-        # Depth, time of the last change, and how many polls to wait: it takes a while to go through a large one.
-        self._directories: dict[str, tuple[int, int, int]] = {}
+        self._directories, self._began = directories, began - _TICK_S
         self._files: dict[str, _File] = {report: _Json(report)} if report else {}
-        for directory in directories:
-            self._scan(os.path.abspath(directory), 0)
+        self._num_waits = 0
+        self._scan()
 
     def poll(self, *, is_last: bool = False) -> Iterator[tuple[dict[str, Any], float | None, str]]:
         """Give what has come since the last call: values, the step of an event (else it is among them), the file.
 
         An unfinished line waits, unless `is_last`: the program has ended. At most 1 MB of a file is read at once.
         """
-        for directory, (depth, changed, wait) in list(self._directories.items()):
-            if wait and not is_last:
-                self._directories[directory] = (depth, changed, wait - 1)
-            elif _changed(directory) != changed or time.time() - changed / 1e9 < _YOUNG_S:
-                self._scan(directory, depth)
+        self._num_waits -= 1
+        if self._num_waits < 0 or is_last:
+            self._scan()
         for file in list(self._files.values()):
             for values, step in file.more(is_last):
                 yield values, step, file.path
 
-    def _scan(self, directory: str, depth: int) -> None:
-        changed, count = _changed(directory), 0
-        self._directories[directory] = (depth, changed, 0)
-        try:
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    count += 1
-                    if entry.name.endswith((".csv", ".jsonl")) or "tfevents" in entry.name:
-                        self._follow(entry)
-                    elif entry.is_dir(follow_symlinks=False) and self._is_entered(entry, depth):
-                        self._scan(entry.path, depth + 1)
-        except OSError:  # it is gone, or not ours to read
-            return
-        self._directories[directory] = (depth, changed, count // 10_000)
+    def _scan(self) -> None:
+        """Look for new files; where there is much to look through, that is done at few polls."""
+        count = 0
+        for top in self._directories:
+            for directory, inner, names in itertools.islice(os.walk(os.path.abspath(top)), _MOST_DIRECTORIES):
+                count += 10 + len(inner) + len(names)
+                inner[:] = [name for name in inner if not name.startswith(".") and name not in _UNREAD]
+                for name in names:
+                    if name.endswith((".csv", ".jsonl")) or "tfevents" in name:
+                        self._find(os.path.join(directory, name))
+        self._num_waits = count // _MOST_ENTRIES
 
-    def _is_entered(self, entry: os.DirEntry[str], depth: int) -> bool:
-        is_hidden = entry.name.startswith(".") or entry.name in _UNREAD
-        is_new = entry.path not in self._directories
-        return is_new and not is_hidden and depth < _DEEPEST and len(self._directories) < _MOST_DIRECTORIES
-
-    def _follow(self, entry: os.DirEntry[str]) -> None:
-        if entry.is_file(follow_symlinks=False):
-            self.follow(entry.path, is_old=entry.stat(follow_symlinks=False).st_mtime < self._began)
+    def _find(self, path: str) -> None:
+        if path not in self._files:
+            with contextlib.suppress(OSError):  # it is gone
+                status = os.lstat(path)
+                if stat.S_ISREG(status.st_mode):
+                    self.follow(path, is_old=status.st_mtime < self._began)
 
     def follow(self, path: str, *, is_old: bool = False) -> None:
         """Read one more file; of one that is old, what comes from now on."""
@@ -87,13 +80,6 @@ class Files:
         if is_old:
             file.skip()
         self._files[path] = file
-
-
-def _changed(directory: str) -> int:
-    try:
-        return os.stat(directory).st_mtime_ns
-    except OSError:
-        return 0
 
 
 class _File:
@@ -107,31 +93,26 @@ class _File:
 
     def skip(self) -> None:
         """Pass over what the file holds now."""
-        try:
-            with open(self.path, "rb") as stream:
-                self._pass_to(stream, stream.seek(0, os.SEEK_END))
-        except OSError:  # as in `more`
-            pass
+        with contextlib.suppress(OSError), open(self.path, "rb") as stream:  # as in `more`
+            self._pass_to(stream, stream.seek(0, os.SEEK_END))
 
     def more(self, is_last: bool) -> list[_Values]:
-        """Return what has come; nothing if the file is damaged or gone."""
+        """Return what has come; nothing if the file is damaged, gone or not ours to read."""
         found: list[_Values] = []
-        try:
-            stat = os.stat(self.path)
-            seen = (stat.st_ino, stat.st_size, stat.st_mtime_ns, is_last)
+        with contextlib.suppress(OSError):
+            status = os.stat(self.path)
+            seen = (status.st_ino, status.st_size, status.st_mtime_ns, is_last)
             if seen == self._seen:
                 return found
             with open(self.path, "rb") as stream:
                 stream.seek(self._offset - len(self._tail))
-                if stat.st_size < self._offset or stream.read(len(self._tail)) != self._tail:
+                if status.st_size < self._offset or stream.read(len(self._tail)) != self._tail:
                     self._offset = 0
                 most = _MOST_BYTES_AT_END if is_last else _MOST_BYTES
-                is_all = stat.st_size - self._offset <= most
+                is_all = status.st_size - self._offset <= most
                 found, end = self._read(stream, most, is_last)
                 self._pass_to(stream, end)
             self._seen = seen if is_all else ()
-        except OSError:  # it is gone, or not ours to read
-            pass
         return found
 
     def _pass_to(self, stream: BinaryIO, offset: int) -> None:
@@ -195,7 +176,7 @@ class _Csv(_File):
         if not known.items() <= row.items():  # another table
             known = {}
             del self._rows[self._index :]
-        if self._offset < _REMEMBERED_BYTES and self._index <= len(self._rows):
+        if self._index < _REMEMBERED_ROWS:
             self._rows[self._index : self._index + 1] = [row]
         self._index += 1
         new = {name: _float(cell) for name, cell in row.items() if name in TIMES or name not in known}
