@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import io
 import json
 import logging
@@ -20,7 +19,8 @@ import threading
 import time
 import types
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from sweep.errors import UserCodeError
@@ -64,6 +64,8 @@ def run_script(program: Program, words: Sequence[str], place: Place, variables: 
             if isinstance(handler, logging.StreamHandler):  # of a library imported beforehand: it has those of then
                 handler.setStream(streams.get(getattr(handler.stream, "name", None), handler.stream))
         sys.addaudithook(watch.on_audit)
+        stack.callback(setattr, os, "_exit", os._exit)
+        os._exit = partial(_leave, os._exit, os.getpid())  # type: ignore[assignment]
         torch: Any = sys.modules.get("torch")
         if torch is not None:
             torch.save = torch.serialization.save = _noting(torch.save, watch)
@@ -177,10 +179,19 @@ def _look_at(stream: Any, watch: _Watch) -> Output:
     return output
 
 
+def _leave(exit_at_once: Callable[[int], None], pid: int, status: int) -> None:
+    """Be `os._exit`: a script that ends itself with status 0, past threads that hang, has come to its end."""
+    if status == 0 and os.getpid() == pid and threading.current_thread() is threading.main_thread():
+        atexit._clear()
+        threading._shutdown = lambda: None  # type: ignore[attr-defined]  # waits for threads
+        raise SystemExit
+    exit_at_once(status)
+
+
 def _noting(save: Any, watch: _Watch) -> Any:
     """Return `torch.save` as it is, but for the name of its file, which torch opens where no hook sees it."""
 
-    @functools.wraps(save)
+    @wraps(save)
     def noting(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(f, (str, bytes, os.PathLike)):
             watch.will_write(os.fspath(f))

@@ -111,6 +111,20 @@ def test_what_a_program_saves_comes_with_its_reports_and_a_failed_trial_goes_on_
     assert trial.last_result["training_iteration"] == 4
 
 
+def test_a_script_that_ends_itself_past_threads_that_hang_has_finished(place: Path) -> None:
+    hang = "import os, threading, time\nthreading.Thread(target=time.sleep, args=[600]).start()\n"
+    (place / "left.py").write_text(hang + "print('loss: 3')\nprint('loss: 2', end='')\nos._exit(0)\n")
+    analysis = ran(sweep.Program("left.py"))
+    assert analysis.trials[0].status == "TERMINATED"
+    assert analysis.trials[0].last_result["loss"] == 2
+    (place / "left.py").write_text(hang + "if not os.fork():\n    os._exit(0)\nprint('loss: 3')\nos._exit(5)\n")
+    with pytest.raises(TrialsFailed, match="exit code 5"):
+        ran(sweep.Program("left.py"), name="t")
+    (place / "left.py").write_text(hang + "os._exit(0)\n")
+    with pytest.raises(TrialsFailed, match="without a value of 'loss'"):
+        ran(sweep.Program("left.py"), name="u")
+
+
 def test_a_program_that_ends_with_a_status_fails_with_its_last_lines(place: Path) -> None:
     (place / "train.py").write_text("import sys\nprint('all went wrong', file=sys.stderr)\nsys.exit(3)\n")
     with pytest.raises(TrialsFailed, match="train ended with status 3: all went wrong"):
