@@ -9,7 +9,7 @@ import click
 
 from searchers.base import Signal
 from searchers.errors import readable
-from sweep.cli.arguments import import_trainable
+from sweep.cli.arguments import import_trainable, split_target
 from sweep.cli.options import name_argument, where_option
 from sweep.cli.tables import json_option
 from sweep.core.history import Fact
@@ -67,10 +67,10 @@ def decided_again(decide: Callable[..., Replay], reader: ExperimentReader) -> Re
     try:
         return decide(reader.root)
     except Exception:
-        script = reader.meta.get("import_path")
-        if not script:
+        script = str(reader.meta.get("import_path") or "")
+        if not split_target(script):  # or it is a program
             raise
-        return decide(reader.root, trainable=import_trainable(str(script)))  # a trainer has a config of its own
+        return decide(reader.root, trainable=import_trainable(script))  # a trainer has a config of its own
 
 
 def _verify(reader: ExperimentReader, as_json: bool) -> int:

@@ -7,8 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+
+from sweep.cli.replay import decided_again
+from sweep.errors import RecordError
+from sweep.record.reader import ExperimentReader
+from sweep.simulation.replay import Replay
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
@@ -118,6 +125,15 @@ def test_a_command_that_must_load_the_searcher_and_the_scheduler_says_so(directo
     assert "pickle.find_class script" in seen
     assert "note: loading the searcher and the scheduler of first runs code from " in said
     assert code == 0, said
+
+
+def test_a_program_is_not_imported_where_its_decisions_cannot_be_made_again(tmp_path: Path):
+    def fail(*_: object, **__: object) -> Replay:
+        raise RecordError("event 5 is missing")
+
+    reader = SimpleNamespace(name="first", root=tmp_path, meta={"import_path": "./simulate"})
+    with pytest.raises(RecordError, match="event 5 is missing"):
+        decided_again(fail, cast(ExperimentReader, reader))
 
 
 API = """
