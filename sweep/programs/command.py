@@ -76,25 +76,27 @@ def run_command(
         children = _Children(program.name, where, feed, session, files)
         children.listen(listener)
         stack.callback(children.end)
-        if program.setup:
-            server = children.start(filled(program.setup))
-            until = time.monotonic() + program.ready_timeout_s
-            while program.ready and not _is_ready(program.ready, filled, where):
-                if server.poll():
-                    raise UserCodeError(f"setup ended with {_how(server)} before it was ready")
-                if time.monotonic() > until:
-                    raise UserCodeError(f"setup was not ready within {program.ready_timeout_s:g} s: {program.ready}")
-                children.look(0.1)
         size = program.workers
         group = {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
         group |= dict.fromkeys(THREAD_VARIABLES, str(max(1, session.job.num_threads // size)))
+        ranks: list[subprocess.Popen[bytes]] = []
         try:
+            if program.setup:
+                server = children.start(filled(program.setup))
+                until = time.monotonic() + program.ready_timeout_s
+                while program.ready and not _is_ready(program.ready, filled, where):
+                    if code := server.poll():
+                        raise UserCodeError(f"setup ended with {_how(code)} before it was ready")
+                    if time.monotonic() > until:
+                        what = f"setup was not ready within {program.ready_timeout_s:g} s"
+                        raise UserCodeError(f"{what}: {program.ready}")
+                    children.look(0.1)
             for rank in range(size):
                 told = group | {"RANK": str(rank), "LOCAL_RANK": str(rank)} if size > 1 else {}
-                children.start(words, rank, told)
-            children.watch()
+                ranks.append(children.start(words, told, is_read=rank == 0))
+            children.watch(ranks)
         finally:
-            children.end(children.ranks)
+            children.end(ranks)
             if program.teardown:
                 subprocess.run(filled(program.teardown), timeout=_TEARDOWN_S, check=False, **where)
 
@@ -105,7 +107,6 @@ class _Children:
 
     Attributes:
         where: they run: a directory and variables.
-        ranks: those that the trial consists of.
     """
 
     name: str
@@ -113,9 +114,7 @@ class _Children:
     feed: Feed
     session: Session
     files: Files
-    ranks: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _running: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    _open: set[Any] = field(default_factory=set)  # streams of the ranks
     # Its data are functions that read what is there, and say whether there may be more.
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
@@ -127,9 +126,9 @@ class _Children:
             self._selector.register(channel, selectors.EVENT_READ, self._hear)
 
     def start(
-        self, command: Sequence[str], rank: int | None = None, told: Mapping[str, str] | None = None
+        self, command: Sequence[str], told: Mapping[str, str] | None = None, *, is_read: bool = False
     ) -> subprocess.Popen[bytes]:
-        """Start a child; `rank`: one that the trial consists of, of which what the first one prints is looked at.
+        """Start a child; `told`: more variables; `is_read`: what it prints is looked at.
 
         Raises:
             UserCodeError: it cannot be started.
@@ -144,47 +143,42 @@ class _Children:
         for stream, log in ((child.stdout, sys.stdout.buffer), (child.stderr, sys.stderr.buffer)):
             assert stream is not None
             decoder = codecs.getincrementaldecoder("utf-8")("replace")
-            lines = Output(self.feed.line if rank == 0 else lambda line: None)
+            lines = Output(self.feed.line if is_read else lambda line: None)
             self._selector.register(stream, selectors.EVENT_READ, partial(_read, log, decoder, lines))
-            if rank is not None:
-                self._open.add(stream)
-        if rank is not None:
-            self.ranks.append(child)
         return child
 
-    def look(self, seconds: float) -> None:
-        """Wait for something to read, at most so long, and read it."""
-        for key, _ in self._selector.select(seconds):
+    def look(self, seconds: float) -> bool:
+        """Wait for something to read, at most so long, and read it; return whether there was anything."""
+        ready = self._selector.select(seconds)
+        for key, _ in ready:
             source: Any = key.fileobj
             if not key.data(source):
                 self._selector.unregister(source)
-                self._open.discard(source)
                 source.close()
         self.feed.tick()
+        return bool(ready)
 
-    def watch(self) -> None:
-        """Read until the ranks have ended.
+    def watch(self, ranks: Sequence[subprocess.Popen[bytes]]) -> None:
+        """Read until those that the trial consists of have ended.
 
         Raises:
             UserCodeError: one of them has failed.
         """
         next_look = 0.0
-        while any(child.poll() is None for child in self.ranks):
+        while None in (codes := [child.poll() for child in ranks]) and not any(codes):
             self.look(_LOOK_S if self.feed.deadline is None else 0.05)
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + _LOOK_S
                 self.feed.read(self.files)
-            if any(child.poll() for child in self.ranks):
-                break  # one of a group has failed: the others would wait for it
         until = time.monotonic() + _DRAIN_S
-        while self._open and time.monotonic() < until:
-            self.look(0.05)
+        while self.look(0.01) and time.monotonic() < until:
+            pass
         self.feed.read(self.files, is_last=True)
-        for rank, child in enumerate(self.ranks):
-            if child.poll():
-                who = f"rank {rank} of {len(self.ranks)}" if len(self.ranks) > 1 else self.name
+        for rank, code in enumerate(codes):
+            if code:
+                who = f"rank {rank} of {len(ranks)}" if len(ranks) > 1 else self.name
                 others = "".join(map(_tail, rank_outputs(self.session.trial_dir)))
-                raise UserCodeError(f"{who} ended with {_how(child)}{self.feed.said()}{others}")
+                raise UserCodeError(f"{who} ended with {_how(code)}{self.feed.said()}{others}")
 
     def end(self, children: Sequence[subprocess.Popen[bytes]] | None = None) -> None:
         """End children, or all, with whatever they started: SIGTERM to their groups, some time, SIGKILL."""
@@ -207,14 +201,14 @@ class _Children:
 
     def _answer(self, lines: IO[bytes], connection: socket.socket) -> bool:
         """Take what the hooks of one Python child log, a line that it sends at once, and let it go on."""
-        try:
+        line = b""
+        with contextlib.suppress(OSError):  # it has gone meanwhile
             line = lines.readline()
-            with contextlib.suppress(ValueError, KeyError, TypeError):  # not ours
-                said = json.loads(line)
-                self.feed.take(said["values"], said["step"], said["source"], said["whole"])
+        with contextlib.suppress(ValueError, KeyError, TypeError):  # not ours
+            said = json.loads(line)
+            self.feed.take(said["values"], said["step"], said["source"], said["whole"])
+        with contextlib.suppress(OSError):
             connection.sendall(b"\n")
-        except OSError:  # it has gone meanwhile
-            return False
         return bool(line)
 
     def _hear(self, channel: Any) -> bool:
@@ -255,6 +249,5 @@ def _tail(path: str) -> str:
     return f"\n    {os.path.basename(path)}: {lines[-1]:.500}" if lines else ""
 
 
-def _how(child: subprocess.Popen[bytes]) -> str:
-    code = child.returncode
+def _how(code: int) -> str:
     return f"status {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"

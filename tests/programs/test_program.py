@@ -300,6 +300,19 @@ def test_a_server_under_test_is_started_awaited_and_ended(place: Path) -> None:
         os.kill(int((directory / "server_pid").read_text()), 0)
 
 
+def test_what_a_server_that_does_not_get_ready_has_left_is_torn_down(place: Path) -> None:
+    program = sweep.Program(
+        ["sh", "-c", "echo score: 1"],
+        setup=["sh", "-c", "exit 3"],
+        ready=["test", "-e", "up"],
+        teardown=["sh", "-c", "echo over > down"],
+        isolate=False,
+    )
+    with pytest.raises(TrialsFailed, match="setup ended with status 3"):
+        ran(program, metric="score")
+    assert (place / "down").exists()
+
+
 @pytest.mark.slow
 def test_population_based_training_continues_programs_from_the_checkpoints_of_others(place: Path) -> None:
     scheduler = sweep.PopulationBasedTraining(
