@@ -123,10 +123,14 @@ class _Watch:
             return
         path, _, flags = arguments
         if flags & _WRITING and isinstance(path, (str, bytes)):
-            self.will_write(path)
+            self.will_write(path, is_old=bool(flags & os.O_APPEND))
 
-    def will_write(self, path: str | bytes) -> None:
-        """Take the name of a file that is about to be written; what a link shows becomes the trial's own."""
+    def will_write(self, path: str | bytes, *, is_old: bool = False) -> None:
+        """Take the name of a file that is about to be written; what a link shows becomes the trial's own.
+
+        Args:
+            is_old: what the file has is no metric of the trial: only what is added.
+        """
         path = os.path.abspath(os.fsdecode(path))
         if path in self._written or path.startswith(("/dev/", "/proc/")):
             return
@@ -136,7 +140,7 @@ class _Watch:
             own(path)
         name = os.path.basename(path)
         if name.endswith(".csv") or "tfevents" in name or path == os.environ.get("SWEEP_REPORT"):
-            self._files.follow(path)
+            self._files.follow(path, is_old=is_old)
             self._has_files = True
             self._look_later()
 

@@ -271,6 +271,17 @@ def test_a_file_of_the_users_is_copied_first_however_many_others_were_written(pl
     assert (place / "model.txt").read_text() == "mine"
 
 
+def test_of_a_table_that_a_script_adds_to_only_what_it_adds_counts(place: Path) -> None:
+    (place / "results.csv").write_text("lr,loss\n1,0.001\n")
+    (place / "add.py").write_text(
+        "import argparse; parser = argparse.ArgumentParser(); parser.add_argument('--lr')\n"
+        "with open('results.csv', 'a') as file: file.write(parser.parse_args().lr + ',0.5\\n')\n"
+    )
+    (trial,) = ran(sweep.Program("add.py"), config={"lr": 2}).trials
+    assert (trial.last_result["loss"], trial.last_result["training_iteration"]) == (0.5, 1)
+    assert (place / "results.csv").read_text() == "lr,loss\n1,0.001\n"
+
+
 def test_an_unknown_parameter_is_refused_with_the_nearest_name(place: Path) -> None:
     with pytest.raises(ConfigError, match=r"no parameter 'lrr'.*did you mean 'lr'"):
         ran(sweep.Program("train.py"), config={"lrr": 0.1})
