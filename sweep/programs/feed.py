@@ -19,7 +19,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from searchers.errors import closest
@@ -39,22 +38,13 @@ _RANKS = {"SWEEP_REPORT": 0, "json": 2, "text": 4}
 _OF_LIBRARIES, _OF_FILES = 1, 3
 
 
-@dataclass
-class Seen:
-    """What is known of a metric from one source."""
-
-    count: int = 0
-    last: Any = None
-
-
 class Feed:
     """Reports of one attempt.
 
     Attributes:
         num_reports: made so far.
-        seen: by (source, name): what came, for people.
+        seen: by (source, name): how often it came, and what was last, for people.
         last_lines: what was printed last.
-        is_late: the report that is being made is of a step before the one that the program is at.
         has_library: whether a library that logs is in use, so that printed metrics may be copies of logged ones.
         deadline: when `tick` is to be called, on the clock of `time.monotonic`; None: it need not be.
     """
@@ -62,7 +52,7 @@ class Feed:
     def __init__(
         self,
         metric: str,
-        report: Callable[[dict[str, Any]], None],
+        report: Callable[[dict[str, Any], bool], None],
         *,
         pattern: str | None = None,
         has_library: Callable[[], bool] = lambda: False,
@@ -71,14 +61,14 @@ class Feed:
 
         Args:
             metric: that is optimised; empty: none, and whatever comes is reported.
-            report: called with the values of a report; what it raises passes through to the program.
+            report: called with the values of a report, and whether the program is at a later step already; what it
+                raises passes through to the program.
             pattern: the user's own regular expression for lines.
             has_library: see above.
         """
         self.num_reports = 0
-        self.seen: dict[tuple[str, str], Seen] = {}
+        self.seen: dict[tuple[str, str], tuple[int, Any]] = {}
         self.last_lines: deque[str] = deque(maxlen=6)
-        self.is_late = False
         self.deadline: float | None = None
         self._metric = metric
         self._report = report
@@ -139,8 +129,7 @@ class Feed:
             given = {self._named(name): _whole(name, value) for name, value in values.items()}
             for name, value in given.items():
                 if len(self.seen) < _MAX_NAMES or (source, name) in self.seen:
-                    seen = self.seen.setdefault((source, name), Seen())
-                    seen.count, seen.last = seen.count + 1, value
+                    self.seen[source, name] = self.seen.get((source, name), (0, None))[0] + 1, value
             if self._counts(source):
                 if step is not None and not any(map(_is_time, given)):
                     given["step"] = step
@@ -159,9 +148,9 @@ class Feed:
             self._flush()
             if self._copy is not None:
                 self._send(self._copy)
-            if is_good and not self.num_reports and self._metric and self.last_lines:
+            if is_good and self._metric and self.last_lines and not self.seen:
                 number = last_number(self.last_lines[-1])
-                if number is not None and not self.seen:
+                if number is not None:
                     self._send({self._metric: number})
 
     def _named(self, name: str) -> str:
@@ -179,9 +168,7 @@ class Feed:
             name in self._step and (not _is_time(name) or self._step[name] != value) for name, value in given.items()
         )
         if is_next:
-            self.is_late = True
-            self._flush()
-            self.is_late = False
+            self._flush(is_late=True)
             if not self._counts(source):  # what was collected may be the same, from a better one
                 return
         self._step_source = source
@@ -204,64 +191,54 @@ class Feed:
             if self.deadline is not None and time.monotonic() >= self.deadline:
                 self._flush()
 
-    def _flush(self) -> None:
+    def _flush(self, *, is_late: bool = False) -> None:
+        """Make a report of the step that was collected if it has the metric."""
         step, self._step, self.deadline = self._step, {}, None
-        if not step:
-            return
-        if self._metric in step or not self._metric:
-            self._complete = frozenset(name for name in step if not _is_time(name))
-        self._emit(step, self._step_source)
-
-    def _emit(self, values: dict[str, Any], source: str) -> None:
-        """Make a report of a complete step if it has the metric."""
-        self._latest.update(values)
+        self._latest.update(step)
         if self._metric:
-            value = values.get(self._metric)
+            value = step.get(self._metric)
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 return
-        elif all(map(_is_time, values)):
+        elif all(map(_is_time, step)):
             return
-        rank, text = _rank(source), _RANKS["text"]
+        self._complete = frozenset(name for name in step if not _is_time(name))
+        rank, text = _rank(self._step_source), _RANKS["text"]
         if rank == text < self._rank and self._copy is None and self.has_library():
             self._copy = dict(self._latest)
             return
         if not self._metric and rank == text and time.monotonic() < self._sent_at + _PACE_S:
             return
         copy, self._copy = self._copy, None
-        self._rank, self._source = rank, source
+        self._rank, self._source = rank, self._step_source
         if copy is not None and rank == text:
-            was_late, self.is_late = self.is_late, True
-            self._send(copy)
-            self.is_late = was_late
-        self._send(self._latest)
+            self._send(copy, is_late=True)
+        self._send(self._latest, is_late=is_late)
 
-    def _send(self, values: Mapping[str, Any]) -> None:
+    def _send(self, values: Mapping[str, Any], *, is_late: bool = False) -> None:
         self.num_reports += 1
         self._sent_at = time.monotonic()
-        self._report(dict(values))
+        self._report(dict(values), is_late)
 
     def why_nothing(self) -> str:
         """Say what was seen in place of the metric, for the error of a program that ended without it."""
         names: dict[str, str] = {}
-        for (source, name), seen in self.seen.items():
-            if isinstance(seen.last, (int, float)) and math.isfinite(seen.last) and not _is_time(name):
+        for (source, name), (_, last) in self.seen.items():
+            if isinstance(last, (int, float)) and math.isfinite(last) and not _is_time(name):
                 names.setdefault(name, source)
         shown = ", ".join(f"{name!r} ({source})" for name, source in list(names.items())[:12])
-        tried = (
-            "what it printed, wandb, mlflow, TensorBoard, trackio, aim, CSV files of its directory, and the file that "
-            "SWEEP_REPORT names"
-        )
         near = closest(self._metric, names)
         found = f"It gave {shown}." if shown else "It gave no metric at all."
         found += f" Did you mean {near!r}?" if near else ""
-        lines = "".join(f"\n    {line}" for line in self.last_lines)
-        said = f"Its last lines:{lines}" if lines else "It printed nothing."
-        return f"{found}\nLooked at: {tried}. {said}"
+        return f"{found}\nIts last lines:{self._lines_below()}" if self.last_lines else f"{found} It printed nothing."
 
     def said(self) -> str:
         """Return the last line that was printed, and below it some before."""
-        lines = "".join(f"\n    {line}" for line in self.last_lines)
-        return f": {self.last_lines[-1].strip()}{lines}" if lines else ", and it printed nothing"
+        return (
+            f": {self.last_lines[-1].strip()}{self._lines_below()}" if self.last_lines else ", and it printed nothing"
+        )
+
+    def _lines_below(self) -> str:
+        return "".join(f"\n    {line}" for line in self.last_lines)
 
 
 def _is_time(name: str) -> bool:

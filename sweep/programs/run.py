@@ -57,9 +57,7 @@ def run_trial(
     place = Place(session, program.directory, is_isolated=program.isolate)
     is_fork = is_script and bool(session.job.code)  # not in the driver's own process
     reporter = _Reporter(session, place, is_waiting=is_fork)
-    reporter.feed = feed = Feed(
-        metric, reporter.report, pattern=program.pattern, has_library=lambda: bool(hooks.installed())
-    )
+    feed = Feed(metric, reporter.report, pattern=program.pattern, has_library=lambda: bool(hooks.installed()))
     (port,) = open_ports(1, "named")
     variables = place.variables(config) | {"SWEEP_NUM_WORKERS": str(program.workers), "SWEEP_METRIC": metric}
     variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port.number), "PET_STANDALONE": "1"}
@@ -99,7 +97,7 @@ def run_trial(
     else:
         feed.end()
     finally:
-        found = [[source, name, seen.count, seen.last] for (source, name), seen in feed.seen.items()]
+        found = [[*key, *seen] for key, seen in feed.seen.items()]
         write_atomically(Path(session.trial_dir, SEEN_FILE), json.dumps(found, default=str))
     reporter.finish()
     if metric and not session.num_reports and not place.has_checkpoint:  # else it was at its end already
@@ -130,20 +128,18 @@ def _written(program: Program, config: Mapping[str, Any], place: Place) -> str:
 class _Reporter:
     """Turns what the feed gives into reports of the session, with what the program has saved."""
 
-    feed: Feed
-
     def __init__(self, session: Session, place: Place, *, is_waiting: bool) -> None:
         """Begin; `is_waiting`: the program waits while it reports, so that no file is half written."""
         self._session, self._place, self._is_waiting = session, place, is_waiting
         self._num_reports = 0
 
-    def report(self, values: dict[str, Any]) -> None:
+    def report(self, values: dict[str, Any], is_late: bool) -> None:
         """Report; a stop that another thread learns of is met by the program at its next report."""
         session = self._session
         if session.num_reports != self._num_reports:
             return  # the program calls `sweep.report` itself
         try:
-            checkpoint = None if self.feed.is_late else self._place.checkpoint(is_settled=self._is_waiting)
+            checkpoint = None if is_late else self._place.checkpoint(is_settled=self._is_waiting)
             session.report(values, checkpoint)
         except StopRequested:
             if threading.current_thread() is threading.main_thread():

@@ -12,7 +12,7 @@ class Told:
 
     def __init__(self, metric: str = "loss", **how: Any) -> None:
         self.reports: list[dict[str, Any]] = []
-        self.feed = Feed(metric, self.reports.append, **how)
+        self.feed = Feed(metric, lambda values, is_late: self.reports.append(values), **how)
 
     def scalar(self, step: int, source: str = "tensorboard", **values: Any) -> None:
         self.feed.take(values, step, source, is_whole=False)
