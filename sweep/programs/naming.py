@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-_LONGEST_NAME, _LONGEST_GAP = 80, 120  # characters, of a name and of the text before a number
+_LONGEST_NUMBER, _LONGEST_GAP = 80, 120  # characters, of a number and of the text before one
 
 # No expression may take more than linear time: a program can print anything.
 LETTER = re.compile(r"[^\W\d_]")
@@ -114,8 +114,6 @@ def _label(gap: str) -> _Label:
     ends = [one.end() for one in _SEPARATOR.finditer(text, 0, suffix.start() if suffix else len(text))]
     start = max((end for end in ends if text[end:].strip()), default=0)
     name = _EDGES.sub("", " ".join(text[start:].strip(" '\"-|").split()))
-    if not has_sign:
-        name = re.sub(r".*\s[-+.\d]++\s", "", name)
     tail = _LEADING.sub("", name)
     if time_name(tail) in TIMES or (not has_sign and METRIC.search(tail.lower())):
         start, name = max(start, text.rfind(tail)), tail
@@ -128,7 +126,6 @@ def _label(gap: str) -> _Label:
     if (
         is_other
         or not LETTER.search(name)
-        or len(name) > _LONGEST_NAME
         or (not has_sign and (name.count(" ") > 4 or not LETTER.match(name.lstrip("_"))))
         or name.split()[-1].lower() in _NO_END
     ):
@@ -160,5 +157,5 @@ def numbers_in(line: str) -> list[float]:
 
 def number_in(text: str, name: str = "") -> float | None:
     """Return the number that a text is, perhaps with a unit or in parentheses; `name` says what it is of."""
-    match = _NUMBER.fullmatch(text[:_LONGEST_NAME].strip(" :()"))
+    match = _NUMBER.fullmatch(text[:_LONGEST_NUMBER].strip(" :()"))
     return _value(match, name) if match else None

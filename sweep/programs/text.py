@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from sweep.errors import ConfigError
-from sweep.programs.naming import LETTER, METRIC, TIMES, named, number_in, numbers_in, pairs_in, plain, time_name
+from sweep.programs.naming import LETTER, TIMES, named, number_in, numbers_in, pairs_in, plain, time_name
 
 _LONGEST, _LONGEST_JSON = 4_000, 1_000_000  # characters of a line that are read
 
@@ -93,7 +93,7 @@ class Lines:
             if header and (values := _columns(header, line)):
                 self._header = header
                 return [Found(values)]
-        if LETTER.search(line) and not re.search(r"(?<!\S)[-+]?\.?\d[\d.]*+(?!\S)", line):  # its names may have digits
+        if LETTER.search(line):  # its names may have digits
             self._candidate = line
         return []
 
@@ -146,8 +146,6 @@ def _columns(header: str, line: str) -> dict[str, float]:
         heads, cells = header.split(separator), line.split(separator)
     else:
         is_wide = re.search(r"\S\s\s+\S", header)
-        if not is_wide and not any(time_name(word) in TIMES or METRIC.search(word.lower()) for word in header.split()):
-            return {}
         names = list(re.finditer(r"\S+(?: \S+)*" if is_wide else r"\S+", header))
         tokens = list(re.finditer(r"\S+", line))
         heads, cells = [name[0] for name in names], [token[0] for token in tokens]
