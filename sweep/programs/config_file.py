@@ -60,17 +60,15 @@ def _yaml() -> tuple[Callable[[str], Any], Callable[[Any], str]]:
     from ruamel.yaml import YAML
     from ruamel.yaml.representer import RoundTripRepresenter
 
-    class Representer(RoundTripRepresenter):
-        """Writes `1.0e-05`: readers of YAML 1.1 take `1e-05` for a string."""
+    def represent_float(representer: Any, value: float) -> Any:
+        """Write `1.0e-05`: readers of YAML 1.1 take `1e-05` for a string."""
+        node = representer.represent_float(value)
+        node.value = re.sub(r"^(-?\d+)e", r"\1.0e", node.value)
+        return node
 
-        def represent_float(self, data: Any) -> Any:
-            node = super().represent_float(data)
-            node.value = re.sub(r"^(-?\d+)e", r"\1.0e", node.value)
-            return node
-
-    Representer.add_representer(float, Representer.represent_float)
     yaml = YAML()
-    yaml.Representer = Representer
+    yaml.Representer = type("Representer", (RoundTripRepresenter,), {})
+    yaml.Representer.add_representer(float, represent_float)
     yaml.preserve_quotes, yaml.width = True, 10_000
 
     def write(data: Any) -> str:
