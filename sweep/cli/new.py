@@ -53,14 +53,12 @@ def _lines(interface: Interface, program: str, fixed: Sequence[str]) -> Iterator
     yield from ("method: random", "metric: {name: loss, goal: minimize}  # what the script reports", "run_cap: 20")
     yield "parameters:"
     for option in interface.options:
+        given = _range(option)
+        is_aside = option.kind != "value" or "value" in given or _ASIDE.search(option.name.lower())
         if option.kind != "group":
-            told = f"{'required; ' * option.required}default: {_text(option.default)}. {option.help[:80]}".rstrip()
-            given = ", ".join(f"{key}: {_text(value)}" for key, value in _range(option).items())
-            yield f"  {'' if _is_worth_searching(option) else '# '}{option.name}: {{{given}}}  # {told}"
-
-
-def _is_worth_searching(option: Option) -> bool:
-    return option.kind == "value" and "value" not in _range(option) and not _ASIDE.search(option.name.lower())
+            told = f"default: {_text(option.default)}. {option.help[:80]}".rstrip()
+            shown = ", ".join(f"{key}: {_text(value)}" for key, value in given.items())
+            yield f"  {'# ' if is_aside else ''}{option.name}: {{{shown}}}  # {told}"
 
 
 def _range(option: Option) -> dict[str, Any]:

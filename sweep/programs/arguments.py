@@ -6,21 +6,20 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from searchers.errors import nearest
 from sweep.core.literals import jsonable
 from sweep.errors import ConfigError
-from sweep.programs.interface import NO, Interface, Option, alike, settings
+from sweep.programs.interface import NO, SWITCHES, Interface, Option, alike, settings
 
 _PLACE = re.compile(r"\{\{|\}\}|\$?\{([A-Za-z_][\w./-]*)\}")
 _ENVIRONMENT = re.compile(r"\$\{envvar:(\w*)\}")
 _MACRO = re.compile(r"\$\{(\w+)\}")
-_OPTIONS = ("args", "args_no_equals", "args_no_boolean_flags")
+_MACROS = ("env", "interpreter", "args", "args_no_equals", "args_no_boolean_flags")
 _RAW = ("args_no_hyphens", "args_append_hydra", "args_override_hydra", "args_json", "args_json_file")
-_PREFIX = {"args_append_hydra": "+", "args_override_hydra": "++"}
-_DEFAULTS = {"env": "/usr/bin/env", "interpreter": "python"}  # as W&B's agent has them
 _UNQUOTED = re.compile(r"[A-Za-z_./][\w./@%+?|*-]*")  # strings that Hydra and Fire take for strings
 _WORDS = ("true", "false", "null", "none", "nan", "inf")
 
@@ -48,31 +47,29 @@ def render(
             their own, but for `${envvar:NAME}`; an unknown one is a ConfigError.
         variables: what else can be named, such as `checkpoint_dir`; `${args_json_file}` is written to `trial_dir`.
     """
-    given = {**dict(settings(interface, config)), **{key: config[key] for key in config if isinstance(key, str)}}
-    by_name = {alike(name): value for name, value in given.items()}
-    left = [(name, by_name[alike(name)]) for name in appended(template, dict(settings(interface, config)))]
+    flat = dict(settings(interface, config))
+    by_name = {alike(name): value for name, value in (flat | {str(key): config[key] for key in config}).items()}
+    left = [(name, by_name[alike(name)]) for name in appended(template, flat)]
     words = [_ENVIRONMENT.sub(lambda match: os.environ.get(match[1], match[1]), str(word)) for word in template]
-    macros = {match[1] for match in map(_MACRO.fullmatch, words) if match}
-    before = {option.before for name, _ in left if (option := interface.option(name))} - {""}
+    before = {option.before for name, _ in left if (option := interface.option(name))} - {""}  # sub-commands
     rendered: list[str] = []
     for word in words:
-        if word in before:  # a sub-command
+        if word in before:
             rendered += _written(interface, left, before=word)
             before.remove(word)
-        if macro := _MACRO.fullmatch(word):
+        macro, whole = _MACRO.fullmatch(word), _PLACE.fullmatch(word)
+        name = whole[1] if whole and whole[1] else ""
+        option, value = interface.option(name), by_name.get(alike(name))
+        switch = interface.option(rendered[-1]) if isinstance(value, bool) and rendered else None
+        if macro and macro[1] not in variables:
             rendered += _expanded(macro[1], interface, config, left, variables)
-            continue
-        whole = _PLACE.fullmatch(word)
-        option = interface.option(whole[1]) if whole and whole[1] else None
-        value = by_name.get(alike(whole[1])) if whole and whole[1] else None
-        switch = interface.option(rendered[-1]) if isinstance(value, bool) and rendered[-1:] else None
-        if switch and rendered[-1] in switch.flags and switch.kind in ("flag", "off", "pair"):  # --amp {amp}
+        elif switch and rendered[-1] in switch.flags and switch.kind in SWITCHES:  # --amp {amp}
             rendered += _words(interface, switch, rendered.pop(), value)
         elif option and option.kind in ("many", "positional") and value is not None:
             rendered += _texts(value)
         else:
             rendered.append(_filled(word, by_name, variables))
-    if not macros & {*_OPTIONS, *_RAW}:
+    if not any(word.startswith("${args") for word in words):
         rendered += _written(interface, left)
     return [*rendered, *(word for name in before for word in _written(interface, left, before=name))]
 
@@ -95,28 +92,33 @@ def _filled(word: str, values: Mapping[str, Any], variables: Mapping[str, Any]) 
 def _expanded(
     macro: str, interface: Interface, config: Mapping[str, Any], left: Settings, variables: Mapping[str, Any]
 ) -> list[str]:
-    """Return what a macro of W&B's, or a variable, stands for."""
-    if macro in variables or macro in _DEFAULTS:
-        return [str(variables.get(macro, _DEFAULTS.get(macro)))]
-    if macro in ("args_json", "args_json_file"):
-        text, path = json.dumps(jsonable(config, is_strict=False)), Path(variables.get("trial_dir", ""), "args.json")
-        if macro == "args_json_file":
-            path.write_text(text, encoding="utf-8")
-        return [text if macro == "args_json" else str(path)]
-    if macro in _OPTIONS:
-        return _written(
-            interface, left, has_equals=macro != "args_no_equals", are_bare=macro == "args_no_boolean_flags"
-        )
-    if macro not in _RAW:
-        raise ConfigError(f"unknown macro ${{{macro}}}. {nearest(macro, (*variables, *_DEFAULTS, *_OPTIONS, *_RAW))}")
-    is_hydra = interface.kind == "hydra" or macro in _PREFIX
-    pairs = [(name, _hydra_text(value) if is_hydra else _text(value)) for name, value in settings(interface, config)]
-    return [f"{_PREFIX.get(macro, '')}{name}={text}" for name, text in pairs]
+    """Return what one of W&B's macros stands for."""
+    match macro:
+        case "env" | "interpreter":  # as W&B's agent has them
+            return ["/usr/bin/env" if macro == "env" else "python"]
+        case "args":
+            return _written(interface, left)
+        case "args_no_equals":
+            written = _written(interface, left)
+            return [part for word in written for part in (word.split("=", 1) if word[:1] == "-" else [word])]
+        case "args_no_boolean_flags":
+            unknown = [name for name, value in left if isinstance(value, bool) and not interface.option(name)]
+            flags = [Option(name, (f"--{name}",), "flag") for name in unknown]
+            return _written(replace(interface, options=(*interface.options, *flags)), left)
+        case "args_no_hyphens" | "args_append_hydra" | "args_override_hydra":
+            prefix = {"args_append_hydra": "+", "args_override_hydra": "++"}.get(macro, "")
+            to_text = _hydra_text if prefix or interface.kind == "hydra" else _text
+            return [f"{prefix}{name}={to_text(value)}" for name, value in settings(interface, config)]
+        case "args_json":
+            return [json.dumps(jsonable(config, is_strict=False))]
+        case "args_json_file":
+            path = Path(variables["trial_dir"], "args.json")
+            path.write_text(json.dumps(jsonable(config, is_strict=False)), encoding="utf-8")
+            return [str(path)]
+    raise ConfigError(f"unknown macro ${{{macro}}}. {nearest(macro, (*variables, *_MACROS, *_RAW))}")
 
 
-def _written(
-    interface: Interface, given: Settings, *, before: str = "", has_equals: bool = True, are_bare: bool = False
-) -> list[str]:
+def _written(interface: Interface, given: Settings, *, before: str = "") -> list[str]:
     """Return settings as arguments: those that stand before the sub-command `before`; empty: all others."""
     options: list[str] = []
     positionals: dict[str, list[str]] = {}
@@ -127,12 +129,8 @@ def _written(
             continue
         if option and option.kind == "positional":
             positionals[option.name] = _texts(value)
-            continue
-        if option is None and are_bare and isinstance(value, bool):
-            option = Option(name, (f"--{name}",), "flag")
-        words = _words(interface, option, name, value)
-        is_split = not has_equals and len(words) == 1 and "=" in words[0]
-        options += words[0].split("=", 1) if is_split else words
+        else:
+            options += _words(interface, option, name, value)
     placed = [word for one in interface.options for word in positionals.get(one.name, ())]
     if any(re.match(r"-(?!\.?\d)", word) for word in placed):  # as an option would begin
         return [*options, "--", *placed]
@@ -157,8 +155,6 @@ def _words(interface: Interface, option: Option | None, name: str, value: Any) -
             return [flag] if is_on == is_meant_by_flag else []
         case "pair":
             return [option.flags[is_on == (alike(name) == alike(option.flags[1]) and is_meant_by_flag)]]
-        case "count":
-            return [flag] * int(value)
         case "many" if len(texts := _texts(value)) != 1 or not texts[0].startswith("-"):
             return [flag, *texts]
         case "many" | "repeat":

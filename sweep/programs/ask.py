@@ -10,10 +10,9 @@ import argparse
 import ast
 import contextlib
 import ctypes
+import functools
 import importlib.util
 import inspect
-import io
-import itertools
 import json
 import linecache
 import os
@@ -21,234 +20,157 @@ import re
 import runpy
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
-_MOST_CHOICES, _MOST_SHOWN = 200, 20
-_PR_SET_PDEATHSIG = 1
+_MOST_CHOICES = 200
 _PATIENCE_S = 5  # for a script that parses some of its arguments and seems to go on parsing
 _ASIDE = {"_HelpAction", "_VersionAction", "_ActionPrintConfig", "_ActionHelpClassPath"}
-_COMPLETION = ("install_completion", "show_completion")  # typer's
+_KINDS = {"_StoreFalseAction": "off", "_ExtendAction": "many", "_AppendAction": "repeat", "_ActionConfigLoad": "group"}
 _fd = 1
-_is_composing = False
 _fixed: list[str] = []  # arguments
 _seen: list[dict[str, Any]] = []  # options of parsers that parsed some arguments, before the last one
+_parse_known = argparse.ArgumentParser.parse_known_args
 
 
-def _answer(kind: str, options: Sequence[dict[str, Any]], is_open: bool = False, why: str = "") -> NoReturn:
+def _answer(kind: str, options: Iterable[dict[str, Any]] = (), is_open: bool = True, why: str = "") -> NoReturn:
     """Write the answer and end the process at once: nothing that the script has registered runs."""
-    names = {one["name"] for one in options}
-    found = [*(one for one in _seen if one["name"] not in names), *options]
-    os.write(_fd, json.dumps({"kind": kind, "options": found, "is_open": is_open, "why": why}).encode())
+    if kind == "none" and _seen:
+        kind, why = "argparse", ""
+    by_name = {one["name"]: one for one in (*_seen, *options)}
+    answer = {"kind": kind, "options": [*by_name.values()], "is_open": is_open, "why": why}
+    os.write(_fd, json.dumps(answer, default=str, skipkeys=True).encode())
     os._exit(0)
 
 
-def _give_up(why: str) -> NoReturn:
-    """End the process with what was seen so far."""
-    _answer("argparse" if _seen else "none", (), True, "" if _seen else why)
-
-
 def _option(
-    name: str,
-    flags: Sequence[str],
-    kind: str,
-    default: Any = None,
-    choices: Any = None,
-    type_: Any = None,
-    told: Any = "",
-    required: bool = False,
+    name: str, flags: list[str], kind: str, default: Any, type_: Any = None, choices: Any = (), told: Any = ""
 ) -> dict[str, Any]:
+    """Return an option as `interface.Option` has it."""
+    listed = [*choices] if isinstance(choices, Collection) and len(choices) <= _MOST_CHOICES else []
+    are_plain = all(isinstance(one, (str, int, float)) for one in listed)  # how others are written is not known
     if type_ is None:
         type_ = "" if default is None else type(default)
-    listed = [*itertools.islice(choices or (), _MOST_CHOICES + 1)]
-    are_plain = 0 < len(listed) <= _MOST_CHOICES and all(isinstance(one, (str, int, float)) for one in listed)
     return {
         "name": name,
-        "flags": sorted(flags, key=lambda flag: not flag.startswith("--")),
+        "flags": flags,
         "kind": kind,
-        "default": _plain(default),
-        "choices": listed if are_plain else None,  # how others are written is not known
+        "default": None if isinstance(default, str) and default == argparse.SUPPRESS else default,
+        "choices": listed if listed and are_plain else None,
         "type": getattr(type_, "__name__", str(type_)),
         "help": " ".join(str(told or "").split()),
-        "required": bool(required),
     }
 
 
-def _plain(value: Any) -> Any:
-    """Return what JSON can say of a value."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return None if value == argparse.SUPPRESS else value
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    if isinstance(value, os.PathLike):
-        return str(value)
-    return getattr(value, "name", None) or getattr(value, "__name__", None) or repr(value)
+def _answer_command(kind: str, describe: Callable[[Any], tuple[Any, ...]], command: Any) -> NoReturn:
+    """Answer with the options of the sub-command that the fixed arguments choose, and of those around it, which stand
+    before its name. `describe` returns a command's options, its sub-commands, and whether unknown options are taken."""
+    options, commands, is_open = describe(command)
+    for word in _fixed:
+        if word in commands:
+            inner, commands, is_open = describe(commands[word])
+            names = {one["name"] for one in inner}
+            around = (one for one in options if one["kind"] != "positional" and one["name"] not in names)
+            options = [*inner, *({"before": word, **one} for one in around)]
+    which = f"It has the sub-commands {', '.join(commands)}: give one as a fixed argument, after --."
+    _answer(kind, options, is_open, which if commands else "")
 
 
-def _named_one(commands: Sequence[str]) -> str:
-    shown = ", ".join([*commands][:_MOST_SHOWN]) + ", ..." * (len(commands) > _MOST_SHOWN)
-    return f"It has the sub-commands {shown}: give one as a fixed argument, after --." if commands else ""
+def _answer_parser(parser: Any, *more: Any, is_open: bool = False, **named: Any) -> NoReturn:
+    is_open = is_open or named.get("return_remaining_strings", False)  # HfArgumentParser's
+    _answer_command("argparse", lambda one: (*_parser_options(one), is_open), parser)
 
 
-def _placed(before: str, outer: Sequence[dict[str, Any]], inner: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the options of a sub-command, and those of the commands around it, which stand before its name."""
-    names = {one["name"] for one in inner}
-    around = [one for one in outer if one["kind"] != "positional" and one["name"] not in names]
-    return [*inner, *({"before": before, **one} for one in around)]
-
-
-# --- argparse, and what stands on it ---
-
-
-def _answer_parser(parser: Any, is_open: bool = False) -> NoReturn:
-    options, commands = _parser_options(parser, _fixed)
-    _answer("argparse", options, is_open, _named_one(commands))
-
-
-def _parser_options(parser: Any, given: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the options of the sub-command that the given words choose, or the sub-commands if they choose none."""
-    options: list[dict[str, Any]] = []
-    commands: dict[str, Any] = {}
+def _parser_options(parser: Any) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
+    """Return the options of a parser, and its sub-commands by name."""
+    options: dict[str, dict[str, Any]] = {}
+    commands: Mapping[str, Any] = {}
     for action in parser._actions:
-        kinds = {base.__name__ for base in type(action).__mro__}  # some libraries have a copy of argparse
-        if "_SubParsersAction" in kinds:
+        classes = {base.__name__ for base in type(action).__mro__}  # some libraries have a copy of argparse
+        if "_SubParsersAction" in classes:
             commands = action.choices
-        elif not kinds & _ASIDE:
-            options.append(_action_option(action, kinds))
-    first: dict[str, dict[str, Any]] = {}
-    for one in options:
-        same = first.setdefault(one["name"], one)
-        by_kind = {same["kind"]: same, one["kind"]: one}
-        if by_kind.keys() == {"flag", "off"}:  # --x and --no-x
-            same.update(kind="pair", flags=[by_kind["flag"]["flags"][0], by_kind["off"]["flags"][0]])
-    options = [*first.values()]
-    word = next((word for word in given if word in commands), None)
-    if word is None:
-        return options, [*commands]
-    inner, more = _parser_options(commands[word], given[given.index(word) + 1 :])
-    return _placed(word, options, inner), more
+        elif not classes & _ASIDE:
+            one = _action_option(action, classes)
+            same = options.setdefault(one["name"], one)
+            by_kind = {same["kind"]: same, one["kind"]: one}
+            if by_kind.keys() == {"flag", "off"}:  # --x and --no-x
+                same.update(kind="pair", flags=[by_kind["flag"]["flags"][0], by_kind["off"]["flags"][0]])
+    return [*options.values()], commands
 
 
-def _action_option(action: Any, kinds: set[str]) -> dict[str, Any]:
-    flags, name, default = [one for one in action.option_strings if one[-1] != "+"], action.dest, action.default
-    hint, told = getattr(action, "_typehint", None), (action.help or "").replace("<__TEMP__>", "")  # simple-parsing's
-    negative = [one for one in flags if re.match(r"-+(.*\.)?no[-_]", one)]
-    if kinds & {"BooleanOptionalAction", "ActionYesNo"} and negative:
-        kind, flags = "pair", [next(one for one in flags if one not in negative), negative[0]]
+def _action_option(action: Any, classes: set[str]) -> dict[str, Any]:
+    long = [one for one in action.option_strings if one[:2] == "--" and one[-1] != "+"]
+    flags = [*long, *(one for one in action.option_strings if one[:2] != "--")]
+    default, hint = action.default, getattr(action, "_typehint", None)  # jsonargparse's
+    told = (action.help or "").replace("<__TEMP__>", "")  # simple-parsing's
+    kind = next((kind for name, kind in _KINDS.items() if name in classes), None)
+    if "BooleanOptionalAction" in classes and long[1:]:
+        kind, flags = "pair", [long[0], long[-1]]
     elif not flags:
         kind = "positional"
-    elif action.nargs == 0:
-        kind = "off" if "_StoreFalseAction" in kinds else "count" if "_CountAction" in kinds else "flag"
-    elif "_AppendAction" in kinds and "_ExtendAction" not in kinds:
-        kind = "repeat"
-    elif "_ActionConfigLoad" in kinds:
-        kind = "group"
-    elif hint and (action.is_subclass_typehint(hint) or action.is_mapping_typehint(hint)):
+    elif kind is None and hint and (action.is_subclass_typehint(hint) or action.is_mapping_typehint(hint)):
         kind = "tree"
-    else:
-        kind = "value" if action.nargs in (None, "?", 1) else "many"
-    if "." in name and flags and all(flag.lstrip("-").replace("-", "_") != name for flag in flags):
-        name = max(flags, key=len).lstrip("-")  # where the script keeps the value is another matter
-    is_told = "MISSING" in repr(default)  # tyro's, which are in the help
-    if is_told:
+    elif kind is None:
+        kind = "flag" if action.nargs == 0 else "value" if action.nargs in (None, "?", 1) else "many"
+    name = flags[0].lstrip("-") if "." in action.dest and flags else action.dest  # simple-parsing keeps it elsewhere
+    type_ = "boolean" if hint is bool else hint or action.type or (type(default) if isinstance(default, bool) else "")
+    if "MISSING" in repr(default):  # tyro has it in the help
         match = re.search(r"\(default: (.*?)\)", told)
-        default = _literal(match[1]) if match else None
-    guessed = type(default) if is_told or isinstance(default, bool) else ""
-    type_ = "boolean" if hint is bool else hint or action.type or guessed
-    return _option(name.replace("-", "_"), flags, kind, default, action.choices, type_, told, action.required)
+        default = match and match[1]
+        with contextlib.suppress(SyntaxError, ValueError):
+            default = ast.literal_eval(default or "None")
+        type_ = type(default)
+    return _option(name.replace("-", "_"), flags, kind, default, type_, action.choices, told)
 
 
-def _literal(text: str) -> Any:
-    try:
-        return ast.literal_eval(text)
-    except (SyntaxError, ValueError):
-        return text
+def _parse_args(parser: Any, args: Any = None, namespace: Any = None) -> Any:
+    """Go on to `_parse_known_args`, which answers: a subclass may add arguments before it calls that."""
+    parser.takes_all = sys._getframe(1).f_globals.get("__name__") not in ("hydra.main", "hydra._internal.utils")
+    return parser.parse_known_args(args, namespace)[0]
 
 
-def _patch_argparse(module: Any) -> None:
-    whole: list[Any] = []  # parsers that parse all arguments
-    original, known = module.ArgumentParser.parse_args, module.ArgumentParser.parse_known_args
-
-    def parse_args(self: Any, args: Any = None, namespace: Any = None) -> Any:
-        if not _is_of_a_library(args, sys._getframe(1)):
-            whole.append(self)
-        return original(self, args, namespace)  # a subclass may add arguments before it calls parse_known_args
-
-    def parse_known_args(self: Any, args: Any = None, namespace: Any = None, *more: Any, **named: Any) -> Any:
-        frame = sys._getframe(1)
-        if self in whole:
-            _answer_parser(self)
-        if frame.f_code.co_filename != module.__file__ and not _is_of_a_library(args, frame):
-            if self.add_help and not _parses_more(frame):
-                _answer_parser(self, _leaves_the_rest(frame))
-            _seen.extend(_parser_options(self, _fixed)[0])
-            signal.signal(signal.SIGALRM, lambda *signal: _give_up(""))
-            signal.alarm(_PATIENCE_S)
-        return known(self, args, namespace, *more, **named)
-
-    module.ArgumentParser.parse_args = parse_args
-    module.ArgumentParser.parse_known_args = parse_known_args
-    module.ArgumentParser.parse_intermixed_args = lambda self, *more, **named: _answer_parser(self)
-    module.ArgumentParser.parse_known_intermixed_args = lambda self, *more, **named: _answer_parser(self, True)
+def _parse_known_args(parser: Any, *given: Any, **named: Any) -> Any:
+    frame = sys._getframe(1)
+    takes_all, file = vars(parser).get("takes_all"), frame.f_code.co_filename
+    if takes_all:
+        _answer_parser(parser)
+    if takes_all is None and file != argparse.__file__:
+        below = linecache.getlines(file)[frame.f_lineno :]
+        if parser.add_help and not any("parse_args(" in line or "parse_known" in line for line in below):
+            _answer_parser(parser, is_open=True)
+        _seen.extend(_parser_options(parser)[0])
+        signal.signal(signal.SIGALRM, lambda *signal: _answer("none"))
+        signal.alarm(_PATIENCE_S)
+    return _parse_known(parser, *given, **named)
 
 
-def _is_of_a_library(args: Any, frame: Any) -> bool:
-    """Say whether a library parses arguments of its own."""
-    is_foreign = args and not {*args} & {*_fixed} and "site-packages" in frame.f_code.co_filename
-    return _is_composing or bool(is_foreign)
+def _answer_tyro(function: Any, *, args: Any = None, return_unknown_args: bool = False, **more: Any) -> NoReturn:
+    more.pop("compact_help", None)
+    _answer_parser(sys.modules["tyro._cli"].get_parser(function, **more), is_open=return_unknown_args)
 
 
-def _parses_more(frame: Any) -> bool:
-    """Say whether the file that parses some arguments does so again further down."""
-    lines = linecache.getlines(frame.f_code.co_filename)[frame.f_lineno :]
-    return any("parse_args(" in line or "parse_known" in line for line in lines)
+def _answer_click(command: Any, *more: Any, **named: Any) -> NoReturn:
+    _answer_command("click", _command_options, command)
 
 
-def _leaves_the_rest(frame: Any) -> bool:
-    """Say whether unknown arguments are accepted: those who parse for Hugging Face's dataclasses choose."""
-    for _ in range(4):
-        if frame is not None and "return_remaining_strings" in frame.f_locals:
-            return bool(frame.f_locals["return_remaining_strings"])
-        frame = frame and frame.f_back
-    return True
-
-
-# --- click and typer ---
-
-
-def _patch_click(module: Any) -> None:
-    def main(self: Any, args: Any = None, *more: Any, **extra: Any) -> None:
-        _answer("click", *_command_options(self, _fixed if args is None else [*args]))
-
-    for name in ("BaseCommand", "Command", "TyperCommand", "TyperGroup"):
-        if name in vars(module):
-            vars(module)[name].main = main
-
-
-def _command_options(command: Any, given: Sequence[str]) -> tuple[Any, ...]:
-    """Return the options of the command that the given words choose, whether it takes others, and what to say."""
+def _command_options(command: Any) -> tuple[list[dict[str, Any]], dict[str, Any], bool]:
+    """Return the options of a command, its sub-commands by name, and whether it takes options that are unknown."""
     context = command.context_class(command, info_name=command.name)
-    parameters = [one for one in command.get_params(context) if one.expose_value or not one.is_eager]  # not --help
-    options = [_parameter_option(one, context) for one in parameters if one.name not in _COMPLETION]
+    options = [_parameter_option(one, context) for one in command.get_params(context) if one.expose_value]
     if hasattr(command, "get_command"):
-        for index, word in enumerate(given):
-            chosen = command.get_command(context, word)
-            if chosen is not None:
-                inner, *more = _command_options(chosen, given[index + 1 :])
-                return (_placed(word, options, inner), *more)
-        return options, False, _named_one(command.list_commands(context))
-    return options, context.ignore_unknown_options or context.allow_extra_args, ""
+        names = command.list_commands(context)
+        return options, {name: name in _fixed and command.get_command(context, name) for name in names}, False
+    return options, {}, context.ignore_unknown_options or context.allow_extra_args
 
 
 def _parameter_option(one: Any, context: Any) -> dict[str, Any]:
-    flags, off = one.opts, getattr(one, "secondary_opts", None)
+    flags, off = sorted(one.opts, key=len, reverse=True), getattr(one, "secondary_opts", None)
     if one.param_type_name == "argument":
         kind, flags = "positional", []
-    elif getattr(one, "count", False):
-        kind = "count"
-    elif getattr(one, "is_flag", False):
-        kind = "pair" if off else "off" if getattr(one, "flag_value", True) is False else "flag"
-        flags = [max(flags, key=len), max(off, key=len)] if off else flags
+    elif off:
+        kind, flags = "pair", [flags[0], max(off, key=len)]
+    elif getattr(one, "is_flag", False) or getattr(one, "count", False):
+        kind = "off" if getattr(one, "flag_value", True) is False else "flag"
     else:
         kind = "repeat" if getattr(one, "multiple", False) else "value" if one.nargs == 1 else "many"
     default = one.get_default(context, call=False)
@@ -256,134 +178,98 @@ def _parameter_option(one: Any, context: Any) -> dict[str, Any]:
     attribute = "name" if hasattr(one, "type") else "value"  # of an enumeration; typer has a descriptor of its own
     described = getattr(one, "type", None) or one.type_descriptor
     choices = [getattr(choice, attribute, choice) for choice in getattr(described, "choices", None) or ()]
-    told, type_ = getattr(one, "help", ""), getattr(described, "name", None)
-    return _option(one.name, flags, kind, default, choices, type_, told, one.required)
+    type_ = getattr(described, "name", None)
+    return _option(one.name, flags, kind, default, type_, choices, getattr(one, "help", ""))
 
 
-# --- absl, fire, Hydra, OmegaConf ---
-
-
-def _patch_absl(module: Any) -> None:
-    def parse(self: Any, argv: Any, known_only: bool = False) -> None:
-        found = {name: flags for name, flags in self.flags_by_module_dict().items() if not name.startswith("absl.")}
-        files = {name: str(getattr(sys.modules.get(name), "__file__", "")) for name in found}
-        ordered = sorted(found, key=lambda name: "site-packages" in files[name])  # those of libraries last
-        _answer("absl", [_flag_option(one) for name in ordered for one in found[name]], known_only)
-
-    module.FlagValues.__call__ = parse
+def _answer_absl(values: Any, argv: Any, known_only: bool = False) -> NoReturn:
+    by_module = reversed([*values.flags_by_module_dict().items()])  # those of libraries last
+    flags = [flag for name, flags in by_module if not name.startswith("absl.") for flag in flags]
+    _answer("absl", map(_flag_option, flags), known_only)
 
 
 def _flag_option(flag: Any) -> dict[str, Any]:
     kind = "repeat" if "Multi" in type(flag).__name__ else "value"
     kind = "pair" if flag.boolean else "tree" if "Config" in type(flag).__name__ else kind  # of ml_collections
     flags = [f"--{flag.name}", f"--no{flag.name}"][: 1 + bool(flag.boolean)]
-    choices, is_list = getattr(flag.parser, "enum_values", None), "List" in type(flag.parser).__name__
-    return _option(flag.name, flags, kind, flag.default, choices, "list" if is_list else flag.flag_type(), flag.help)
+    type_ = "list" if "List" in type(flag.parser).__name__ else flag.flag_type()
+    return _option(flag.name, flags, kind, flag.default, type_, getattr(flag.parser, "enum_values", None), flag.help)
 
 
-def _patch_fire(module: Any) -> None:
-    def fire(component: Any = None, command: Any = None, *more: Any, **named: Any) -> None:
-        component = sys._getframe(1).f_globals if component is None else component
-        options: dict[str, dict[str, Any]] = {}
-        is_open = _take_signature(component, options)
-        for word in [word for word in (_fixed if command is None else command) if word[:1] not in "-_"]:
-            found = component.get(word) if isinstance(component, dict) else None
-            component = getattr(component, word.replace("-", "_"), None) if found is None else found
-            is_open = _take_signature(component, options) or is_open
-        why = "" if options else "Name one of its functions as a fixed argument."
-        _answer("fire", [*options.values()], is_open or not options, why)
-
-    module.Fire = fire
-
-
-def _take_signature(component: Any, options: dict[str, dict[str, Any]]) -> bool:
-    """Add the parameters of what Fire would call; return whether it takes any others, too."""
-    found = [*inspect.signature(component).parameters.values()] if callable(component) else []
+def _answer_fire(component: Any = None, *more: Any, **named: Any) -> NoReturn:
+    """Answer with the parameters of all that Fire would call on the way to what the fixed arguments name."""
+    called = [sys._getframe(1).f_globals if component is None else component]
+    for word in (word for word in _fixed if word[:1] not in ("-", "_")):
+        at = called[-1]
+        called.append(at.get(word) if isinstance(at, dict) else getattr(at, word.replace("-", "_"), None))
+    found = [one for part in called if callable(part) for one in inspect.signature(part).parameters.values()]
+    options = []
     for one in found:
         if one.name not in ("self", "cls") and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL):
             default, type_ = (None if value is one.empty else value for value in (one.default, one.annotation))
-            is_needed = one.default is one.empty
-            options[one.name] = _option(one.name, [f"--{one.name}"], "value", default, None, type_, "", is_needed)
-    return any(one.kind == one.VAR_KEYWORD for one in found)
+            options.append(_option(one.name, [f"--{one.name}"], "value", default, type_))
+    why = "" if options else "Name one of its functions as a fixed argument."
+    _answer("fire", options, not options or any(one.kind == one.VAR_KEYWORD for one in found), why)
 
 
-def _patch_hydra(module: Any) -> None:
-    original = module.main
-
-    def main(*config: Any, **named: Any) -> Any:
-        def decorate(task: Any) -> Any:
-            run = original(*config, **named)(task)
-            return lambda cfg=None: _answer_composed(run) if cfg is None else run(cfg)
-
-        return decorate
-
-    module.main = main
-
-
-def _answer_composed(run: Callable[[], Any]) -> NoReturn:
+def _answer_hydra(hydra: Any, config_name: Any, task_function: Any, overrides: Any, **more: Any) -> NoReturn:
     """Answer with the keys of the config that Hydra composes with the fixed overrides; with none if it cannot."""
-    global _is_composing
-    _is_composing = True
-    sys.argv[1:] = [*(word for word in _fixed if word not in ("-m", "--multirun")), "--cfg", "job"]
-    with contextlib.redirect_stdout(io.StringIO()) as written, contextlib.suppress(SystemExit):
-        run()
-    config = sys.modules["omegaconf"].OmegaConf.create(written.getvalue())
-    options: list[dict[str, Any]] = []
-    _take_keys(sys.modules["omegaconf"].OmegaConf.to_container(config) or {}, "", options)
-    _answer("hydra", options, not options, "" if options else "Hydra composed no config.")
+    config: dict[Any, Any] = {}
+    with contextlib.suppress(Exception):
+        composed = hydra.compose_config(config_name, overrides, sys.modules["hydra.types"].RunMode.RUN)
+        config = sys.modules["omegaconf"].OmegaConf.to_container(composed)
+    config.pop("hydra", None)
+    _answer("hydra", _keys(config), not config, "" if config else "Hydra composed no config.")
 
 
-def _take_keys(config: dict[Any, Any], path: str, options: list[dict[str, Any]]) -> None:
+def _keys(config: Mapping[Any, Any], path: str = "") -> Iterator[dict[str, Any]]:
     for key, value in config.items():
         name, is_group = f"{path}{key}", isinstance(value, dict)
-        default = None if is_group or value == "???" else value
-        options.append(_option(name, [name], "group" if is_group else "value", default, required=value == "???"))
-        _take_keys(value if is_group else {}, f"{name}.", options)
+        yield _option(name, [name], "group" if is_group else "value", None if is_group or value == "???" else value)
+        yield from _keys(value if is_group else {}, f"{name}.")
 
 
-# --- what is replaced, and when ---
+def _end(what: str, *more: Any, **named: Any) -> NoReturn:
+    """End a script that has come to its work: it parses nothing any more."""
+    _answer("none", why=f"it calls {what} before it parses arguments")
 
 
-def _puts(function: Callable[..., Any], *path: str) -> Callable[[Any], None]:
-    """Return what puts a function in the place of another, named by a path in a module."""
-    return lambda module: setattr(getattr(module, path[0]) if path[1:] else module, path[-1], function)
-
-
-def _ends(*path: str) -> Callable[[Any], None]:
-    """Return what makes a call give up: a script that has come so far parses nothing any more."""
-    return _puts(lambda *more, **named: _give_up(f"it calls {path[0]} before it parses arguments"), *path)
-
-
-_PATCHES: dict[str, Callable[[Any], None]] = {
-    "absl.flags._flagvalues": _patch_absl,
-    "click.core": _patch_click,
-    "fire.core": _patch_fire,
-    "hydra.main": _patch_hydra,
-    "jsonargparse._core": _puts(lambda self, *more, **named: _answer_parser(self), "ArgumentParser", "parse_args"),
-    "mlflow": _ends("start_run"),
-    "omegaconf.omegaconf": _puts(lambda args=None: _answer("hydra", (), True), "OmegaConf", "from_cli"),
-    "tensorboardX.writer": _ends("SummaryWriter", "__init__"),
-    "torch.optim.optimizer": _ends("Optimizer", "__init__"),
-    "torch.utils.tensorboard.writer": _ends("SummaryWriter", "__init__"),
-    "typer._click.core": _patch_click,
-    "typer.core": _patch_click,
-    "tyro._argparse": _patch_argparse,
-    "tyro._backends._argparse": _patch_argparse,
-    "wandb": _ends("init"),
+_REPLACED: dict[str, dict[str, Callable[..., Any]]] = {
+    "absl.flags._flagvalues": {"FlagValues.__call__": _answer_absl},
+    "argparse": {"ArgumentParser.parse_args": _parse_args, "ArgumentParser.parse_known_args": _parse_known_args},
+    "click.core": {"Command.main": _answer_click},
+    "fire.core": {"Fire": _answer_fire},
+    "hydra._internal.hydra": {"Hydra.run": _answer_hydra, "Hydra.multirun": _answer_hydra},
+    "jsonargparse._core": {"ArgumentParser.parse_args": _answer_parser},
+    "mlflow": {"start_run": functools.partial(_end, "start_run")},
+    "omegaconf.omegaconf": {"OmegaConf.from_cli": lambda args=None: _answer("hydra")},
+    "tensorboardX.writer": {"SummaryWriter.__init__": functools.partial(_end, "SummaryWriter")},
+    "torch.optim.optimizer": {"Optimizer.__init__": functools.partial(_end, "Optimizer")},
+    "torch.utils.tensorboard.writer": {"SummaryWriter.__init__": functools.partial(_end, "SummaryWriter")},
+    "transformers.hf_argparser": {"HfArgumentParser.parse_args_into_dataclasses": _answer_parser},
+    "typer._click.core": {"Command.main": _answer_click},
+    "typer.core": {"TyperCommand.main": _answer_click, "TyperGroup.main": _answer_click},
+    "tyro._cli": {"cli": _answer_tyro},
+    "wandb": {"init": functools.partial(_end, "init")},
 }
-"""Module -> what to do once it is imported."""
+"""Module -> what is replaced in it once it is imported."""
+
+
+def _replace(module: Any, functions: Mapping[str, Callable[..., Any]]) -> None:
+    for path, function in functions.items():
+        *outer, name = path.split(".")
+        setattr(functools.reduce(getattr, outer, module), name, function)
 
 
 class _Watcher:
-    """Finds the modules of `_PATCHES` as the others do, and patches what was loaded."""
+    """Finds the modules of `_REPLACED` as the others do, and replaces what was loaded."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        patch = _PATCHES.pop(name, None)
-        spec = importlib.util.find_spec(name) if patch else None
-        if spec is None or spec.loader is None or patch is None:
-            return None
-        execute = spec.loader.exec_module
-        spec.loader.exec_module = lambda module: (execute(module), patch(module))[0]  # type: ignore[method-assign]
+        functions = _REPLACED.pop(name, {})
+        spec = importlib.util.find_spec(name) if functions else None
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+            spec.loader.exec_module = lambda module: [execute(module), _replace(module, functions)]  # type: ignore
         return spec
 
 
@@ -391,23 +277,19 @@ def main(fd: str, kind: str, target: str, *fixed: str) -> None:
     """Run a script or a module with its fixed arguments, and answer on the descriptor."""
     global _fd
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # it ends with who asks
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: it ends with who asks
     _fd = int(fd)
-    os.set_inheritable(_fd, False)
     _fixed[:] = fixed
-    _patch_argparse(argparse)
+    _replace(argparse, _REPLACED.pop("argparse"))
     sys.meta_path.insert(0, _Watcher())
     sys.argv = [target, *fixed]
+    sys.path[0] = os.getcwd() if kind == "module" else os.path.dirname(os.path.realpath(target))
+    run = functools.partial(runpy.run_module, alter_sys=True) if kind == "module" else runpy.run_path
     try:
-        if kind == "module":
-            sys.path[0] = os.getcwd()
-            runpy.run_module(target, run_name="__main__", alter_sys=True)
-        else:
-            sys.path[0] = os.path.dirname(os.path.realpath(target))
-            runpy.run_path(target, run_name="__main__")
+        run(target, run_name="__main__")
     except BaseException as error:  # whatever the user's script raises
-        _give_up(f"it ended with {type(error).__name__}: {error}")
-    _give_up("it ended without parsing arguments")
+        _answer("none", why=f"it ended with {type(error).__name__}: {error}")
+    _answer("none", why="it ended without parsing arguments")
 
 
 if __name__ == "__main__":

@@ -1,172 +1,172 @@
-"""What a Python script imports at its top, and whether it can run in a fork: read from its syntax tree, not by running
-it."""
+"""What a Python script imports at its top, whether it can run in a fork, and whether it parses arguments: read from its
+syntax tree, not by running it."""
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import NamedTuple
 
 from sweep.errors import ConfigError
 
 _MAX_FILES = 300
 _WANDB_INIT = "wandb.sdk.launch"  # what wandb imports when a run begins: 0.13 s in each process
 _TORCH_OPTIMIZERS = "torch._dynamo"  # what torch imports when the first optimizer is built: 1.8 s in each process
-# Calls by which a script makes processes that print metrics, or that start from a clean interpreter.
-_OF_PROCESSES = {
-    "spawn": "starts processes with spawn",
-    "start_processes": "starts processes with start_processes",
-    "notebook_launcher": "starts processes with notebook_launcher",
-    "execv": "executes itself again",
-    "execve": "executes itself again",
-    "execvp": "executes itself again",
-}
+# Names that are imported, or attributes that are used, by scripts that parse arguments,
+_OF_ARGUMENTS = re.compile(
+    r"(click|typer|fire|tyro|jsonargparse|simple_parsing|absl\.(app|flags)|hydra\.main)(\..*)?"
+    r"|(.*\.)?(parse_(known_|intermixed_)?args\w*|LightningCLI|from_cli)"
+)
+# and by those that make processes which print metrics, or which start from a clean interpreter.
+_OF_PROCESSES = re.compile(r"(.*\.)?(spawn|start_processes|notebook_launcher|execv[ep]?)")
+_OF_OPTIMIZERS = re.compile(r"(.*\.)?optim(\..*)?")
 _OF_ENVIRONMENT = ("os.environ", "os.putenv", "environ")
 _NEVER = frozenset({"__future__", "sweep", "searchers", "antigravity", "this", "idlelib", "turtledemo"})
 
 
 class Source:
-    """A script with the modules of its own directory that it imports, in the order of execution.
+    """A script with the modules of its own that it imports.
 
     Attributes:
         imports: installed and standard modules that are imported before the script changes the environment: those that
             can be imported beforehand.
-        needs_own_interpreter: why the script cannot run in a fork; empty: it can.
+        needs_own_interpreter: the script cannot run in a fork.
+        parses_arguments: it, or a module that it imports anywhere, names what parses arguments.
     """
 
-    def __init__(self, script: str | os.PathLike[str], directory: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, script: str | os.PathLike[str], *roots: str | os.PathLike[str]) -> None:
         """Read a script.
 
         Args:
-            directory: that comes first on `sys.path`; None: the script's.
+            roots: where its own modules lie; the first comes first on `sys.path`. None: the script's directory.
 
         Raises:
             ConfigError: the script cannot be read, or has an error in its syntax.
         """
-        self.imports: tuple[str, ...] = ()
+        path = os.path.abspath(script)
+        places = [os.path.abspath(root) for root in roots] or [os.path.dirname(path)]
+        self.parses_arguments = False
+        self._found: dict[str, None] = {}
         self._names: set[str] = set()
-        self.needs_own_interpreter = ""
-        self._directory = os.path.abspath(directory or os.path.dirname(os.path.abspath(script)))
         self._seen: set[str] = set()
+        self._imports: list[tuple[str, Sequence[str]]] = []  # all, also those in functions
         self._is_changed = False  # the environment, by a statement at the top
-        found: dict[str, None] = {}
-        self._read(os.path.abspath(script), "", found)
-        if "torch" in {name.partition(".")[0] for name in found} and "optim" in self._names:
-            found[_TORCH_OPTIMIZERS] = None
-        if "wandb" in found:
-            found[_WANDB_INIT] = None
-        self.imports = tuple(found)
-
-    def _read(self, path: str, package: str, found: dict[str, None]) -> None:
-        if path in self._seen or len(self._seen) >= _MAX_FILES:
-            return
-        self._seen.add(path)
+        self._roots = places[:1]  # in the order of execution, as far as one can know it
+        home = next((place for place in places if path.startswith(os.path.join(place, ""))), os.path.dirname(path))
+        package = os.path.relpath(os.path.dirname(path), home).strip(".").replace(os.sep, ".")
         try:
-            tree = parsed(Path(path))
+            self._read(path, package)
         except (OSError, SyntaxError, ValueError) as error:
-            if len(self._seen) == 1:
-                line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
-                raise ConfigError(f"{path}{line} is no Python that can be run: {error}.") from None
-            return  # one that it imports: perhaps in a `try`
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                self._names.update(part for alias in node.names for part in alias.name.split("."))
-                self._names.update((getattr(node, "module", None) or "").split("."))
-            elif isinstance(node, ast.Attribute) and node.attr == "optim":
-                self._names.add("optim")
-            elif isinstance(node, ast.Call):
-                name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-                if why := _OF_PROCESSES.get(str(name)):
-                    self.needs_own_interpreter = self.needs_own_interpreter or why
-        for node in _executed(tree.body):
+            line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+            raise ConfigError(f"{path}{line} is no Python that can be run: {error}.") from None
+        self.needs_own_interpreter = any(map(_OF_PROCESSES.fullmatch, self._names))
+        has_optimizer = any(map(_OF_OPTIMIZERS.fullmatch, self._names))
+        if has_optimizer and "torch" in {name.partition(".")[0] for name in self._found}:
+            self._found[_TORCH_OPTIMIZERS] = None
+        if "wandb" in self._found:
+            self._found[_WANDB_INIT] = None
+        self.imports = tuple(self._found)
+        self._is_changed, self._roots = True, places  # what is imported from here on is no longer noted
+        while self._imports and not self.parses_arguments:
+            self._import(*self._imports.pop(0))
+
+    def _read(self, path: str, package: str) -> None:
+        self._seen.add(path)
+        module = _module(path, os.stat(path).st_mtime_ns, len(self._seen) == 1)
+        self._names |= module.names
+        self.parses_arguments |= len(self._seen) >= _MAX_FILES or any(map(_OF_ARGUMENTS.fullmatch, module.names))
+        for node in module.executed:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 for name, members in _imported(node, package):
-                    self._import(name, members, found)
-            elif _changes_environment(node):
-                self._is_changed = True
+                    self._import(name, members)
+            else:
+                self._is_changed |= _changes_environment(node)
+        self._imports += [one for node in module.imports for one in _imported(node, package)]
 
-    def _import(self, name: str, members: Sequence[str], found: dict[str, None]) -> None:
+    def _import(self, name: str, members: Sequence[str]) -> None:
         """Follow an import into the script's own modules, or note it as one that can be done beforehand."""
-        top = name.partition(".")[0]
-        if top in _NEVER:
+        parts = name.split(".")
+        if parts[0] in _NEVER:
             return
-        if _file_of(name.split(".")[:1], [self._directory]):
-            parts = name.split(".")
-            for depth in range(1, len(parts) + 1):
-                self._follow(parts[:depth], found)
-            for member in members:
-                self._follow([*parts, member], found)
-        elif not self._is_changed:
-            places = [entry for entry in sys.path if os.path.abspath(entry) != self._directory]
-            if top in sys.stdlib_module_names:
-                found[top] = None
-            elif is_installed(name, places):
-                found[name] = None
-                for member in members:
-                    if member != "*" and is_installed(f"{name}.{member}", places):
-                        found[f"{name}.{member}"] = None
-
-    def _follow(self, parts: Sequence[str], found: dict[str, None]) -> None:
-        if path := _file_of(parts, [self._directory]):
-            is_package = os.path.basename(path) == "__init__.py"
-            self._read(path, ".".join(parts if is_package else parts[:-1]), found)
+        wanted = [*(parts[:depth] for depth in range(1, len(parts) + 1)), *([*parts, member] for member in members)]
+        own = [(path, one) for one in wanted if (path := _file_of(one, self._roots))]
+        for path, one in own:
+            if path not in self._seen and len(self._seen) < _MAX_FILES:
+                with contextlib.suppress(OSError, SyntaxError, ValueError):  # perhaps it is imported in a `try`
+                    self._read(path, ".".join(one if path.endswith("__init__.py") else one[:-1]))
+        if own or self._is_changed:
+            return
+        places = [entry for entry in sys.path if os.path.abspath(entry) != self._roots[0]]
+        if parts[0] in sys.stdlib_module_names:
+            self._found[parts[0]] = None
+        elif is_installed(name, places):
+            within = [f"{name}.{member}" for member in members if member != "*"]
+            self._found |= dict.fromkeys([name, *(one for one in within if is_installed(one, places))])
 
 
-def parsed(path: Path) -> ast.Module:
-    """Return the syntax tree of a source file, for reading; raises OSError, SyntaxError or ValueError."""
-    return _parsed(path, path.stat().st_mtime_ns)
+class _Module(NamedTuple):
+    """One file: the statements that run when it is imported, all imports, and the names that it imports or uses."""
+
+    executed: list[ast.stmt]
+    imports: list[ast.Import | ast.ImportFrom]
+    names: set[str]
 
 
 @functools.lru_cache(maxsize=_MAX_FILES)
-def _parsed(path: Path, changed_ns: int) -> ast.Module:
-    return ast.parse(path.read_bytes())
+def _module(path: str, changed_ns: int, is_script: bool) -> _Module:
+    body = ast.parse(Path(path).read_bytes()).body
+    if not is_script:  # what it does as a program of its own
+        body = [node for node in body if not isinstance(node, ast.If) or "__main__" not in ast.unparse(node.test)]
+    nodes = [node for one in body for node in ast.walk(one)]
+    imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+    names = {f"{getattr(node.value, 'id', '')}.{node.attr}" for node in nodes if isinstance(node, ast.Attribute)}
+    for node in imports:
+        before = f"{node.module}." if isinstance(node, ast.ImportFrom) and node.module else ""
+        names |= {f"{before}{alias.name}" for alias in node.names}
+    return _Module([*_executed(body)], imports, names)
 
 
 def _executed(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements that run when a module is executed, but those in functions and classes."""
     for node in body:
         yield node
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            continue
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            for name in ("body", "orelse", "handlers", "finalbody"):
-                inner = getattr(node, name, [])
-                yield from _executed([one for one in inner if isinstance(one, ast.stmt)])
+        is_for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if not is_for_types and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            for name in ("body", "orelse", "finalbody"):
+                yield from _executed(getattr(node, name, ()))
 
 
-def _imported(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[tuple[str, list[str]]]:
+def _imported(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield the modules that a statement imports, each with the names that are taken from it."""
     if isinstance(node, ast.Import):
-        yield from ((alias.name, []) for alias in node.names)
+        yield from ((alias.name, ()) for alias in node.names)
         return
-    name = node.module or ""
-    if node.level:
-        parts = package.split(".") if package else []
-        base = parts[: len(parts) - node.level + 1]
-        name = ".".join([*base, name] if name else base)
-    if name:
-        yield name, [alias.name for alias in node.names]
+    around = package.split(".") if package and node.level else []
+    within = [*around[: len(around) - node.level + 1], *filter(None, [node.module])]
+    if within:
+        yield ".".join(within), [alias.name for alias in node.names]
 
 
 def _changes_environment(node: ast.stmt) -> bool:
     """Whether a statement sets variables: what is imported after it may read them."""
-    text = ast.unparse(node) if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)) else ""
-    targets = text.split("=", 1)[0] if isinstance(node, (ast.Assign, ast.AugAssign)) else text
-    return targets.startswith(_OF_ENVIRONMENT) and not targets.startswith(("os.environ.get", "environ.get"))
+    match node:
+        case ast.Assign(targets=[changed, *_]) | ast.AugAssign(target=changed) | ast.Expr(value=changed):
+            return ast.unparse(changed).startswith(_OF_ENVIRONMENT)
+    return False
 
 
 def _file_of(parts: Sequence[str], places: Sequence[str]) -> str:
     """Return the source file of a module below some directories; empty: there is none."""
-    for place in places:
-        base = os.path.join(place, *parts)
-        for path in (f"{base}.py", os.path.join(base, "__init__.py")):
-            if os.path.isfile(path):
-                return path
-    return ""
+    bases = [os.path.join(place, *parts) for place in places]
+    files = (path for base in bases for path in (f"{base}.py", os.path.join(base, "__init__.py")))
+    return next(filter(os.path.isfile, files), "")
 
 
 def is_installed(name: str, places: Sequence[str]) -> bool:

@@ -15,7 +15,7 @@ from sweep.programs.interface import Interface, Option
 FOUND = Interface(
     "argparse",
     (
-        Option("data", (), "positional", help="a directory", required=True),
+        Option("data", (), "positional", help="a directory"),
         Option("lr", ("--lr",), default=5e-05, help="learning rate"),
         Option("momentum", ("--momentum",), default=0.9),
         Option("batch_size", ("--batch-size",), default=32),
@@ -52,7 +52,7 @@ def test_the_file_says_what_to_search_and_keeps_the_rest_as_comments(tmp_path, m
         "batch_size": {"values": [16, 32, 64]},
         "opt": {"values": ["sgd", "adam"]},
     }
-    assert "  # data: {value: null}  # required; default: null. a directory\n" in text
+    assert "  # data: {value: null}  # default: null. a directory\n" in text
     assert "  # amp: {values: [true, false]}  # default: false. mixed: 16 # bits\n" in text
     assert "min: 5.0e-06" in text
     Path("all.yaml").write_text(text.replace("\n  # ", "\n  "))

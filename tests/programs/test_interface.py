@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import subprocess
 import sys
@@ -33,7 +32,7 @@ SCRIPTS = {
         parser.add_argument("--betas", type=float, nargs=2, default=(0.9, 0.99))
         parser.add_argument("--tag", action="append")
         parser.add_argument("-v", action="count", default=0)
-        parser.add_argument("--bias", action=argparse.BooleanOptionalAction, default=True)
+        parser.add_argument("-b", "--bias", action=argparse.BooleanOptionalAction, default=True)
         parser.add_argument("--ema", dest="ema", action="store_true")
         parser.add_argument("--no-ema", dest="ema", action="store_false")
         show(vars(parser.parse_args()))
@@ -62,6 +61,7 @@ SCRIPTS = {
         class Options:
             lr: float = 0.1  # learning rate
             n_layers: int = 2
+            shuffle: bool = False
         parser = ArgumentParser()
         parser.add_argument("--seed", type=int, default=1)
         parser.add_arguments(Options, dest="options")
@@ -167,11 +167,11 @@ def asked(tmp_path: Path, text: str, *fixed: str) -> Interface:
 
 
 def brief(found: Interface) -> dict[str, tuple[object, ...]]:
-    return {one.name: (one.kind, *one.flags, one.default, one.choices) for one in found.options}
+    return {one.name: (one.kind, *one.flags, one.default, one.choices and tuple(one.choices)) for one in found.options}
 
 
 KIND = {"click": "click", "typer": "click", "absl": "absl", "fire": "fire", "hydra": "hydra"}
-FIXED = {"typer": ["train"], "fire": ["train", "{lr}"], "lightning": ["fit"]}
+FIXED = {"tyro": ["--env_id=other"], "typer": ["train"], "fire": ["train", "{lr}"], "lightning": ["fit"]}
 MODULE = {"transformers": "transformers", "lightning": "lightning", "argparse": "argparse"}
 TAKES: dict[str, dict[str, tuple[object, ...]]] = {
     "argparse": {
@@ -183,7 +183,7 @@ TAKES: dict[str, dict[str, tuple[object, ...]]] = {
         "cuda": ("off", "--no-cuda", True, None),
         "betas": ("many", "--betas", [0.9, 0.99], None),
         "tag": ("repeat", "--tag", None, None),
-        "v": ("count", "-v", 0, None),
+        "v": ("flag", "-v", 0, None),
         "bias": ("pair", "--bias", "--no-bias", True, None),
         "ema": ("pair", "--ema", "--no-ema", False, None),
     },
@@ -199,6 +199,7 @@ TAKES: dict[str, dict[str, tuple[object, ...]]] = {
         "seed": ("value", "--seed", 1, None),
         "lr": ("value", "--lr", 0.1, None),
         "n_layers": ("value", "--n_layers", 2, None),
+        "shuffle": ("pair", "--shuffle", "--noshuffle", False, None),
     },
     "jsonargparse": {
         "config": ("value", "--config", None, None),
@@ -206,7 +207,7 @@ TAKES: dict[str, dict[str, tuple[object, ...]]] = {
         "layers": ("value", "--layers", 2, None),
         "shuffle": ("value", "--shuffle", False, None),
         "bias": ("value", "--bias", True, None),
-        "extra": ("tree", "--extra", "{}", None),
+        "extra": ("tree", "--extra", {}, None),
     },
     "transformers": {
         "name": ("value", "--name", None, None),
@@ -269,16 +270,15 @@ def test_a_script_says_what_it_takes_and_does_nothing_else(tmp_path, library):
     takes = brief(found)
     assert {name: takes.get(name) for name in TAKES[library]} == TAKES[library]
     assert library == "lightning" or takes.keys() == TAKES[library].keys()
-    assert Interface.from_dict(dataclasses.asdict(found)) == found
 
 
 NASTY = "-x 'y'\n\"z\" --lr=3"
 RUNS: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
     "argparse": (
         [],
-        {"lr": 1e-05, "batch_size": 64, "opt": "adam", "amp": True, "cuda": False, "betas": [-0.5, 1], "v": 2}
+        {"lr": 1e-05, "batch_size": 64, "opt": "adam", "amp": True, "cuda": False, "betas": [-0.5, 1], "v": True}
         | {"tag": [NASTY, "b"], "bias": False, "ema": False, "data": "-d"},
-        {},
+        {"v": 1},
     ),
     "tyro": (
         [],
@@ -286,7 +286,7 @@ RUNS: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
         | {"optim": {"lr": 1e-05, "betas": [0, 1]}},
         {},
     ),
-    "simple_parsing": ([], {"lr": 1e-05, "n_layers": 4}, {"seed": 1}),
+    "simple_parsing": ([], {"lr": 1e-05, "n_layers": 4, "shuffle": True}, {"seed": 1}),
     "jsonargparse": (
         [],
         {"lr": 1e-05, "shuffle": True, "bias": False, "extra": {"a": {"b": [1, "x y"]}}},
@@ -365,10 +365,14 @@ CHOICES = """
     import argparse, enum
     class Color(enum.Enum):
         RED = "r"
+    class Share:
+        def __contains__(self, value):
+            return 0 < value < 1
     parser = argparse.ArgumentParser()
     parser.add_argument("--color", type=Color, choices=list(Color))
     parser.add_argument("--number", type=int, choices=range(1000))
     parser.add_argument("--depth", type=int, choices=range(1, 3))
+    parser.add_argument("--share", type=float, choices=Share(), metavar="SHARE")
     parser.parse_args()
 """
 
@@ -376,7 +380,12 @@ CHOICES = """
 @pytest.mark.slow
 def test_choices_are_known_where_how_they_are_written_is(tmp_path):
     found = asked(tmp_path, CHOICES)
-    assert {one.name: one.choices for one in found.options} == {"color": None, "number": None, "depth": (1, 2)}
+    assert {one.name: one.choices and tuple(one.choices) for one in found.options} == {
+        "color": None,
+        "number": None,
+        "depth": (1, 2),
+        "share": None,
+    }
 
 
 @pytest.mark.slow

@@ -59,3 +59,10 @@ def test_a_script_with_an_error_in_its_syntax_is_refused(tmp_path: Path) -> None
     with pytest.raises(ConfigError, match=r"train.py, line 1 is no Python"):
         source_of(tmp_path, "import (")
     assert source_of(tmp_path, "import model", model="import (").imports == ()
+
+
+def test_a_module_of_a_package_is_followed_by_its_relative_imports(tmp_path: Path) -> None:
+    source_of(tmp_path, "", lib_in_part="from . import other\n", lib_in_other="import click")
+    source = Source(tmp_path / "lib" / "part.py", tmp_path)
+    assert source.imports == ("click",)
+    assert source.parses_arguments
