@@ -66,9 +66,6 @@ def run_script(program: Program, words: Sequence[str], place: Place, variables: 
         sys.addaudithook(watch.on_audit)
         stack.callback(setattr, os, "_exit", os._exit)
         os._exit = partial(_leave, os._exit, os.getpid())  # type: ignore[assignment]
-        torch: Any = sys.modules.get("torch")
-        if torch is not None:
-            torch.save = torch.serialization.save = _noting(torch.save, watch)
         try:
             _execute(list(words))
         except SystemExit as error:
@@ -121,6 +118,10 @@ class _Watch:
         """Note a file that is opened for writing."""
         if event != "open" or os.getpid() != self._pid or self._is_over.is_set():
             return
+        for module in map(sys.modules.get, ("torch", "torch.serialization")):
+            save = vars(module).get("save") if module is not None else None
+            if save is not None and not hasattr(save, "__wrapped__"):
+                vars(module)["save"] = _noting(save, self)
         path, _, flags = arguments
         if flags & _WRITING and isinstance(path, (str, bytes)):
             self.will_write(path, is_old=bool(flags & os.O_APPEND))

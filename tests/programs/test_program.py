@@ -282,6 +282,19 @@ def test_of_a_table_that_a_script_adds_to_only_what_it_adds_counts(place: Path) 
     assert (place / "results.csv").read_text() == "lr,loss\n1,0.001\n"
 
 
+def test_a_file_of_the_users_is_copied_before_torch_writes_it_whenever_it_was_imported(place: Path) -> None:
+    (place / "model.pth").write_text("mine")
+    (place / "torch").mkdir()
+    (place / "torch" / "__init__.py").write_text("from torch.serialization import save\nimport torch.more\n")
+    (place / "torch" / "more.py").write_text("")
+    text = "import os\ndef save(obj, f):\n    os.system(f'echo theirs > {f}')\n"  # as torch: where no hook sees it
+    (place / "torch" / "serialization.py").write_text(text)
+    (place / "save.py").write_text("import torch\ntorch.save(1, 'model.pth')\nprint('loss: 1')\n")
+    analysis = ran(sweep.Program("save.py"))
+    saved = Path(analysis.experiment_path, analysis.trials[0].trial_id, "work", "model.pth")
+    assert (saved.read_text(), (place / "model.pth").read_text()) == ("theirs\n", "mine")
+
+
 def test_an_unknown_parameter_is_refused_with_the_nearest_name(place: Path) -> None:
     with pytest.raises(ConfigError, match=r"no parameter 'lrr'.*did you mean 'lr'"):
         ran(sweep.Program("train.py"), config={"lrr": 0.1})
