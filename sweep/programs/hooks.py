@@ -195,16 +195,16 @@ def _number(value: Any) -> Any:
     return value if type(value) in (float, int, bool) else None
 
 
-def _numbers(values: Mapping[str, Any], library: str) -> dict[str, Any]:
+def _numbers(values: Mapping[str, Any], library: str, prefix: str = "") -> dict[str, Any]:
     """Return the numbers; those of dicts in it under joined names, as the library shows them."""
     numbers: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, dict):
             join = "/" if library == "sweep" else "."
-            numbers.update({f"{name}{join}{key}": item for key, item in _numbers(value, library).items()})
-        else:
-            numbers[name] = _number(value)
-    return {name: number for name, number in numbers.items() if number is not None}
+            numbers.update(_numbers(value, library, f"{prefix}{name}{join}"))
+        elif _number(value) is not None:
+            numbers[f"{prefix}{name}"] = _number(value)
+    return numbers
 
 
 def _run_log(run: Any, data: Any, step: Any = None, commit: Any = None, sync: Any = None) -> list[Found]:

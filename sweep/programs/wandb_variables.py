@@ -58,8 +58,7 @@ def _project(home: str) -> str:
 def _text(path: str) -> str:
     """Return what is in a file; nothing if it cannot be read."""
     try:
-        with open(os.path.expanduser(path), encoding="utf-8", errors="replace") as file:
-            return file.read()
+        return Path(path).expanduser().read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 
