@@ -139,7 +139,8 @@ class _Reporter:
         if session.num_reports != self._num_reports:
             return  # the program calls `sweep.report` itself
         try:
-            checkpoint = None if is_late else self._place.checkpoint(is_settled=self._is_waiting)
+            is_settled = self._is_waiting and threading.current_thread() is threading.main_thread()
+            checkpoint = None if is_late else self._place.checkpoint(is_settled=is_settled)
             session.report(values, checkpoint)
         except StopRequested:
             if threading.current_thread() is threading.main_thread():

@@ -295,6 +295,20 @@ def test_a_file_of_the_users_is_copied_before_torch_writes_it_whenever_it_was_im
     assert (saved.read_text(), (place / "model.pth").read_text()) == ("theirs\n", "mine")
 
 
+def test_a_report_that_came_with_time_takes_no_file_that_the_script_is_writing(place: Path) -> None:
+    (place / "slow.py").write_text(
+        "import os, sys, time\n"
+        "path = os.path.join(os.environ['SWEEP_CHECKPOINT_DIR'], 'state')\n"
+        "if os.path.exists(path): sys.exit(print('state', open(path).read()[-3:]))\n"
+        "print('loss: 1')\n"
+        "with open(path, 'w') as file:\n"
+        "    for _ in range(12): print('.' * 99, file=file, flush=True), time.sleep(0.05)\n"
+        "    file.write('end')\n"
+        "sys.exit(1)\n"
+    )
+    assert "state end" in output_of(ran(sweep.Program("slow.py"), max_failures=1))
+
+
 def test_an_unknown_parameter_is_refused_with_the_nearest_name(place: Path) -> None:
     with pytest.raises(ConfigError, match=r"no parameter 'lrr'.*did you mean 'lr'"):
         ran(sweep.Program("train.py"), config={"lrr": 0.1})
