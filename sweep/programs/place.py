@@ -9,7 +9,7 @@ import re
 import shutil
 import time
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ class Place:
         self.has_checkpoint = bool(self._known)
         if is_isolated:
             top, link = os.path.join(session.trial_dir, _TREE), os.path.join(session.trial_dir, WORK_DIR)
-            self.directory = show_with_parents(directory, top, hidden=os.path.dirname(session.job.directory))
+            self.directory = show_with_parents(directory, top)
             if not os.path.lexists(link):
                 os.symlink(os.path.relpath(self.directory, session.trial_dir), link)
 
@@ -106,32 +106,28 @@ def own(path: str) -> None:
         os.replace(copy, path)
 
 
-def show_with_parents(source: str, top: str, *, hidden: str) -> str:
+def show_with_parents(source: str, top: str) -> str:
     """Show a directory below `top`, and what lies beside it and beside its parent, where a program may look for
-    `../data`; return the directory that shows it.
-
-    Args:
-        hidden: a directory that is not shown: it holds the experiments. Nor is any that is one.
-    """
+    `../data`; return the directory that shows it."""
     path = Path(os.path.abspath(source))
     inner = [one for one in (path, *path.parents) if one.parent.name][:_MOST_PARENTS]
     for one in reversed(inner):
-        show(str(one.parent), top, hidden=(hidden, str(one)), most=_MAX_BESIDE, is_deep=False)
+        show(str(one.parent), top, most=_MAX_BESIDE, is_deep=False, but=str(one))
         top = os.path.join(top, one.name)
-    show(str(path), top, hidden=(hidden,))
+    show(str(path), top)
     return top
 
 
-def show(source: str, target: str, *, hidden: Collection[str], most: int = _MAX_LINKS, is_deep: bool = True) -> None:
+def show(source: str, target: str, *, most: int = _MAX_LINKS, is_deep: bool = True, but: str = "") -> None:
     """Make `target` look like `source`: directories of its own, with links to the files; what is there stays.
 
     What a program writes under a new name stays in `target`. A file of the source's that it opens for writing is the
     source's own, unless a Python script in a fork opens it (`own`). Links are hard ones where that is possible:
-    programs ask where a file really lies, or refuse symbolic links.
+    programs ask where a file really lies, or refuse symbolic links. Experiments are not shown: each has such a target.
 
     Args:
-        hidden: what is not shown.
         most: after so many names directories are links, too; without `is_deep` all are, and the rest is not shown.
+        but: a path that is not shown.
     """
     waiting = deque([(source, target)])
     while waiting:
@@ -143,12 +139,12 @@ def show(source: str, target: str, *, hidden: Collection[str], most: int = _MAX_
             continue
         for entry in names:
             path = os.path.join(ours, entry.name)
-            if entry.name == _NEVER_SHOWN or entry.path in hidden:
+            if entry.name == _NEVER_SHOWN or entry.path == but:
                 continue
             most -= 1
             is_made = is_deep and most > 0 and entry.name not in _WHOLE and entry.is_dir(follow_symlinks=False)
             if is_made and os.path.exists(os.path.join(entry.path, DATABASE)):
-                continue  # an experiment, perhaps this one: it would be shown within itself
+                continue  # an experiment, perhaps this one
             if is_made:
                 waiting.append((entry.path, path))
             elif not os.path.lexists(path) and (is_deep or most > 0):

@@ -24,7 +24,7 @@ def test_files_are_links_and_directories_are_the_trials_own(tmp_path: Path) -> N
         tmp_path / "a", "train.py", "lib/part.py", ".git/HEAD", "out/sweep_results/s/x", "__pycache__/t.pyc", "runs.db"
     )
     target = tmp_path / "b"
-    show(str(source), str(target), hidden=())
+    show(str(source), str(target))
     assert os.path.samefile(target / "train.py", source / "train.py")
     assert os.path.realpath(target / "lib" / "part.py") == str(target / "lib" / "part.py")
     assert os.readlink(target / "runs.db") == str(source / "runs.db")  # SQLite's journals lie beside it
@@ -42,11 +42,11 @@ def test_files_are_links_and_directories_are_the_trials_own(tmp_path: Path) -> N
 
 def test_what_a_trial_wrote_stays_when_its_directory_is_shown_again(tmp_path: Path) -> None:
     source, target = made(tmp_path / "a", "data.csv"), tmp_path / "b"
-    show(str(source), str(target), hidden=())
+    show(str(source), str(target))
     own(str(target / "data.csv"))
     (target / "data.csv").write_text("mine")
     made(source, "new.txt")
-    show(str(source), str(target), hidden=())
+    show(str(source), str(target))
     assert (target / "data.csv").read_text() == "mine"
     assert (source / "data.csv").read_text() == "data.csv"
     assert (target / "new.txt").read_text() == "new.txt"
@@ -54,8 +54,7 @@ def test_what_a_trial_wrote_stays_when_its_directory_is_shown_again(tmp_path: Pa
 
 def test_what_lies_beside_the_directory_is_found_under_the_same_relative_name(tmp_path: Path) -> None:
     made(tmp_path, "data/x.csv", "project/code/train.py", "project/conf/a.yaml", "project/code/sweep_results/s/y")
-    hidden = str(tmp_path / "project" / "code" / "sweep_results")
-    directory = show_with_parents(str(tmp_path / "project" / "code"), str(tmp_path / "trial" / "work"), hidden=hidden)
+    directory = show_with_parents(str(tmp_path / "project" / "code"), str(tmp_path / "trial" / "work"))
     assert Path(directory, "..", "conf", "a.yaml").read_text() == "project/conf/a.yaml"
     assert Path(directory, "..", "..", "data", "x.csv").read_text() == "data/x.csv"
     Path(directory, "..", "out.txt").write_text("")
@@ -72,6 +71,6 @@ def test_a_directory_that_may_not_be_read_is_shown_empty(tmp_path: Path, monkeyp
         return scan(path)
 
     monkeypatch.setattr("sweep.programs.place.os.scandir", refuse)
-    show(str(source), str(target), hidden=())
+    show(str(source), str(target))
     monkeypatch.undo()
     assert sorted(path.name for path in target.rglob("*")) == ["private", "train.py"]
