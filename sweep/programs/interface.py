@@ -22,7 +22,7 @@ from sweep.core.literals import parse_literal
 from sweep.core.results import TRIAL_INDEX
 from sweep.errors import ConfigError
 from sweep.programs import ask
-from sweep.programs.source import Source
+from sweep.programs.source import parses_arguments
 
 _MODULE_FLAGS = ("-m", "--module")
 SWITCHES = ("flag", "off", "pair")
@@ -104,11 +104,7 @@ def interface_of(argv: Sequence[str], *, cwd: str | None = None, timeout_s: floa
     roots = [directory, *(directory / path for path in os.environ.get("PYTHONPATH", "").split(":") if path)]
     target, index = _target(argv, directory, roots)
     is_module = index > 0 and argv[index - 1] in _MODULE_FLAGS
-    try:
-        source = None if target is None else Source(target, *(roots if is_module else [target.parent, *roots]))
-    except ConfigError:  # the interpreter that runs it will say so
-        source = None
-    if source is None or not source.parses_arguments:
+    if target is None or not parses_arguments(target, roots if is_module else [target.parent, *roots]):
         return Interface("none")
     what = ("module", argv[index]) if is_module else ("script", str(target))
     fixed = [word for word in argv[index + 1 :] if not re.search(r"\{\w+\}", word)]

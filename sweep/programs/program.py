@@ -132,7 +132,7 @@ class Program:
             base = os.path.join(self.directory, *words[1].split(".")) if is_module else ""
             names = [f"{base}.py", os.path.join(base, "__main__.py")] if is_module else words[:1]
             files = [path for name in names if os.path.isfile(path := os.path.join(self.directory, name))]
-            source = Source(files[0], *[self.directory] * is_module) if files else None
+            source = Source(files[0], self.directory if is_module else None) if files else None
         is_own = self.fresh or self.workers > 1 or (source is not None and source.needs_own_interpreter)
         is_fork = bool(words) and not is_own
         imports = source.imports if source is not None and is_fork else ()

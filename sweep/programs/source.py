@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from sweep.errors import ConfigError
 
-_MAX_FILES = 300
+_MAX_FILES, _MOST_ASKED = 300, 100
 _WANDB_INIT = "wandb.sdk.launch"  # what wandb imports when a run begins: 0.13 s in each process
 _TORCH_OPTIMIZERS = "torch._dynamo"  # what torch imports when the first optimizer is built: 1.8 s in each process
 # Names that are imported, or attributes that are used, by scripts that parse arguments,
@@ -32,37 +32,31 @@ _NEVER = frozenset({"__future__", "sweep", "searchers", "antigravity", "this", "
 
 
 class Source:
-    """A script with the modules of its own that it imports.
+    """A script with the modules of its own that it imports when it starts.
 
     Attributes:
         imports: installed and standard modules that are imported before the script changes the environment: those that
             can be imported beforehand.
         needs_own_interpreter: the script cannot run in a fork.
-        parses_arguments: it, or a module that it imports anywhere, names what parses arguments.
     """
 
-    def __init__(self, script: str | os.PathLike[str], *roots: str | os.PathLike[str]) -> None:
+    def __init__(self, script: str | os.PathLike[str], directory: str | os.PathLike[str] | None = None) -> None:
         """Read a script.
 
         Args:
-            roots: where its own modules lie; the first comes first on `sys.path`. None: the script's directory.
+            directory: that comes first on `sys.path`; None: the script's.
 
         Raises:
             ConfigError: the script cannot be read, or has an error in its syntax.
         """
         path = os.path.abspath(script)
-        places = [os.path.abspath(root) for root in roots] or [os.path.dirname(path)]
-        self.parses_arguments = False
+        self._directory = os.path.abspath(directory or os.path.dirname(path))
         self._found: dict[str, None] = {}
         self._names: set[str] = set()
         self._seen: set[str] = set()
-        self._imports: list[tuple[str, Sequence[str]]] = []  # all, also those in functions
         self._is_changed = False  # the environment, by a statement at the top
-        self._roots = places[:1]  # in the order of execution, as far as one can know it
-        home = next((place for place in places if path.startswith(os.path.join(place, ""))), os.path.dirname(path))
-        package = os.path.relpath(os.path.dirname(path), home).strip(".").replace(os.sep, ".")
         try:
-            self._read(path, package)
+            self._read(path, _package(path, [self._directory]))
         except (OSError, SyntaxError, ValueError) as error:
             line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
             raise ConfigError(f"{path}{line} is no Python that can be run: {error}.") from None
@@ -73,42 +67,67 @@ class Source:
         if "wandb" in self._found:
             self._found[_WANDB_INIT] = None
         self.imports = tuple(self._found)
-        self._is_changed, self._roots = True, places  # what is imported from here on is no longer noted
-        while self._imports and not self.parses_arguments:
-            self._import(*self._imports.pop(0))
 
     def _read(self, path: str, package: str) -> None:
         self._seen.add(path)
         module = _module(path, os.stat(path).st_mtime_ns, len(self._seen) == 1)
         self._names |= module.names
-        self.parses_arguments |= len(self._seen) >= _MAX_FILES or any(map(_OF_ARGUMENTS.fullmatch, module.names))
         for node in module.executed:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 for name, members in _imported(node, package):
                     self._import(name, members)
             else:
                 self._is_changed |= _changes_environment(node)
-        self._imports += [one for node in module.imports for one in _imported(node, package)]
 
     def _import(self, name: str, members: Sequence[str]) -> None:
         """Follow an import into the script's own modules, or note it as one that can be done beforehand."""
-        parts = name.split(".")
-        if parts[0] in _NEVER:
-            return
-        wanted = [*(parts[:depth] for depth in range(1, len(parts) + 1)), *([*parts, member] for member in members)]
-        own = [(path, one) for one in wanted if (path := _file_of(one, self._roots))]
-        for path, one in own:
+        own = _own(name, members, [self._directory])
+        for path, package in own:
             if path not in self._seen and len(self._seen) < _MAX_FILES:
                 with contextlib.suppress(OSError, SyntaxError, ValueError):  # perhaps it is imported in a `try`
-                    self._read(path, ".".join(one if path.endswith("__init__.py") else one[:-1]))
-        if own or self._is_changed:
+                    self._read(path, package)
+        top = name.partition(".")[0]
+        if own or self._is_changed or top in _NEVER:
             return
-        places = [entry for entry in sys.path if os.path.abspath(entry) != self._roots[0]]
-        if parts[0] in sys.stdlib_module_names:
-            self._found[parts[0]] = None
+        places = [entry for entry in sys.path if os.path.abspath(entry) != self._directory]
+        if top in sys.stdlib_module_names:
+            self._found[top] = None
         elif is_installed(name, places):
             within = [f"{name}.{member}" for member in members if member != "*"]
             self._found |= dict.fromkeys([name, *(one for one in within if is_installed(one, places))])
+
+
+def parses_arguments(script: Path, roots: Sequence[Path]) -> bool:
+    """Say whether a script, or a module of its own that it imports anywhere, names what parses arguments."""
+    places = [str(root) for root in roots]
+    waiting, seen = [(str(script), _package(str(script), places))], {str(script)}
+    while waiting and len(seen) < _MOST_ASKED:
+        path, package = waiting.pop(0)
+        try:
+            module = _module(path, os.stat(path).st_mtime_ns, path == str(script))
+        except (OSError, SyntaxError, ValueError):  # the interpreter that runs it will say so
+            continue
+        if any(map(_OF_ARGUMENTS.fullmatch, module.names)):
+            return True
+        imported = (one for node in module.imports for one in _imported(node, package))
+        own = dict.fromkeys(found for one in imported for found in _own(*one, places) if found[0] not in seen)
+        waiting += own
+        seen |= {path for path, _ in own}
+    return bool(waiting)
+
+
+def _package(path: str, roots: Sequence[str]) -> str:
+    """Return the package to which a script's relative imports belong."""
+    home = next((root for root in roots if path.startswith(os.path.join(root, ""))), os.path.dirname(path))
+    return os.path.relpath(os.path.dirname(path), home).strip(".").replace(os.sep, ".")
+
+
+def _own(name: str, members: Sequence[str], roots: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the files below some directories that an import reads, each with its package."""
+    parts = name.split(".")
+    wanted = [*(parts[:depth] for depth in range(1, len(parts) + 1)), *([*parts, member] for member in members)]
+    own = [(path, one) for one in wanted if parts[0] not in _NEVER and (path := _file_of(one, roots))]
+    return [(path, ".".join(one if path.endswith("__init__.py") else one[:-1])) for path, one in own]
 
 
 class _Module(NamedTuple):

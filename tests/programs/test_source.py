@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweep.errors import ConfigError
-from sweep.programs.source import Source
+from sweep.programs.source import Source, parses_arguments
 
 
 def source_of(directory: Path, text: str, **others: str) -> Source:
@@ -65,4 +65,4 @@ def test_a_module_of_a_package_is_followed_by_its_relative_imports(tmp_path: Pat
     source_of(tmp_path, "", lib_in_part="from . import other\n", lib_in_other="import click")
     source = Source(tmp_path / "lib" / "part.py", tmp_path)
     assert source.imports == ("click",)
-    assert source.parses_arguments
+    assert parses_arguments(tmp_path / "lib" / "part.py", [tmp_path])
