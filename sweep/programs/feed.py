@@ -81,7 +81,7 @@ class Feed:
         self._step_source = ""
         self._complete: frozenset[str] = frozenset()  # what the last step with the metric had
         self._bar: Mapping[str, Any] = {}  # the last state of a progress bar
-        self._bar_at: str | None = None
+        self._bars: dict[bool, tuple[str, Mapping[str, Any]]] = {}  # where one over epochs, and one over batches, was
         self._copy: dict[str, Any] | None = None  # a printed step that waits: a library may give the same
         self._sent_at = -math.inf
         self._second, self._num_lines = -math.inf, 0
@@ -107,10 +107,13 @@ class Feed:
         """Return what counts of the state of a progress bar, which is printed many times: of a bar over batches what it
         says at its end, of one over epochs what it says whenever it has moved."""
         place = _PLACE.search(text)
-        where, known, was_at = place and place[0], self._bar, self._bar_at
-        self._bar, self._bar_at = values, where
+        where = place[0] if place else ""
         is_full = "100%" in text or (place is not None and place[1] == place[2])
-        if not is_full and not _OF_EPOCHS.search(text):
+        is_of_epochs = _OF_EPOCHS.search(text) is not None
+        was_at, known = self._bars.get(is_of_epochs, ("", {}))
+        self._bars[is_of_epochs] = where, values
+        self._bar = values or self._bar
+        if not is_full and not is_of_epochs:
             return {}
         # Keras says once more where it is, with what it has validated.
         return {name: value for name, value in values.items() if where != was_at or name not in known}

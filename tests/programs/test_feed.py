@@ -164,6 +164,16 @@ def test_bars_too_fast_to_be_seen_on_their_way_count_once_each() -> None:
     assert [report["loss"] for report in told.reports] == [3, 2, 1]
 
 
+def test_a_bar_over_batches_inside_does_not_make_that_over_epochs_count_twice() -> None:
+    told = Told()
+    for epoch in range(3):
+        for _ in range(2):
+            told.feed.line(f"epochs: {epoch * 33}%|## | {epoch}/3 [00:00<00:00, 3.98epoch/s, loss={3 - epoch}]")
+            told.feed.line("batches:   0%|   | 0/7 [00:00<?, ?batch/s]")
+    told.feed.end()
+    assert [report["loss"] for report in told.reports] == [3, 2, 1]
+
+
 def test_what_keras_adds_at_the_end_of_an_epoch_counts() -> None:
     for metric in ("loss", "val_loss"):
         told = Told(metric)
