@@ -114,7 +114,7 @@ def _action_option(action: Any, classes: set[str]) -> dict[str, Any]:
         kind = "flag" if action.nargs == 0 else "value" if action.nargs in (None, "?", 1) else "many"
     name = flags[0].lstrip("-") if "." in action.dest and flags else action.dest  # simple-parsing keeps it elsewhere
     type_ = "boolean" if hint is bool else hint or action.type or (type(default) if isinstance(default, bool) else "")
-    if "MISSING" in repr(default):  # tyro has it in the help
+    if "Missing" in type(default).__name__:  # tyro has it in the help
         match = re.search(r"\(default: (.*?)\)", told)
         default = match and match[1]
         with contextlib.suppress(SyntaxError, ValueError):
@@ -145,8 +145,9 @@ def _parse_known_args(parser: Any, *given: Any, **named: Any) -> Any:
 
 
 def _answer_tyro(function: Any, *, args: Any = None, return_unknown_args: bool = False, **more: Any) -> NoReturn:
-    more.pop("compact_help", None)
-    _answer_parser(sys.modules["tyro._cli"].get_parser(function, **more), is_open=return_unknown_args)
+    get_parser = sys.modules["tyro._cli"].get_parser
+    known = more.keys() & inspect.signature(get_parser).parameters.keys()
+    _answer_parser(get_parser(function, **{name: more[name] for name in known}), is_open=return_unknown_args)
 
 
 def _answer_click(command: Any, *more: Any, **named: Any) -> NoReturn:
