@@ -134,7 +134,7 @@ class Feed:
                 if len(self.seen) < _MAX_NAMES or (source, name) in self.seen:
                     self.seen[source, name] = self.seen.get((source, name), (0, None))[0] + 1, value
             if self._counts(source):
-                if step is not None and not any(map(_is_time, given)):
+                if step is not None and not any(map(is_time, given)):
                     given["step"] = step
                 self._collect(given, source)
                 if is_whole:
@@ -168,7 +168,7 @@ class Feed:
     def _collect(self, given: Mapping[str, Any], source: str) -> None:
         """Add to the step that is being collected; what it has already, or another time, begins the next."""
         is_next = source != self._step_source or any(
-            name in self._step and (not _is_time(name) or self._step[name] != value) for name, value in given.items()
+            name in self._step and (not is_time(name) or self._step[name] != value) for name, value in given.items()
         )
         if is_next:
             self._flush(is_late=True)
@@ -202,9 +202,9 @@ class Feed:
             value = step.get(self._metric)
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 return
-        elif all(map(_is_time, step)):
+        elif all(map(is_time, step)):
             return
-        self._complete = frozenset(name for name in step if not _is_time(name))
+        self._complete = frozenset(name for name in step if not is_time(name))
         rank, text = _rank(self._step_source), _RANKS["text"]
         if rank == text < self._rank and self._copy is None and self.has_library():
             self._copy = dict(self._latest)
@@ -226,7 +226,7 @@ class Feed:
         """Say what was seen in place of the metric, for the error of a program that ended without it."""
         names: dict[str, str] = {}
         for (source, name), (_, last) in self.seen.items():
-            if isinstance(last, (int, float)) and math.isfinite(last) and not _is_time(name):
+            if isinstance(last, (int, float)) and math.isfinite(last) and not is_time(name):
                 names.setdefault(name, source)
         shown = ", ".join(f"{name!r} ({source})" for name, source in list(names.items())[:12])
         near = closest(self._metric, names)
@@ -244,14 +244,14 @@ class Feed:
         return "".join(f"\n    {line}" for line in self.last_lines)
 
 
-def _is_time(name: str) -> bool:
+def is_time(name: str) -> bool:
     """Whether a name counts steps; loggers put a part before it, `trainer/global_step`."""
     return name.rpartition("/")[2] in TIMES
 
 
 def _whole(name: str, value: Any) -> Any:
     """Return an epoch that was read as a float as the whole number that it is."""
-    return int(value) if _is_time(name) and isinstance(value, float) and value.is_integer() else value
+    return int(value) if is_time(name) and isinstance(value, float) and value.is_integer() else value
 
 
 def _rank(source: str) -> int:

@@ -36,7 +36,7 @@ class Place:
     Attributes:
         directory: in which the program runs.
         checkpoint_dir: kept between attempts, and copied into the trials that continue from this one.
-        has_checkpoint: the attempt was given something to continue from.
+        has_checkpoint: the attempt was given something to continue from. has_saved: so will the next one be.
         is_isolated: the directory is the trial's own.
     """
 
@@ -51,7 +51,7 @@ class Place:
             Path(self.checkpoint_dir, METADATA).unlink(missing_ok=True)
         os.makedirs(self.checkpoint_dir, exist_ok=True)
         self._known = self._signature()
-        self.has_checkpoint = bool(self._known)
+        self.has_checkpoint = self.has_saved = bool(self._known)
         if is_isolated:
             top, link = os.path.join(session.trial_dir, _TREE), os.path.join(session.trial_dir, WORK_DIR)
             self.directory = show_with_parents(directory, top)
@@ -84,7 +84,7 @@ class Place:
             return None
         if not is_settled and time.time() - max(changed for _, changed in found.values()) < _SETTLED_S:
             return None
-        self._known = found
+        self._known, self.has_saved = found, True
         return Checkpoint(self.checkpoint_dir)
 
     def _signature(self) -> dict[str, tuple[int, float]]:

@@ -18,7 +18,7 @@ from sweep.programs import hooks
 from sweep.programs.arguments import appended, render
 from sweep.programs.command import run_command
 from sweep.programs.config_file import with_values
-from sweep.programs.feed import Feed
+from sweep.programs.feed import Feed, is_time
 from sweep.programs.interface import Interface
 from sweep.programs.place import Place
 from sweep.programs.script import run_script
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sweep.programs.program import Program
 
 SEEN_FILE = "metrics_seen.json"  # in a trial's directory: which metrics came from which source
+TOLD_FILE = "last_step.json"  # likewise: the step of its last report
 _OF_CONFIG_FILES = {"config", "config_file", "cfg", "conf", "config_path"}  # options that take the path of one
 _PLACEHOLDERS = ("trial_id", "trial_dir", "checkpoint_dir", "seed")
 
@@ -132,12 +133,13 @@ class _Reporter:
         """Begin; `is_waiting`: the program waits while it reports, so that no file is half written."""
         self._session, self._place, self._is_waiting = session, place, is_waiting
         self._num_reports = 0
+        self._told = _Told(session, is_continued=place.has_checkpoint)
 
     def report(self, values: dict[str, Any], is_late: bool) -> None:
         """Report; a stop that another thread learns of is met by the program at its next report."""
         session = self._session
-        if session.num_reports != self._num_reports:
-            return  # the program calls `sweep.report` itself
+        if session.num_reports != self._num_reports or self._told.has(values):
+            return  # the program calls `sweep.report` itself, or does a step again
         try:
             is_settled = self._is_waiting and threading.current_thread() is threading.main_thread()
             checkpoint = None if is_late else self._place.checkpoint(is_settled=is_settled)
@@ -146,6 +148,8 @@ class _Reporter:
             if threading.current_thread() is threading.main_thread():
                 raise
         finally:
+            if session.num_reports > self._num_reports and self._place.has_saved:
+                self._told.note(values)  # also of the report whose answer is to stop
             self._num_reports = session.num_reports
 
     def finish(self) -> None:
@@ -153,3 +157,46 @@ class _Reporter:
         if self._session.num_reports and self._place.checkpoint(is_settled=True) is not None:
             with self._session.checkpoint_dir() as directory:
                 shutil.copytree(self._place.checkpoint_dir, directory, dirs_exist_ok=True)
+
+
+class _Told:
+    """Which step of the program was reported last, by its own count.
+
+    Most programs report a step and save it afterwards. One that is killed in between does that step again when it goes
+    on, and its report is in the record already.
+    """
+
+    def __init__(self, session: Session, *, is_continued: bool) -> None:
+        self._file = Path(session.trial_dir, TOLD_FILE)
+        self._before: dict[str, float] = {}
+        self._last: dict[str, float] = {}
+        self._num_last = self._num_before = 0
+        is_own = session.job.checkpoint.startswith(os.path.join(session.trial_dir, ""))
+        if is_continued and is_own:  # another trial's steps were reported there
+            with contextlib.suppress(OSError, ValueError):  # it reported no step
+                self._before, self._num_before = json.loads(self._file.read_text())
+
+    def note(self, values: Mapping[str, Any]) -> None:
+        """Remember the step of a report that is in the record."""
+        if times := _times(values):
+            self._num_last = self._num_last + 1 if times == self._last else 1
+            self._last = times
+            write_atomically(self._file, json.dumps([times, self._num_last]))
+
+    def has(self, values: Mapping[str, Any]) -> bool:
+        """Whether the attempt before has reported this; from the first report on that it has not, nothing more was."""
+        times = _times(values)
+        known = [(times[name], before) for name, before in self._before.items() if name in times]
+        is_back = any(times.get(name, last) < last for name, last in self._last.items())
+        is_again = bool(known) and not is_back and all(time <= before for time, before in known)
+        if is_again and all(time == before for time, before in known):
+            is_again, self._num_before = self._num_before > 0, self._num_before - 1
+        if is_again:
+            self._last = times
+        else:
+            self._before = {}
+        return is_again
+
+
+def _times(values: Mapping[str, Any]) -> dict[str, float]:
+    return {name: value for name, value in values.items() if is_time(name) and isinstance(value, (int, float))}

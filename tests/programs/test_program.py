@@ -338,6 +338,37 @@ def test_a_server_under_test_is_started_awaited_and_ended(place: Path) -> None:
         os.kill(int((directory / "server_pid").read_text()), 0)
 
 
+LOGS_THEN_SAVES = """\
+import json, os
+directory = os.environ["SWEEP_CHECKPOINT_DIR"]
+state = os.path.join(directory, "state.json")
+begin = json.load(open(state)) if os.path.exists(state) else 1
+for epoch in range(begin, 6):
+    for half in range(2):
+        print(f"epoch {epoch}: loss {1 / (2 * epoch + half):.6f}")
+        if epoch == 3 and half == 0 and begin == 1:
+            raise SystemExit(7)
+    json.dump(epoch + 1, open(state, "w"))
+"""
+
+
+def test_a_step_that_was_reported_and_not_saved_is_not_reported_again(place: Path) -> None:
+    (place / "train.py").write_text(LOGS_THEN_SAVES)
+    analysis = ran(sweep.Program("train.py"), max_failures=1)
+    (trial,) = analysis.trials
+    frame = analysis.trial_dataframes[trial.trial_id]
+    assert frame["epoch"].tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    assert frame["loss"].tolist() == [round(1 / number, 6) for number in range(2, 12)]
+    assert frame["training_iteration"].tolist() == list(range(1, 11))
+
+
+def test_steps_that_begin_anew_with_each_epoch_are_all_reported(place: Path) -> None:
+    (place / "train.py").write_text(LOGS_THEN_SAVES.replace("epoch {epoch}:", "step {half}:"))
+    analysis = ran(sweep.Program("train.py"), max_failures=1)
+    frame = analysis.trial_dataframes[analysis.trials[0].trial_id]
+    assert frame["step"].tolist()[-4:] == [0, 1, 0, 1]
+
+
 def test_what_a_server_that_does_not_get_ready_has_left_is_torn_down(place: Path) -> None:
     program = sweep.Program(
         ["sh", "-c", "echo score: 1"],
