@@ -33,6 +33,10 @@ NOT_NOW: Final = Signal.NOT_NOW
 EXHAUSTED: Final = Signal.EXHAUSTED
 
 
+BY_PERSON: Final = {"enqueued": True}
+"""The state of a suggestion that a person has made."""
+
+
 def answer_of(suggestion: Config | Signal | None) -> Config | Signal:
     """Return what a `suggest` answered, with None as `NOT_NOW`: searchers written for Tune say it that way."""
     return NOT_NOW if suggestion is None else suggestion
@@ -146,6 +150,9 @@ class Searcher(ABC):
     def num_trials(self, num_samples: int | None) -> int | None:
         """Return how many trials `num_samples` samples make at most (a grid multiplies them); None: unlimited."""
         return num_samples
+
+    def on_request(self, request: Mapping[str, Any]) -> None:  # noqa: B027 - optional hook
+        """Hear what a person asks of the run: `config`, to be tried next; `num_samples` or `max_concurrent`, anew."""
 
     @property
     def hears_results(self) -> bool:

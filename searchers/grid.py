@@ -89,6 +89,11 @@ class GridSearch(SpaceSearcher):
         count: int = self._space.count(self._space.sample_of(self._num_before) + num_samples)
         return min(count - self._num_before, most or count)
 
+    def on_request(self, request: Mapping[str, Any]) -> None:
+        """Take a larger number of samples; that fewer are made is seen to by the run."""
+        if self._num_samples is not None:
+            self._num_samples = max(self._num_samples, request.get("num_samples", 0))
+
     def suggest(self, trial_id: str) -> Config | Signal:
         variants = self._known_space()
         if trial_id in self._open:

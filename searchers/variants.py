@@ -467,7 +467,7 @@ class Variants:
         self._space = check_space(space)
         self._is_constant = is_constant
         self.num_points = num_points(space)
-        self._filled = [fill(space, point, _decide_with_warning) for point in points]
+        self._filled = [fill(space, point, decide_with_warning) for point in points]
         self._ends: list[int] = []  # the number of the first config behind each point
         for filled in self._filled:
             self._ends.append((self._ends[-1] if self._ends else 0) + num_points(filled))
@@ -498,12 +498,12 @@ class Variants:
         return self._space, sample + later, point
 
 
-def _decide_with_warning(path: Path, node: Any, value: Any) -> Any:
+def decide_with_warning(path: Path, node: Any, value: Any) -> Any:
     """Take the value of a point; one outside its domain is taken too."""
     options = _options_of(node)
     index = option_of(options, value)
     if index is not None:
-        return fill(options[index], value, _decide_with_warning, path)
+        return fill(options[index], value, decide_with_warning, path)
     domain = Categorical(options) if options else node
     if isinstance(domain, Domain) and not domain.is_valid(value):
         outside = f"which is outside {domain.domain_str}; it is used"

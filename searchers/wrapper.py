@@ -1,4 +1,5 @@
-"""Searchers around another one: a limit on its open suggestions, and suggestions that are tried several times."""
+"""Searchers around another one: a limit on its open suggestions, suggestions that are tried several times, and those of
+persons before its own."""
 
 from __future__ import annotations
 
@@ -6,13 +7,15 @@ import functools
 import math
 import warnings
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
 from searchers import checks
-from searchers.base import NOT_NOW, Config, Names, Searcher, Signal, answer_of
+from searchers.base import BY_PERSON, NOT_NOW, Config, Names, Searcher, Signal, answer_of
 from searchers.errors import SearchError
 from searchers.keywords import refuse_unknown, taken_by
 from searchers.variants import fresh
@@ -54,7 +57,7 @@ class Wrapper(Searcher):
 # A state is that of the searcher, without what is open here; so it may be restored with or without a wrapper.
 _FORWARDED = """
     num_trials set_max_concurrency suggestion_state retell on_trial_result on_trial_complete on_pause on_unpause
-    set_budgets observe get_state set_state save restore
+    on_request set_budgets observe get_state set_state save restore
 """
 
 
@@ -92,6 +95,14 @@ class ConcurrencyLimiter(Wrapper):
         self._is_limited_inside = searcher.set_max_concurrency(self.max_concurrent)
         self._live: set[str] = set()
         self._held: dict[str, tuple[Mapping[str, Any] | None, bool]] = {}  # completed, not passed on; within _live
+
+    def on_request(self, request: Mapping[str, Any]) -> None:
+        """Take another limit; what is open above it stays open."""
+        super().on_request(request)
+        if (most := request.get("max_concurrent")) is not None:
+            self.max_concurrent = checks.whole("max_concurrent", most, least=1)
+            if self._is_limited_inside:
+                self.searcher.set_max_concurrency(most)
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
         """Pass on the smaller of two limits if the searcher limits itself; else both limits hold, each on its own."""
@@ -265,3 +276,65 @@ def _mean(values: list[Any]) -> float:
     """Return the mean of those that are numbers; NaN if none is."""
     numbers = [number for number in map(checks.as_number, values) if not math.isnan(number)]
     return fmean(numbers) if numbers else math.nan
+
+
+def learns_from_others(searcher: Searcher) -> bool:
+    """Say whether a searcher, or the one within it, takes points that it did not propose."""
+    while isinstance(searcher, Wrapper):
+        searcher = searcher.searcher
+    return type(searcher).observe is not Searcher.observe
+
+
+class Enqueued(Wrapper):
+    """Suggest what persons have asked for, in their order, then what `searcher` suggests.
+
+    Theirs count against no limit of the searcher; it learns from their results what it can learn from points that it
+    did not propose. Told the same events again in the same order, it does the same.
+    """
+
+    def __init__(self, searcher: Searcher) -> None:
+        super().__init__(searcher)
+        self._waiting: deque[Config] = deque()
+        self._given: dict[str, Config] = {}  # by trial that is open
+
+    def on_request(self, request: Mapping[str, Any]) -> None:
+        super().on_request(request)
+        if "config" in request:
+            self._waiting.append(request["config"])
+
+    def suggest(self, trial_id: str) -> Config | Signal:
+        if trial_id not in self._given:
+            if not self._waiting:
+                return super().suggest(trial_id)
+            self._given[trial_id] = self._waiting.popleft()
+        config: Config = fresh(self._given[trial_id])
+        return config
+
+    def suggestion_state(self, trial_id: str) -> Mapping[str, Any] | None:
+        return BY_PERSON if trial_id in self._given else super().suggestion_state(trial_id)
+
+    def retell(self, trial_id: str, config: Config, state: Mapping[str, Any] | None) -> None:
+        if state == BY_PERSON:
+            self._given[trial_id] = self._waiting.popleft() if self._waiting else config
+        else:
+            super().retell(trial_id, config, state)
+
+    def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
+        if trial_id not in self._given:
+            super().on_trial_result(trial_id, result)
+
+    def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
+        config = self._given.pop(trial_id, None)
+        if config is None:
+            super().on_trial_complete(trial_id, result, error)
+        elif result is not None and not error:
+            with suppress(SearchError):  # it cannot learn from it: the answer to the request has said so
+                self.searcher.observe(config, result)
+
+    def on_pause(self, trial_id: str) -> None:
+        if trial_id not in self._given:
+            super().on_pause(trial_id)
+
+    def on_unpause(self, trial_id: str) -> None:
+        if trial_id not in self._given:
+            super().on_unpause(trial_id)

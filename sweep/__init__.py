@@ -36,6 +36,7 @@ _NAMES = {
         TimeoutStopper TrialPlateauStopper
     """,
     "sweep.display.reporters": "CLIReporter JupyterNotebookReporter ProgressReporter",
+    "sweep.requests.attached": "Attached attach",
     "sweep.errors": "SweepError SweepInterrupted TrialsFailed TuneError",
     "sweep.core.config": "CheckpointConfig FailureConfig ResumeConfig RunConfig SyncConfig TuneConfig",
     "sweep.accelerators.inventory": "available_resources cluster_resources init is_initialized",

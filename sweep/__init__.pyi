@@ -52,6 +52,8 @@ from sweep.core.stoppers import TrialPlateauStopper as TrialPlateauStopper
 from sweep.display.reporters import CLIReporter as CLIReporter
 from sweep.display.reporters import JupyterNotebookReporter as JupyterNotebookReporter
 from sweep.display.reporters import ProgressReporter as ProgressReporter
+from sweep.requests.attached import Attached as Attached
+from sweep.requests.attached import attach as attach
 from sweep.errors import SweepError as SweepError
 from sweep.errors import SweepInterrupted as SweepInterrupted
 from sweep.errors import TrialsFailed as TrialsFailed

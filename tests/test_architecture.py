@@ -196,6 +196,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # An estimator of scikit-learn's that runs a sweep, and what runs in its trials.
     "sweep.sklearn": OWN,
     "sweep.sklearn.trial": ("sweep.worker.session",),
+    # What is said to a sweep by others.
+    "sweep.requests": (),
+    "sweep.requests.files": ("sweep.record.files",),
+    "sweep.requests.attached": ("sweep.record.reader", "sweep.requests.files"),
     # The composition: what was asked becomes a value, the value what decides, and that is opened, driven and closed.
     "sweep.api": ("searchers.keywords", "sweep.launch.execute", "sweep.launch.spec"),
     "sweep.launch": (),
@@ -216,9 +220,22 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.storage.fetch",
         "sweep.worker.trainable",
     ),
+    "sweep.launch.requests": (
+        "searchers.base",
+        "searchers.wrapper",
+        "searchers.errors",
+        "searchers.variants",
+        "sweep.core",
+        "sweep.engines.base",
+        "sweep.launch.build",
+        "sweep.launch.drive",
+        "sweep.record",
+        "sweep.requests.files",
+    ),
     "sweep.launch.drive": (
         "sweep.core",
         "searchers.base",
+        "searchers.wrapper",
         "sweep.engines.base",
         "sweep.callbacks.base",
     ),

@@ -169,6 +169,14 @@ def parse_seconds(text: str) -> float:
     return seconds
 
 
+def seconds_of(text: str | None) -> float | str | None:
+    """Return the seconds of a span such as `2h`; of `+2h` as a text that begins with a plus."""
+    if text is None:
+        return None
+    seconds = parse_seconds(text.strip().removeprefix("+"))
+    return f"+{seconds:g}" if text.strip().startswith("+") else seconds
+
+
 def parse_count(text: str, before: int) -> int:
     """Return a new total from `200` or, added to `before`, `+50`."""
     match = re.fullmatch(r"(\+?)(\d+)", text.strip())

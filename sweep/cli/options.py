@@ -64,6 +64,7 @@ names_argument = click.argument(
 )
 """One or more of them; the command gets `readers`."""
 trial_argument = partial(click.argument, "trial", shell_complete=complete_trial)
+some_trials_argument = click.argument("some", metavar="[TRIAL]...", nargs=-1, shell_complete=complete_trial)
 
 storage_option = partial(
     click.option,

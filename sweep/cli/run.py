@@ -15,17 +15,19 @@ import click
 
 from searchers import SEARCHERS
 from sweep.callbacks.base import Callback
-from sweep.cli.arguments import RunArguments, import_trainable, parse_count, parse_seconds, split_target
-from sweep.cli.options import name_argument, named_option, storage_option, where_option
+from sweep.cli.arguments import RunArguments, import_trainable, parse_count, parse_seconds, seconds_of, split_target
+from sweep.cli.options import name_argument, named_option, some_trials_argument, storage_option, where_option
 from sweep.cli.programs import ProgramCommand, dry_run, print_winner, ranges_in
 from sweep.cli.tables import json_option
 from sweep.core.literals import jsonable
 from sweep.core.results import TrialResult
 from sweep.core.trial import Trial, shown_state
+from sweep.display.formats import clean
 from sweep.errors import ConfigError, ExperimentError, SweepError
 from sweep.programs.program import Program
 from sweep.record.reader import ExperimentReader
 from sweep.record.saved_spec import read_saved_spec, with_environment
+from sweep.requests.attached import Attached
 from sweep.schedulers import SCHEDULERS
 from sweep.storage.filesystems import storage_of
 
@@ -272,6 +274,7 @@ class _JsonLines(Callback):
 
 @click.command(short_help="Go on with a sweep, or extend it.")
 @name_argument
+@some_trials_argument
 @click.option("--trials", metavar="N|+N", help="A new number of samples, or so many more.")
 @click.option("--time", "span", metavar="SPAN|+SPAN", help="A new time budget such as 2h, or so much more.")
 @click.option("--errored", is_flag=True, help="Also start failed trials again.")
@@ -279,8 +282,11 @@ class _JsonLines(Callback):
 @verbose_option
 @events_option
 @where_option
-def resume(reader: ExperimentReader, trials: str | None, span: str | None, errored: bool, **shown: bool) -> int:
-    """Go on with a sweep: after Ctrl-C, after a crash, or with more trials or time after its end.
+def resume(
+    reader: ExperimentReader, some: tuple[str, ...], trials: str | None, span: str | None, errored: bool, **shown: bool
+) -> int:
+    """Go on with a sweep: after Ctrl-C, after a crash, or with more trials or time after its end. With TRIAL: also with
+    trials that `sweep pause` has paused. A sweep that runs hears it, and none is started anew.
 
     Works for sweeps that `sweep run` has started, and for those of a Python script: what the script called is recorded.
     Its trainable is imported from the script, which is run up to its first sweep.
@@ -291,6 +297,17 @@ def resume(reader: ExperimentReader, trials: str | None, span: str | None, error
       sweep resume digits --trials +50
       sweep resume digits --time +2h
     """
+    running = Attached(reader)
+    if running.is_running:
+        if errored:
+            click.echo(clean(running.retry()))
+        if trials is not None or span is not None:
+            click.echo(clean(running.edit(num_samples=trials, time_budget_s=seconds_of(span))))
+        elif not errored:
+            click.echo(clean(running.resume(some or None)))
+        return 0
+    if some:
+        running.resume(some)
     storage = storage_of(reader.root) or str(reader.root.parent)
     trainable, given = _asked(reader, storage, is_quiet=shown["quiet"] or shown["as_json"])
     before = given.get("num_samples", 1)
@@ -321,6 +338,7 @@ def _asked(reader: ExperimentReader, storage: str, *, is_quiet: bool) -> tuple[A
     try:
         given, lost = read_saved_spec(reader.root, with_trainable=True)
         trainable = given.pop("trainable", None)
+        given |= reader.edits()
         if trainable is None and target and not lost:
             trainable = import_trainable(target, None if is_quiet else _note)
     except SweepError as error:

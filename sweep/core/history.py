@@ -210,6 +210,8 @@ class History:
             case m.Asked(m.Ask.RETRY, trial_id) if trial_id in self.trials:
                 if (trial := self.trials[trial_id]).is_ended:
                     self.trials[trial_id] = revived(trial, from_scratch=False)
+            case m.Asked(m.Ask.EDIT | m.Ask.ENQUEUE, _, detail):
+                self.plan = self.plan.edited(detail)
             case m.NodesChanged(nodes):
                 self.nodes = nodes
             case m.PlanChanged(plan):

@@ -74,12 +74,14 @@ class Verdict(StrEnum):
 class Ask(StrEnum):
     """What the user may ask of a running sweep."""
 
-    DRAIN = "drain"  # what runs finishes, nothing new starts
+    DRAIN = "drain"  # what runs finishes, nothing new starts; of a trial: it ends at its next report
     INTERRUPT = "interrupt"  # save and stop; resumable
     CANCEL = "cancel"  # end now, for good
-    PAUSE = "pause"
+    PAUSE = "pause"  # what can be saved is, and nothing starts until RESUME
     RESUME = "resume"
     RETRY = "retry"
+    EDIT = "edit"  # go on with another plan
+    ENQUEUE = "enqueue"  # try a config that a person gives next
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The user asks for something; `trial_id` None means the whole sweep."""
+    """The user asks for something; `trial_id` None means the whole sweep. `detail` is JSON, see `Plan.edited`."""
 
     what: Ask
     trial_id: str | None = None

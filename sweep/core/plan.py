@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sweep.core.failures import RETRIED
@@ -16,6 +17,7 @@ class Plan:
     Attributes:
         prefix: five hex digits that the ids of this experiment's trials begin with.
         num_trials: how many trials to make at most; None: until the searcher is exhausted or the budget is spent.
+        max_running: how many trials may run at a time, as a person has said since; None: as many as fit.
         ask_ahead: how many configs may wait; 1 for an adaptive searcher.
         metric, mode: what is optimised; empty when nothing was said. With several objectives: the first.
         required: metrics that trials must report, and as numbers: all objectives, unless the metric is not strict.
@@ -48,6 +50,7 @@ class Plan:
 
     prefix: str = "00000"
     num_trials: int | None = 1
+    max_running: int | None = None
     ask_ahead: int = 64
     metric: str = ""
     mode: str = "max"
@@ -77,6 +80,21 @@ class Plan:
     retry_unfinished: bool = True
     is_unasked: bool = False
     lost: tuple[str, ...] = ()
+
+    def why_full(self, num_held: int) -> str:
+        """Say that as many trials run as a person has allowed; empty: more may."""
+        is_full = self.max_running is not None and num_held >= self.max_running
+        return f"no more than {self.max_running} may run at a time" if is_full else ""
+
+    def edited(self, detail: str) -> Plan:
+        """Return the plan as a person wants it: `{"plan": {field: value}}`; a config that was given is one trial more.
+
+        What a request says besides, as who made it, is not of the plan.
+        """
+        said = json.loads(detail)
+        if "config" in said and self.num_trials is not None:
+            return replace(self, num_trials=self.num_trials + 1)
+        return replace(self, **said.get("plan", {}))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; `Plan(**values)` reads them back."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from searchers.base import EXHAUSTED, NOT_NOW
+from searchers.base import BY_PERSON, EXHAUSTED, NOT_NOW
 from searchers.errors import SearchError
 from sweep.core import failures, scheduler_guard
 from sweep.core import messages as m
@@ -34,7 +34,7 @@ from sweep.core.trial import (
     number_of,
     revived,
 )
-from sweep.core.waiting import PendingQueue, Suggestions, Timers
+from sweep.core.waiting import FRONT, PendingQueue, Suggestions, Timers
 from sweep.errors import MetricError, SweepError, SweepStalled
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ class Sweep:
         self._end_reason: tuple[str, Cause] = ("", Cause.NONE)
         self._ending: m.Ask | None = None  # DRAIN, INTERRUPT or CANCEL (which also stands for budget and stop_all)
         self._is_open = False
+        self._is_paused = False  # the whole sweep, by a person
         self._has_nodes = False
         self._must_pump = False
         self._failed = False
@@ -228,10 +229,12 @@ class Sweep:
                 self._suggestions.exhausted()
             case config:
                 self._suggestions.answered()
-                self._add(event.trial_id, config, event.resources or self._last_request, now)
+                ticket = FRONT + self.seq if event.state == BY_PERSON else 0
+                trial = Trial(event.trial_id, config, event.resources or self._last_request, ticket=ticket)
+                self._add(self._escalations.new(trial), now)
 
-    def _add(self, trial_id: str, config: Mapping[str, Any], resources: Resources, now: float) -> None:
-        trial = self._put(self._escalations.new(Trial(trial_id, config, resources)))
+    def _add(self, trial: Trial, now: float) -> None:
+        trial = self._put(trial)
         self._last_request = resources = trial.resources
         self._hear("on_trial_add", trial)
         if self._ending is m.Ask.CANCEL:
@@ -606,8 +609,19 @@ class Sweep:
         self._must_pump = True
         trial = self._trials.get(event.trial_id) if event.trial_id is not None else None
         match event.what:
-            case m.Ask.DRAIN:
+            case m.Ask.DRAIN if event.trial_id is None:
                 self._ending = self._ending or m.Ask.DRAIN
+            case m.Ask.DRAIN if trial is not None and not trial.is_ended:
+                self._apply(m.StopTrial(trial.id, "stopped by a person", Cause.NONE), trial, now)
+            case m.Ask.EDIT | m.Ask.ENQUEUE:
+                self.plan = self.plan.edited(event.detail)
+                self._suggestions.is_exhausted = False
+                if event.what is m.Ask.ENQUEUE and self._can_ask:
+                    self._out.append(m.Suggest(self._id(self._suggestions.next_number())))
+            case m.Ask.PAUSE | m.Ask.RESUME if event.trial_id is None:
+                self._is_paused = event.what is m.Ask.PAUSE
+                for one in [t for t in self._trials.values() if self._is_paused or t.is_by_person]:
+                    self._on_asked(replace(event, trial_id=one.id), now)
             case m.Ask.INTERRUPT:
                 self._interrupt(now)
             case m.Ask.CANCEL if event.trial_id is None:
@@ -742,7 +756,7 @@ class Sweep:
 
     def _pump(self, now: float) -> None:
         """Start what fits, ask for more, and see to it that nothing waits without a name."""
-        if self._ending is not None or not self._has_nodes:
+        if self._ending is not None or not self._has_nodes or self._is_paused:
             return
         while self._start_one(now):
             pass
@@ -779,13 +793,15 @@ class Sweep:
         """How many trials are PAUSED, not counting those that only a person may resume."""
         if not self._counts[Status.PAUSED]:
             return 0
-        return sum(t.status is Status.PAUSED and not t.is_by_person for t in self._trials.values())
+        paused = [trial for trial in self._trials.values() if trial.status is Status.PAUSED]
+        return sum(self._is_paused or not trial.is_by_person for trial in paused)
 
     def _stall(self, why: str) -> None:
         self._fail(SweepStalled(f"nothing runs, and {why}"))
 
-    def _say_why(self, trial_id: str) -> None:
-        trial, why = self._trials[trial_id], self._packer.why_not(self._trials[trial_id].resources)
+    def _say_why(self, trial_id: str, why: str = "") -> None:
+        trial = self._trials[trial_id]
+        why = why or self._packer.why_not(trial.resources)
         if trial.reason != why:
             self._put(evolve(trial, reason=why, cause=Cause.RESOURCES))
 
@@ -793,6 +809,9 @@ class Sweep:
         """Start one trial if any fits; the oldest may be overtaken by those that fit, but not for ever."""
         oldest_id, fitting = self._queue.startable(self._packer)
         if oldest_id is None:
+            return False
+        if why := self.plan.why_full(self.num_held):
+            self._say_why(oldest_id, why)
             return False
         is_blocked = not fitting or fitting[0] != oldest_id
         if is_blocked:
@@ -825,7 +844,8 @@ class Sweep:
         ahead = max(self.plan.ask_ahead, 1)
         waiting = self._counts[Status.PENDING] + self._suggestions.num_outstanding
         is_idle = not self.num_held and not self._unreleased
-        if ahead == 1 and (waiting or not (is_idle or self._packer.fits_now(self._last_request))):
+        is_wanted = is_idle or self._packer.fits_now(self._last_request)
+        if ahead == 1 and (waiting or not is_wanted or self.plan.why_full(self.num_held)):
             return
         if waiting > ahead // 2:
             return
@@ -871,7 +891,7 @@ class Sweep:
         if new.status is not Status.PENDING:
             return new
         # one that waits for more, or that was not begun after all, does so where it did
-        is_kept = old is not None and (new.escalation is not old.escalation or new.attempt < old.attempt)
+        is_kept = new.ticket < 0 if old is None else new.escalation is not old.escalation or new.attempt < old.attempt
         ticket = self._queue.add(new.id, new.resources, new.attempt > 0, new.ticket if is_kept else 0)
         new = evolve(new, ticket=0 if self._ending is m.Ask.INTERRUPT else ticket)  # resumed, it is first
         absent = "" if new.reason else self._packer.absence(new.resources)

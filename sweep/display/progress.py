@@ -108,6 +108,11 @@ class Progress(Callback):
 
     # --- hooks ---
 
+    def replan(self, plan: Any) -> None:
+        """Go on with another plan."""
+        if self._view is not None:
+            self._view.replan(plan, plan.num_trials)
+
     def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
         """Begin to show; `info` may hold name, searcher, scheduler, seed, nodes, max_iterations and resume_command."""
         if self.verbose <= 0:

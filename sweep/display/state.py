@@ -49,8 +49,7 @@ class ViewState:
         max_iterations: float | None = None,
         num_repeats: int = 1,
     ) -> None:
-        self.plan = plan
-        self.num_trials = num_trials if num_trials is None or num_trials >= 0 else None
+        self.replan(plan, num_trials)
         self.nodes = tuple(nodes)
         self.objectives = objectives
         self.trials: dict[int, Trial] = {}  # by number
@@ -63,6 +62,11 @@ class ViewState:
         self._first_config: dict[str, Any] = {}
         self._begun_at: float | None = None
         self._done_before = 0.0  # by earlier runs of the driver
+
+    def replan(self, plan: Plan, num_trials: int | None) -> None:
+        """Take what is asked for, at first or anew."""
+        self.plan = plan
+        self.num_trials = num_trials if num_trials is None or num_trials >= 0 else None
 
     def update(self, now: float, trial: Trial) -> bool:
         """Take a trial as it is `now` (seconds of driving); return whether it came into another state."""

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 from searchers.base import Searcher, Signal, answer_of
+from searchers.wrapper import Enqueued
 from sweep.core import messages as m
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
@@ -66,7 +67,7 @@ def drive(
     )
     if others := tuple(engine.claims()):
         inbox.append(m.ClaimsChanged(others))
-    name = f"the searcher {type(searcher).__name__}"
+    name = f"the searcher {_name(searcher)}"
     while inbox or not sweep.done:
         due_s, deadline = attend(), sweep.deadline
         attend_at = engine.now() + due_s if engine.is_in_real_time else math.inf
@@ -140,7 +141,7 @@ def tell(searcher: Searcher, command: m.Notify) -> None:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a searcher may be the user's own, and `sys.exit` in it no wish of the user's
-        what = f"{type(searcher).__name__} failed when it was told of trial {trial_id}"
+        what = f"{_name(searcher)} failed when it was told of trial {trial_id}"
         raise SearchError(f"{what}: {type(error).__name__}: {error}") from error
 
 
@@ -157,7 +158,11 @@ def ask(searcher: Searcher, trial_id: str, request_of: RequestOf, complete: Comp
     except BaseException as error:  # the searcher and the resources function may be the user's; three in a row end it
         if isinstance(error, KeyboardInterrupt) or type(error) is SweepError:  # which is the scheduler's, and says so
             raise
-        return m.Suggested(trial_id, m.Failed(f"{type(searcher).__name__}: {type(error).__name__}: {error}"))
+        return m.Suggested(trial_id, m.Failed(f"{_name(searcher)}: {type(error).__name__}: {error}"))
+
+
+def _name(searcher: Searcher) -> str:
+    return type(searcher.searcher if isinstance(searcher, Enqueued) else searcher).__name__
 
 
 def _judged(event: m.Reported, sweep: Sweep, judge: Judge) -> m.Reported:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from searchers.wrapper import Enqueued
 from sweep.accelerators import inventory
 from sweep.callbacks.dispatch import Dispatcher
 from sweep.checkpoints.store import discard_in
@@ -31,6 +32,7 @@ from sweep.launch.drive import drive
 from sweep.launch.interrupt import interruptible, woken_by_signals
 from sweep.launch.observers import about_of, callbacks_of, sender_of, take_log_files
 from sweep.launch.place import place_of, start_from
+from sweep.launch.requests import Requests, continued
 from sweep.launch.spec import NO_LOGGERS, NOT_STRICT, RunSpec, is_set, stop_grace_s
 from sweep.logs.follower import LogJob
 from sweep.logs.writer import LogWriter
@@ -115,7 +117,9 @@ class Launch:
             stop_grace_s=stop_grace_s(),
             interrupt_grace_s=stop_grace_s(Plan.interrupt_grace_s),
         )
+        self.built = replace(self.built, plan=continued(self.built.plan, self.loaded))
         self.spec, self.policies = spec, self.built.policies
+        self.searcher = Enqueued(self.policies.searcher)
         self.about = about_of(self.built, self.place, self.trainable.name, self.notices.say)
         self.ending = Ending(self.built.plan.interrupt_grace_s, can_kill=spec.engine != "inline")
 
@@ -170,7 +174,7 @@ class Launch:
             aside = first_free(str(self.layout.root / f"unknown_{name}"))
             os.rename(self.layout.root / name, aside)
             self.notices.say(f"the record knows nothing of the trial of {name} (a power cut?): moved to {aside}")
-        retell(self.database, self.policies.scheduler, self.policies.searcher, self.built.spec.stop_rules.judge)
+        retell(self.database, self.policies.scheduler, self.searcher, self.built.spec.stop_rules.judge)
         for text in resumption(self.built, self.place, self.loaded, meta):
             self.notices.say(text)
 
@@ -188,7 +192,21 @@ class Launch:
         end_orphans(self.layout.root.absolute(), "", mark_of_dead_driver, notices.say)
         sweep = Sweep(built.plan, policies.scheduler, built.packer, loaded.trials, kept=loaded.kept, seq=loaded.seq)
         dispatcher = self._open_observers(stack, engine, sweep, meta)
-        loop = partial(drive, sweep, engine, policies.searcher, dispatcher, self.journal, attend=self.journal.attend)
+        requests = Requests(
+            self.layout.root,
+            self.journal,
+            sweep,
+            engine,
+            policies,
+            self.searcher,
+            asked=loaded.asked,
+            samples=self.spec.samples,
+            seed=built.seed,
+            notice=notices.say,
+            attend=self.journal.attend,
+            replanned=self._replanned,
+        )
+        loop = partial(drive, sweep, engine, self.searcher, dispatcher, requests, attend=requests.attend)
         judge = built.spec.stop_rules.judge
         try:
             engine.run_loop(lambda: loop(request_of=built.request_of, judge=judge, complete=self._complete))
@@ -204,6 +222,12 @@ class Launch:
         for text in filter(None, (*engine.notices, *policies.notices, idle)):
             notices.say(text)
         return sweep
+
+    def _replanned(self, plan: Plan) -> None:
+        """Let those who look see what a person has changed."""
+        self.journal.set_meta({"num_trials": plan.num_trials})
+        if show := getattr(self.notices.display, "replan", None):
+            show(plan)
 
     def _complete(self, config: Mapping[str, Any], trial_id: str) -> Mapping[str, Any]:
         completed = self.policies.complete(config, trial_id)

@@ -117,6 +117,7 @@ class Tuner:
             what = f"the experiment {root} was run with the trainable {recorded!r}"
             raise ConfigError(f"{what}, and {name!r} was given. Pass the same function or class.")
         arguments, lost = read_saved_spec(root)
+        arguments |= ExperimentReader(root).edits()
         changes = {} if param_space is None else {"config": param_space}
         if param_space is not None and (odd := set(meta.get("space_keys") or ()) ^ set(space_keys(param_space))):
             what = f"param_space is another space: {', '.join(sorted(odd))} is in one of the two only"

@@ -8,6 +8,7 @@ reported, in the order of `_STORED`; null stands for the usual.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
@@ -21,7 +22,7 @@ from sweep.core.plan import Plan
 from sweep.core.resources import Placement, Resources
 from sweep.core.results import TrialResult
 from sweep.core.trial import CheckpointRef, Trial
-from sweep.record.encoding import Trust, encode, untag
+from sweep.record.encoding import Trust, decode, encode, untag
 
 # What is filled in after what a trial reports, in that order; `node_ip` only on several nodes.
 _FILLED = (
@@ -229,6 +230,12 @@ def event_of(
 
 
 # --- commands --------------------------------------------------------------------------------------------------------
+
+
+def request_of(event: m.Asked) -> dict[str, Any]:
+    """Return what a person's request says to a searcher; pickled values of a config are loaded."""
+    said: dict[str, Any] = json.loads(event.detail or "{}")
+    return said | ({"config": decode(said["config"], trust=True)} if "config" in said else {})
 
 
 def command_rows(

@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sweep.core.history import Fact
-from sweep.core.messages import Event, Exit, Exited, ExitKind, PlanChanged
+from sweep.core.history import Fact, History
+from sweep.core.messages import Ask, Asked, Event, Exit, Exited, ExitKind, PlanChanged
 from sweep.core.plan import Plan
 from sweep.core.results import TrialResult
 from sweep.core.trial import CheckpointRef
@@ -84,9 +84,32 @@ def read_facts(
 
 
 def last_plan(db: sqlite3.Connection) -> Plan | None:
-    """Return what was asked of the sweep, as of its last start; None: nothing was recorded yet."""
-    plans = [fact.event.plan for fact in read_facts(db, kinds=[PlanChanged]) if isinstance(fact.event, PlanChanged)]
-    return plans[-1] if plans else None
+    """Return what was asked of the sweep at its last start, and since; None: nothing was recorded yet."""
+    history, facts = History(), list(read_facts(db, kinds=[PlanChanged, Asked]))
+    for fact in facts:
+        history.happened(fact)
+    return history.plan if facts else None
+
+
+def requests(db: sqlite3.Connection) -> Iterator[Asked]:
+    """Yield what persons have asked for, but for signals."""
+    for fact in read_facts(db, kinds=[Asked]):
+        if isinstance(fact.event, Asked) and fact.event.detail:
+            yield fact.event
+
+
+def edits(db: sqlite3.Connection) -> dict[str, Any]:
+    """Return the arguments of `sweep.run` that persons have changed since the last start."""
+    changed: dict[str, Any] = {}
+    for fact in read_facts(db, kinds=[PlanChanged, Asked]):
+        match fact.event:
+            case PlanChanged():
+                changed.clear()
+            case Asked(Ask.EDIT, _, detail):
+                said = json.loads(detail)
+                changed |= {name: said[name] for name in ("num_samples",) if name in said}
+                changed |= {name: said["plan"][name] for name in ("time_budget_s",) if name in said["plan"]}
+    return changed
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from sweep.core.trial import CheckpointRef, Status, shown_status
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.record.checksums import check_state, checked_events, end_of
 from sweep.record.db import last_event, read_meta, understood
-from sweep.record.facts import END, Report, last_exit, last_plan, read_facts, read_reports, reports_of
+from sweep.record.facts import END, Report, edits, last_exit, last_plan, read_facts, read_reports, reports_of
 from sweep.record.layout import ExperimentLayout
 from sweep.record.lock import Driver, find_driver
 from sweep.record.rows import Snapshot, TrialRow
@@ -174,6 +174,11 @@ class ExperimentReader:
         """Return what was asked of the sweep, as of its last start."""
         with self.connect() as connection:
             return last_plan(connection) or Plan()
+
+    def edits(self) -> dict[str, Any]:
+        """Return the arguments of `sweep.run` that persons have changed since the last start."""
+        with self.connect() as connection:
+            return edits(connection)
 
     def driver(self) -> Driver | None:
         """Return the driver that runs the sweep, or ran it last; None when it is not known."""

@@ -24,10 +24,10 @@ from sweep.core.retention import Kept, without
 from sweep.core.stoppers import reached
 from sweep.core.trial import Status, Trial
 from sweep.record.checksums import check_state, check_structure, checked_events
-from sweep.record.codec import metrics_of, unpacked
+from sweep.record.codec import metrics_of, request_of, unpacked
 from sweep.record.db import last_event, open_for_reading, read_meta, understood
 from sweep.record.encoding import decode, untag
-from sweep.record.facts import END, last_plan, read_facts
+from sweep.record.facts import END, last_plan, read_facts, requests
 from sweep.record.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
 from sweep.record.stored import StoredCheckpoints, saved_before
 
@@ -47,6 +47,7 @@ class Loaded:
         plan: of the last run; None when nothing was recorded yet.
         missing: checkpoints that trials refer to and that are not there.
         lost: all that were stored, not discarded, and are not there.
+        asked: what persons have asked for, but for interrupts.
         meta: what is recorded of the experiment as a whole.
     """
 
@@ -56,6 +57,7 @@ class Loaded:
     missing: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
     lost: tuple[str, ...] = ()
+    asked: tuple[m.Asked, ...] = ()
     seq: int = 0
     at: float = 0.0
     plan: Plan | None = None
@@ -78,6 +80,7 @@ def load(database: Path, *, root: Path | None = None) -> Loaded:
         loaded = Loaded(meta=read_meta(db))
         loaded.seq, loaded.at, _ = last_event(db) or (0, 0.0, 0.0)
         plan = loaded.plan = last_plan(db)
+        loaded.asked = tuple(requests(db))
         loaded.trials = list(read_trials(db, database, trust=True))
         stored = StoredCheckpoints()
         stored.follow(db)
@@ -185,6 +188,8 @@ def retell(
                 scheduler.on_trial_add(history.trials[trial_id])
             case m.Started(trial_id):
                 searcher.on_unpause(trial_id)
+            case m.Asked() as event:
+                searcher.on_request(request_of(event))
             case m.NodesChanged(nodes):
                 scheduler.on_nodes_changed(nodes)
         for hook, trial in history.followed(fact):

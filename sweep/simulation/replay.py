@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from searchers.base import Signal
+from searchers.wrapper import Enqueued
 from sweep.core import messages as m
 from sweep.core.claims import Claim
 from sweep.core.history import Fact
@@ -25,7 +26,7 @@ from sweep.errors import ExperimentError, SweepError, refuse_unknown
 from sweep.launch.build import Policies, build_policies
 from sweep.launch.drive import ask, drive, tell
 from sweep.launch.spec import RunSpec, StopRules
-from sweep.record.codec import command_rows
+from sweep.record.codec import command_rows, request_of
 from sweep.record.encoding import decode, encode, is_same
 from sweep.record.facts import read_facts
 from sweep.record.layout import ExperimentLayout
@@ -198,7 +199,8 @@ class _Record:
         known = {name: arguments[name] for name in kept if name in arguments}
         points = None if "search_alg" in given else recorded_points(meta)  # another searcher may not learn
         spec = RunSpec(**{**known, "config": self._space(arguments, meta), "warm_start": points})
-        return build_policies(spec, int(meta["seed"])), spec.stop_rules
+        policies = build_policies(spec, int(meta["seed"]))
+        return replace(policies, searcher=Enqueued(policies.searcher)), spec.stop_rules
 
     def _space(self, arguments: Mapping[str, Any], meta: Mapping[str, Any]) -> Mapping[str, Any]:
         space: Mapping[str, Any] = arguments.get("config") or {}
@@ -300,6 +302,8 @@ class _Replayer:
         elif not isinstance(event.config, m.Failed):
             now = ask(self.policies.searcher, event.trial_id, lambda config: Resources(), self.policies.complete)
             self.record.compare_answer(fact, event, now)
+        if isinstance(event, m.Asked):
+            self.policies.searcher.on_request(request_of(event))
         commands = self.sweep.handle(event, fact.at)
         self.sweep.take_changes()
         self.record.compare(fact, event, commands)

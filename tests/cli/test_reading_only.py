@@ -18,7 +18,8 @@ from sweep.cli.main import COMMANDS, _run
 from sweep.record.reader import ExperimentReader
 
 ROOT = Path(__file__).parents[2]
-WRITING = {"run", "new", "resume", "migrate", "note"}  # what a command of these names is for
+ASKING = {"stop", "cancel", "pause", "retry", "enqueue", "edit"}  # a sweep that runs
+WRITING = {"run", "new", "resume", "migrate", "note"} | ASKING  # what a command of these names is for
 SERVING = {"dashboard", "watch"}  # read until Ctrl-C: their own tests see to it that they leave everything as it was
 READING: dict[str, list[list[str]]] = {
     "ls": [["ls"], ["ls", "one"]],

@@ -372,6 +372,8 @@ NEW = {
     "BOHBSearch",
     "Curves",
     "Device",
+    "Attached",
+    "attach",
     "GridSearch",
     "MOASHAScheduler",
     "Node",

@@ -4,6 +4,7 @@ names trials at random; each is checked after every event."""
 from __future__ import annotations
 
 import heapq
+import json
 import random
 from collections import Counter
 from dataclasses import dataclass
@@ -119,6 +120,9 @@ class WildSearcher(Searcher):
         self.ends[trial_id] += 1
 
 
+SOME = (Ask.PAUSE, Ask.RESUME, Ask.CANCEL, Ask.DRAIN)  # what may be asked of one trial
+
+
 class WildEngine(Engine):
     """Keeps the contract and nothing else: late, lossy, deaf to Stop, dying at any moment; and, if `is_shared`, another
     sweep takes what is free and gives it back, which this one hears of late or never."""
@@ -128,6 +132,7 @@ class WildEngine(Engine):
         self.queue = []
         self.live = {}  # (id, attempt) -> [seq, waits for seq]
         self.asks = sweep_asks
+        self.is_paused = False
         self.nodes_now = NODES
         self.started = Counter()
         self.is_shared = is_shared
@@ -286,16 +291,26 @@ class WildEngine(Engine):
             if events:
                 if self.asks and self.rng.random() < 0.05:
                     what = self.rng.choice(list(Ask))
-                    trial = None
-                    if what in (Ask.PAUSE, Ask.RESUME, Ask.RETRY) or (what is Ask.CANCEL and self.rng.random() < 0.9):
+                    trial, detail = None, ""
+                    if what is Ask.RETRY or (what in SOME and self.rng.random() < 0.9):
                         trial = f"00000_{self.rng.randrange(8):05d}"
-                    elif self.rng.random() < 0.7:
+                    elif what is Ask.EDIT:
+                        detail = json.dumps({"plan": {"max_running": self.rng.choice([None, 1, 2])}})
+                    elif what is Ask.ENQUEUE:
+                        detail = json.dumps({"config": "{}"})
+                    elif what not in (Ask.PAUSE, Ask.RESUME) and self.rng.random() < 0.7:
                         return self.with_those_back(events)
-                    events.append(Asked(what, trial))
+                    self.is_paused = (
+                        what is Ask.PAUSE if what in (Ask.PAUSE, Ask.RESUME) and not trial else self.is_paused
+                    )
+                    events.append(Asked(what, trial, detail))
                 return self.with_other_nodes(events)
         if self.is_shared and self.wanted is not None:
             self.foreign.clear()
             return [ClaimsChanged(())]
+        if self.is_paused:
+            self.is_paused = False
+            return [Asked(Ask.RESUME)]
         if deadline is None:
             raise AssertionError("the sweep waits for nothing")
         self.t = max(self.t, deadline)

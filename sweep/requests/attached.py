@@ -1,0 +1,154 @@
+"""A sweep that runs elsewhere, to talk to: from another process, a notebook, or the command line."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sweep.errors import ConfigError, ExperimentError, refuse_unknown
+from sweep.record.reader import ExperimentReader, find_experiment
+from sweep.requests.files import DIRECTORY, KEPT, take_answer, withdraw, write
+
+_LOOK_S = 0.02
+_PATIENCE_S = 30.0  # a driver may be in the user's searcher, or waiting for a disk
+
+Trials = str | int | Sequence[str | int] | None
+
+
+def attach(name: str | os.PathLike[str], storage_path: str | None = None) -> Attached:
+    """Return a sweep to talk to, whichever process drives it.
+
+    Args:
+        name: of the experiment, or its directory.
+        storage_path: where experiments lie; None: `$SWEEP_STORAGE`, or `./sweep_results`.
+
+    Raises:
+        ExperimentError: there is no such experiment.
+
+    Example:
+        >>> running = sweep.attach("digits")
+        >>> running.enqueue({"lr": 0.01, "bs": 32})
+        >>> running.stop(12)
+        >>> running.edit(num_samples="+50")
+    """
+    return Attached(find_experiment(os.fspath(name), storage_path))
+
+
+class Attached:
+    """Asks a sweep for something and returns what came of it, as a sentence.
+
+    A sweep that runs answers within half a second. Of one that does not, `retry`, `enqueue`, `edit` and `resume` are
+    kept for its next start, and the rest is refused. Each method raises ConfigError if the sweep refuses what it is
+    asked for, and ExperimentError if nobody can be asked.
+
+    Attributes:
+        reader: of the experiment.
+    """
+
+    def __init__(self, reader: ExperimentReader) -> None:
+        self.reader = reader
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a driver runs the sweep."""
+        driver = self.reader.driver()
+        return driver is not None and driver.is_alive is True
+
+    def stop(self, trials: Trials = None) -> str:
+        """Start nothing new and let what runs finish; of trials: end them, for good, at their next report."""
+        return self.ask("stop", trials)
+
+    def cancel(self, trials: Trials = None) -> str:
+        """End the sweep, or trials, now and for good."""
+        return self.ask("cancel", trials)
+
+    def pause(self, trials: Trials = None) -> str:
+        """Save trials, end their processes and free what they hold, until `resume`. Those that never save go on."""
+        return self.ask("pause", trials)
+
+    def resume(self, trials: Trials = None) -> str:
+        """Let go on what `pause` has paused."""
+        return self.ask("resume", trials)
+
+    @refuse_unknown()
+    def retry(self, trials: Trials = None, *, failed: Sequence[str] = ()) -> str:
+        """Start trials again that have ended, from their last checkpoint.
+
+        Args:
+            trials: None: all that have failed.
+            failed: only those that failed so: see `sweep.FailureConfig.retry_on`.
+        """
+        return self.ask("retry", trials, {"failed": list(failed)} if failed else {})
+
+    def enqueue(self, config: Mapping[str, Any]) -> str:
+        """Try a config next, beyond the number of trials that were asked for.
+
+        Args:
+            config: of JSON values, nested or named `model/lr`. What it leaves open is drawn at random. A value outside
+                of the search space is tried; a searcher that learns from results does not learn from that one.
+        """
+        return self.ask("enqueue", None, {"config": dict(config)})
+
+    @refuse_unknown()
+    def edit(
+        self,
+        *,
+        num_samples: int | str | None = None,
+        time_budget_s: float | str | None = None,
+        max_concurrent_trials: int | None = None,
+    ) -> str:
+        """Change how much is tried; a text such as "+50" is added to what holds now.
+
+        Args:
+            num_samples: in all. time_budget_s: seconds, in all. max_concurrent_trials: at a time; what runs goes on.
+        """
+        asked = {
+            "num_samples": num_samples,
+            "time_budget_s": time_budget_s,
+            "max_concurrent_trials": max_concurrent_trials,
+        }
+        return self.ask("edit", None, {name: value for name, value in asked.items() if value is not None})
+
+    def ask(self, verb: str, trials: Trials = None, values: Mapping[str, Any] | None = None) -> str:
+        """Ask by the name of a method."""
+        if trials is None:
+            trials = ()
+        given = [trials] if isinstance(trials, (str, int)) else trials
+        ids = tuple(self.reader.trial(one).trial_id for one in given)
+        driver, root = self.reader.driver(), self.reader.root
+        if driver is None or driver.is_alive is False:
+            return self._keep(verb, ids, values)
+        request = write(root, verb, ids, values)
+        give_up = time.monotonic() + _PATIENCE_S
+        answer = None
+        while answer is None and time.monotonic() < give_up:
+            time.sleep(_LOOK_S)
+            may_come = self._may_answer()
+            answer = take_answer(root, request)
+            if answer is None and not may_come:
+                withdraw(root, request)
+                return self._keep(verb, ids, values)
+        if answer is None:
+            raise ExperimentError(
+                f"{self.reader.name} has not answered for {_PATIENCE_S:.0f} s; `{verb}` is carried out when its driver "
+                f"goes on: {request.id}.json in {root / DIRECTORY}, which can be deleted until then."
+            )
+        if not answer.is_done:
+            raise ConfigError(answer.said)
+        return answer.said
+
+    def _may_answer(self) -> bool:
+        driver = self.reader.driver()
+        return driver is not None and driver.is_alive is not False
+
+    def _keep(self, verb: str, ids: tuple[str, ...], values: Mapping[str, Any] | None) -> str:
+        name = self.reader.name
+        if verb not in KEPT:
+            raise ExperimentError(
+                f"no driver runs {name}: there is nothing to {verb}. `sweep resume {shlex.quote(name)}` goes on."
+            )
+        write(self.reader.root, verb, ids, values, is_awaited=False)
+        return f"no driver runs {name}; it is done at its next start: `sweep resume {shlex.quote(name)}`"
