@@ -34,7 +34,7 @@ from sweep.core.trial import (
     number_of,
     revived,
 )
-from sweep.core.waiting import FRONT, PendingQueue, Suggestions, Timers
+from sweep.core.waiting import FRONT, PAUSED, PendingQueue, Suggestions, Timers
 from sweep.errors import MetricError, SweepError, SweepStalled
 
 if TYPE_CHECKING:
@@ -756,12 +756,13 @@ class Sweep:
 
     def _pump(self, now: float) -> None:
         """Start what fits, ask for more, and see to it that nothing waits without a name."""
-        if self._ending is not None or not self._has_nodes or self._is_paused:
+        if self._ending is not None or not self._has_nodes:
             return
         while self._start_one(now):
             pass
-        self._ask()
-        if self.num_held or self._unreleased or self._queue.awaits_nodes(self._packer):
+        if not self._is_paused:
+            self._ask()
+        if self._is_paused or self.num_held or self._unreleased or self._queue.awaits_nodes(self._packer):
             self._suggestions.something_runs(now)
             return
         if self._suggestions.num_outstanding or self._failed or self.wanted is not None:
@@ -810,7 +811,7 @@ class Sweep:
         oldest_id, fitting = self._queue.startable(self._packer)
         if oldest_id is None:
             return False
-        if why := self.plan.why_full(self.num_held):
+        if why := PAUSED if self._is_paused else self.plan.why_full(self.num_held):
             self._say_why(oldest_id, why)
             return False
         is_blocked = not fitting or fitting[0] != oldest_id

@@ -13,6 +13,7 @@ from sweep.core.trial import Trial
 # Starts of younger trials that the oldest waiting one may see pass; then nodes are kept for it, or nothing starts.
 _MAX_OVERTAKES = 16
 
+PAUSED = "the sweep is paused by a person"
 FRONT = -(2**52)  # of the tickets of what comes before all that wait
 
 

@@ -37,6 +37,7 @@ def test_a_paused_sweep_starts_nothing_until_it_is_resumed():
     assert world.report(1) == ["tell result 1", "continue 1.1#1"]  # it has not saved
     assert world[0].status is Status.PAUSED
     assert world[2].status is Status.PENDING
+    assert world[2].reason == "the sweep is paused by a person"
     world.ended(1)
     assert not world.sweep.done
     assert world.failure is None  # and it is no stall
