@@ -240,6 +240,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.callbacks.base",
     ),
     "sweep.launch.registry": (),
+    "sweep.launch.on_end": ("sweep.core", "sweep.record.reader", "sweep.results.winners"),
     "sweep.launch.interrupt": ("sweep.launch.spec", "sweep.core.messages", "sweep.engines.base"),
     "sweep.launch.place": ("sweep.launch.spec", "sweep.record", "sweep.storage", "sweep.worker.trainable"),
     "sweep.launch.observers": (
@@ -273,6 +274,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.launch.interrupt",
         "sweep.launch.launcher",
         "sweep.launch.build",
+        "sweep.launch.on_end",
         "sweep.launch.registry",
         "sweep.launch.spec",
         "sweep.accelerators.inventory",

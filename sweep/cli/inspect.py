@@ -11,8 +11,26 @@ from typing import Any
 
 import click
 
-from sweep.cli.options import complete_name, goal_option, metric_option, name_argument, storage_option, where_option
-from sweep.cli.tables import ListCommand, Table, emit, format_option, print_rows, print_table, selection_options
+from sweep.cli.options import (
+    complete_name,
+    goal_option,
+    metric_option,
+    name_argument,
+    require_option,
+    storage_option,
+    where_option,
+)
+from sweep.cli.tables import (
+    ListCommand,
+    Table,
+    condition_of,
+    emit,
+    format_option,
+    parts_of,
+    print_rows,
+    print_table,
+    selection_options,
+)
 from sweep.core.literals import as_arguments, json_text
 from sweep.core.ranking import shown_objectives
 from sweep.core.results import flatten, own_metrics, without_index
@@ -115,6 +133,7 @@ def _list_trials(reader: ExperimentReader, chosen: dict[str, Any]) -> None:
 )
 @metric_option
 @goal_option
+@require_option
 @where_option
 @format_option("json", "csv")
 def best(
@@ -124,8 +143,9 @@ def best(
     scope: str,
     metric: str | None,
     mode: str | None,
+    conditions: Sequence[str],
     style: str,
-) -> None:
+) -> int:
     """Print the best trials of a sweep, by their last reports, and their configurations. Where a report had been better
     at an earlier step, a line says so. A sweep of several objectives has a Pareto set: the trials that no other beats.
 
@@ -136,6 +156,7 @@ def best(
       sweep best digits --scope all    # by any report, not only the last ones
       sweep best digits --as args      # lr=0.00031 act=gelu
       sweep best digits --as yaml > best.yaml
+      sweep best digits --require 'loss<0.1'    # exits with 4 if it is not
     """
     title = note = ""
     found: list[tuple[TrialRow | TrialView, dict[str, Any]]]
@@ -171,6 +192,41 @@ def best(
         click.echo(to_yaml(configs[0]), nl=False)
         if command := command_of(reader.root, trial.trial_id):
             click.echo(f"command: {command}")
+    why = unmet(reader, conditions, found if title else found[:1])
+    click.echo(f"error: {why}" if why else "", nl=bool(why), err=True)
+    return 4 if why else 0
+
+
+def unmet(
+    reader: ExperimentReader,
+    conditions: Sequence[str],
+    found: Sequence[tuple[TrialRow | TrialView, Mapping[str, Any]]] | None = None,
+) -> str:
+    """Return why none of the best trials is as required; empty: one is, or nothing is required.
+
+    Args:
+        found: the best, with the values by which they are; None: by their last reports.
+    """
+    if not conditions:
+        return ""
+    if found is None:
+        best = best_by_last(reader, reader.metric, reader.mode)
+        found = [] if best is None else [(best.row, {best.metric: best.value})]
+        found = objectives_front(reader) if reader.objectives else found
+    what, table = f"--require {' '.join(conditions)}: not met", _trial_table(reader)
+    known = {row["trial_id"]: row for row in table.rows}
+    rows = [{**known[trial.trial_id], **values} for trial, values in found]
+    if not rows:
+        return f"{what}; no trial of {reader.name} has a usable number under {reader.metric!r}."
+    try:
+        tests = [condition_of(one, table, "--require") for one in conditions]
+        named = dict.fromkeys(table.column(parts_of(one, "--require")[0]) for one in conditions)
+    except ConfigError as error:
+        return f"{what}; {error}"
+    if any(all(test(row) for test in tests) for row in rows):
+        return ""
+    has = ", ".join(f"{clean(name)}={text(rows[0].get(name))}" for name in named)
+    return f"{what}; the best, trial {rows[0]['trial']}, has {has}."
 
 
 def _print_trials(found: Sequence[tuple[TrialRow | TrialView, Mapping[str, Any]]], style: str) -> None:

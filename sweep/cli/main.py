@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, str] = {
     "replay": "sweep.cli.replay:replay",
     "simulate": "sweep.cli.simulate:simulate",
     "migrate": "sweep.cli.migrate:migrate",
+    "completion": "sweep.cli.options:completion",
 }
 """Name of a command -> where it is."""
 
@@ -85,7 +86,7 @@ def sweep() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 well, 1 no trial succeeded or the sweep could not go on, 2 bad usage or spec,
-    3 some trials failed, 130 interrupted."""
+    3 some trials failed, 4 the best trial is not as required, 130 interrupted."""
     sys.exit(_run(arguments))
 
 

@@ -16,7 +16,14 @@ import click
 from searchers import SEARCHERS
 from sweep.callbacks.base import Callback
 from sweep.cli.arguments import RunArguments, import_trainable, parse_count, parse_seconds, seconds_of, split_target
-from sweep.cli.options import name_argument, named_option, some_trials_argument, storage_option, where_option
+from sweep.cli.options import (
+    name_argument,
+    named_option,
+    require_option,
+    some_trials_argument,
+    storage_option,
+    where_option,
+)
 from sweep.cli.programs import ProgramCommand, dry_run, print_winner, ranges_in
 from sweep.cli.tables import json_option
 from sweep.core.literals import jsonable
@@ -39,6 +46,17 @@ _OF_PROGRAMS = ("isolate", "fresh", "workers", "config_file", "pattern")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 verbose_option = click.option("-v", "--verbose", "is_wordy", is_flag=True, help="Also print a line per result.")
 events_option = json_option("Print one JSON object per event instead of the display.")
+
+
+def _file(ctx: click.Context, parameter: click.Parameter, given: str | None) -> Path | None:
+    path = None if given is None else Path(given).expanduser().absolute()
+    if path is not None and not path.parent.is_dir():
+        raise ConfigError(f"--junit {given}: there is no directory {path.parent}.")
+    return path
+
+
+on_end_option = click.option("--on-end", metavar="COMMAND", help="Run this when the sweep ends, however it does.")
+junit_option = click.option("--junit", metavar="FILE", callback=_file, help="Write the trials as test cases, for a CI.")
 
 
 # An option whose value is a parameter of `sweep.run` bears that parameter's name.
@@ -74,6 +92,9 @@ events_option = json_option("Print one JSON object per event instead of the disp
 @click.option("--pattern", metavar="REGEX", help="Of lines with a metric: groups key and value, perhaps step.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Run one trial and print which metrics it gives.")
 @click.option("--resume", is_flag=True, help="Continue the sweep --name if it exists.")
+@on_end_option
+@require_option
+@junit_option
 @quiet_option
 @verbose_option
 @events_option
@@ -90,6 +111,8 @@ def run(
     quiet: bool,
     is_wordy: bool,
     as_json: bool,
+    conditions: Sequence[str],
+    junit: Path | None,
     **options: Any,
 ) -> int:
     """Start a sweep and stay with it: Ctrl-C once saves and stops, twice kills; both can be resumed.
@@ -117,7 +140,8 @@ def run(
       sweep run train.py:train lr=0.1,0.01 act=relu,gelu --minimize loss --searcher grid
       sweep run spec.yaml --time 2h --concurrency 4
 
-    Exit codes: 0 all done, 1 no trial succeeded, 2 bad usage or spec, 3 some trials failed, 130 interrupted.
+    Exit codes: 0 all done, 1 no trial succeeded, 2 bad usage or spec, 3 some trials failed, 4 the best trial is not as
+    required, 130 interrupted.
     """
     arguments = _arguments(target, ranges, options, ctx.meta.get("command", []))
     if resume and "name" not in arguments.given:
@@ -128,6 +152,8 @@ def run(
         import sweep
 
         sweep.init(engine="ray", address=address)
+    if conditions and not arguments.given.get("metric"):
+        raise ConfigError("--require says how good the best trial must be: also give --minimize or --maximize METRIC.")
     for note in () if quiet or as_json else arguments.notes:
         _note(note)
     kwargs = arguments.run_kwargs() | {"resume": "AUTO" if resume else None}
@@ -139,27 +165,49 @@ def run(
         if is_dry:
             raise ConfigError("--dry-run is for programs; `sweep simulate` plans other sweeps.")
         trainable = import_trainable(arguments.target, None if quiet or as_json else _note)
-    return _carry_out(trainable, kwargs, quiet=quiet, is_wordy=is_wordy, as_json=as_json)
+    shown = {"quiet": quiet, "is_wordy": is_wordy, "as_json": as_json}
+    return _carry_out(trainable, kwargs, conditions=conditions, junit=junit, **shown)
 
 
-def _carry_out(trainable: Any, kwargs: dict[str, Any], *, quiet: bool, is_wordy: bool, as_json: bool) -> int:
+def _carry_out(
+    trainable: Any,
+    kwargs: dict[str, Any],
+    *,
+    quiet: bool,
+    is_wordy: bool,
+    as_json: bool,
+    conditions: Sequence[str],
+    junit: Path | None,
+) -> int:
     """Call `sweep.run` with these arguments and return the exit code."""
-    import sweep
+    import sweep  # heavy for a help text
 
     callbacks: list[Callback] = [one for one in kwargs.pop("callbacks", ()) if not isinstance(one, _JsonLines)]
     if as_json:
         callbacks.append(_JsonLines())
     kwargs |= {"verbose": 0 if quiet or as_json else 2 if is_wordy else 1, "callbacks": callbacks}
     kwargs |= {"on_interrupt": "return", "raise_on_failed_trial": False}
-    analysis = sweep.run(trainable, **kwargs)
+    from sweep.cli.inspect import unmet  # likewise
+
+    before = sweep.last_analysis()
+    try:
+        analysis = sweep.run(trainable, **kwargs)
+    finally:
+        if junit is not None and (last := sweep.last_analysis()) is not None and last is not before:
+            from sweep.cli.junit import write_junit
+
+            write_junit(junit, ExperimentReader(last.experiment_path), conditions, sys.exception())
     if not quiet and not as_json and isinstance(trainable, Program):
         print_winner(analysis)
     statuses = [trial.status for trial in analysis.trials]
     if analysis.interrupted:
         return 130
-    if "ERROR" not in statuses:
-        return 0
-    return 3 if "TERMINATED" in statuses else 1  # also where all failed alike, and others were not started
+    if "ERROR" in statuses and "TERMINATED" not in statuses:
+        return 1  # also where all failed alike, and others were not started
+    if why := unmet(ExperimentReader(analysis.experiment_path), conditions):
+        click.echo(f"error: {why}", err=True)
+        return 4
+    return 3 if "ERROR" in statuses else 0
 
 
 def _note(text: str) -> None:
@@ -278,12 +326,21 @@ class _JsonLines(Callback):
 @click.option("--trials", metavar="N|+N", help="A new number of samples, or so many more.")
 @click.option("--time", "span", metavar="SPAN|+SPAN", help="A new time budget such as 2h, or so much more.")
 @click.option("--errored", is_flag=True, help="Also start failed trials again.")
+@on_end_option
+@require_option
+@junit_option
 @quiet_option
 @verbose_option
 @events_option
 @where_option
 def resume(
-    reader: ExperimentReader, some: tuple[str, ...], trials: str | None, span: str | None, errored: bool, **shown: bool
+    reader: ExperimentReader,
+    some: tuple[str, ...],
+    trials: str | None,
+    span: str | None,
+    errored: bool,
+    on_end: str | None,
+    **shown: Any,
 ) -> int:
     """Go on with a sweep: after Ctrl-C, after a crash, or with more trials or time after its end. With TRIAL: also with
     trials that `sweep pause` has paused. A sweep that runs hears it, and none is started anew.
@@ -299,6 +356,11 @@ def resume(
     """
     running = Attached(reader)
     if running.is_running:
+        if on_end or shown["conditions"] or shown["junit"]:
+            raise ConfigError(
+                f"{reader.name} runs already, and what it does at its end was said then: leave --on-end, --require and "
+                f"--junit out. `sweep best {reader.name} --require ...` judges it."
+            )
         if errored:
             click.echo(clean(running.retry()))
         if trials is not None or span is not None:
@@ -319,7 +381,7 @@ def resume(
         last = reader.last_event() if span.strip().startswith("+") else None
         driven = 0.0 if last is None else last[1]
         given["time_budget_s"] = parse_seconds(span.strip().removeprefix("+")) + driven
-    given["resume"] = "AUTO+ERRORED" if errored else True
+    given |= {"resume": "AUTO+ERRORED" if errored else True, "on_end": on_end}
     return _carry_out(trainable, given, **shown)
 
 

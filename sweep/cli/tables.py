@@ -139,7 +139,7 @@ def print_table(
     """Print what is chosen of a table, and write it to a file when one is named; the arguments are the options."""
     rows = list(table.rows)
     for condition in filters:
-        rows = list(filter(_condition(condition, table), rows))
+        rows = list(filter(condition_of(condition, table), rows))
     if desc and not sort:
         rows.reverse()
     for name in reversed(sort):  # sorting is stable, so the first column counts most
@@ -186,12 +186,19 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _condition(condition: str, table: Table) -> Callable[[Row], bool]:
+def parts_of(condition: str, option: str) -> tuple[str, str, str]:
+    """Return column, operator and value of a condition such as `lr<0.01`, of an option that the error names."""
     match = re.fullmatch(rf"\s*(.+?)\s*({'|'.join(_OPERATORS)})\s*(.*?)\s*", condition)
     if match is None:
-        raise ConfigError(f"--filter {condition!r} is no condition; expected COLUMN OP VALUE, such as lr<0.01.")
-    column, compare = table.column(match[1]), _OPERATORS[match[2]]
-    typed, wanted = match[3].strip("'\""), parse_literal(match[3])
+        raise ConfigError(f"{option} {condition!r} is no condition; expected COLUMN OP VALUE, such as lr<0.01.")
+    return match[1], match[2], match[3]
+
+
+def condition_of(condition: str, table: Table, option: str = "--filter") -> Callable[[Row], bool]:
+    """Return what says whether a condition holds for a row."""
+    name, sign, given = parts_of(condition, option)
+    column, compare = table.column(name), _OPERATORS[sign]
+    typed, wanted = given.strip("'\""), parse_literal(given)
     if column == "state" and "status" in table.columns and typed.isupper():
         column = "status"  # a word of Tune's
     is_order = compare not in (operator.eq, operator.ne)

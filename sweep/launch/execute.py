@@ -15,7 +15,7 @@ from searchers.errors import readable
 from sweep.accelerators import inventory
 from sweep.core.config import level_of_caller
 from sweep.engines.local.fork_server_client import end_cached, prepare
-from sweep.errors import SweepInterrupted, TrialsFailed
+from sweep.errors import SweepError, SweepInterrupted, TrialsFailed
 from sweep.launch.interrupt import end_script_quietly
 from sweep.launch.registry import registered
 from sweep.launch.spec import IS_AS_IN_TUNE, RunSpec
@@ -24,6 +24,7 @@ from sweep.record.saved_spec import pack_saved_spec
 from sweep.worker.nested import refuse_nested
 
 if TYPE_CHECKING:
+    from sweep.launch.launcher import Launch
     from sweep.results.analysis import ExperimentAnalysis
 
 
@@ -58,16 +59,24 @@ def execute(trainable: Any, arguments: Mapping[str, Any]) -> ExperimentAnalysis:
         launch = Launch(spec, pack_saved_spec(spec.changed() | kept(spec.trainable)))
         try:
             analysis, interrupted_by = launch.run()
-        except TrialsFailed as error:  # all alike, before any had reported
-            _last = error.analysis = own_analysis(launch.layout.root)
+        except BaseException as error:
+            _last = None
+            with contextlib.suppress(SweepError):  # the record may be what has failed
+                _last = own_analysis(launch.layout.root)
+                _last.interrupted = not isinstance(error, Exception)
+            _tell_end(launch, _last, error)
+            if not isinstance(error, TrialsFailed) or _last is None:
+                raise
+            error.analysis = _last  # all alike, before any had reported
             error.__cause__ = next((trial.error for trial in _last.trials if trial.error is not None), None)
             if _raises(spec):
                 raise
             launch.notices.warn(str(error))
             return _last
     _last = analysis
+    analysis.interrupted = bool(interrupted_by)
+    _tell_end(launch, analysis)
     if interrupted_by:
-        analysis.interrupted = True
         if spec.on_interrupt == "return":
             return analysis
         end_script_quietly()
@@ -79,6 +88,14 @@ def execute(trainable: Any, arguments: Mapping[str, Any]) -> ExperimentAnalysis:
     elif spec.raise_on_failed_trial is None and (failure := failure_of(analysis)) is not None:
         warnings.warn(str(failure), stacklevel=level_of_caller())
     return analysis
+
+
+def _tell_end(launch: Launch, analysis: ExperimentAnalysis | None, error: BaseException | None = None) -> None:
+    if (on_end := launch.spec.on_end) is not None:
+        from sweep.launch.on_end import tell_end
+
+        if wrong := tell_end(on_end, analysis, launch.layout.root, error):
+            launch.notices.warn(wrong)
 
 
 def _raises(spec: RunSpec) -> bool:

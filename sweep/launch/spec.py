@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shlex
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -58,7 +59,7 @@ NOT_STRICT = "DISABLE_STRICT_METRIC_CHECKING"  # 1: reports without the metric a
 NO_SIGINT = "DISABLE_SIGINT_HANDLER"  # 1: Ctrl-C raises KeyboardInterrupt, as without a sweep
 # Not part of what a restored sweep is asked again: they are where it lies, or belong to one call.
 _NOT_KEPT = frozenset(
-    "trainable trainable_name name storage_path storage_filesystem resume resume_config on_interrupt".split()
+    "trainable trainable_name name storage_path storage_filesystem resume resume_config on_interrupt on_end".split()
 )
 
 
@@ -190,7 +191,11 @@ class Options(TuneConfig, RunOptions):
         on_interrupt: "raise": Ctrl-C, SIGTERM and their like stop this sweep in order and raise `SweepInterrupted`, so
             that a script does not go on to its next one. "return": as in Tune, return the analysis, whose `interrupted`
             is true.
-        callbacks: observers; the default loggers are added.
+        on_end: called once everything is closed, however the sweep ended: a function of the analysis, or a command (a
+            text, or a list of words; no shell), which is told in SWEEP_NAME, SWEEP_STATE ("ended", "interrupted" or
+            "failed"), SWEEP_METRIC, SWEEP_BEST and SWEEP_DIR, and as JSON on its standard input. It has 60 s. What goes
+            wrong in it is said, and changes nothing. It is of one call: whoever resumes the sweep gives it again.
+        callbacks: observers, also of single trials; the default loggers are added.
         max_concurrent_trials: how many trials may be open at a time, whatever the searcher; None or 0: as many as fit.
         seed: of searcher, scheduler and trials; None: random, and recorded.
         engine: "local" (processes), "inline" (this process, for pdb), "ray" (the nodes of a cluster of Ray), an
@@ -218,6 +223,7 @@ class Options(TuneConfig, RunOptions):
     resume: bool | str | None = None
     resume_config: ResumeConfig | None = None
     raise_on_failed_trial: bool | None = None
+    on_end: Callable[[Any], Any] | str | Sequence[str] | None = None
     engine: str | Engine | EngineFactory | None = None
     nodes: Sequence[Node] | None = None
     start_method: str = "forkserver"
@@ -263,6 +269,7 @@ class RunSpec(Options):
             seed=checks.whole,
             on_interrupt=partial(checks.one_of, known=("raise", "return")),
             durability=partial(checks.one_of, known=("normal", "full")),
+            on_end=_on_end,
             config=_of_kind(Mapping, "a dict such as {'lr': sweep.loguniform(1e-4, 1e-1)}"),
             callbacks=_of_kind((list, tuple), "a list of objects, such as [WandbLoggerCallback()]"),
             progress_reporter=_of_kind(Callback, "a reporter such as sweep.CLIReporter(), or None"),
@@ -332,6 +339,20 @@ class RunSpec(Options):
 
 def _of_kind(kind: Any, expected: str) -> Callable[[str, Any], Any]:
     return lambda name, value: value if isinstance(value, kind) else checks.refuse(name, value, expected)
+
+
+def _on_end(name: str, value: Any) -> Any:
+    """Return a function as it is, and a command as the list of its words."""
+    if callable(value):
+        return value
+    try:
+        words = shlex.split(value) if isinstance(value, str) else value
+    except ValueError as error:
+        hint = "expected words as for a shell, such as 'notify-send done'"
+        raise ConfigError(f"{name} is {value!r}: {error}; {hint}.") from error
+    if not isinstance(words, (list, tuple)) or not words or not all(isinstance(word, str) for word in words):
+        checks.refuse(name, value, "a function of the analysis, or a command: a text, or a list of words")
+    return words
 
 
 def changed(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -47,7 +48,7 @@ def test_the_reference_documents_every_command_and_option_and_nothing_else() -> 
 
 def test_every_command_that_prints_facts_prints_them_as_json() -> None:
     has_json = {name for name, command in commands().items() if any("--json" in one.opts for one in command.params)}
-    assert COMMANDS.keys() - has_json == {"new", "note", "html", "watch", "dashboard", "migrate"}
+    assert COMMANDS.keys() - has_json == {"new", "note", "html", "watch", "dashboard", "migrate", "completion"}
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,34 @@ def test_tab_completes_names_and_trials(
     with pytest.raises(SystemExit):
         main([])
     assert [line.partition(",")[2] for line in capsys.readouterr().out.split()] == offered
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_that_completes_on_tab_calls_this_command(shell: str) -> None:
+    printed = CliRunner().invoke(sweep, ["completion", shell]).output
+    assert f"_SWEEP_COMPLETE={shell}_complete" in printed
+    assert "sweep" in printed.split()
+
+
+@pytest.mark.slow
+def test_bash_completes_the_names_of_sweeps_with_it(tmp_path: Path) -> None:
+    MadeExperiment(tmp_path / "store", "digits").close()
+    (tmp_path / "sweep").write_text(f"#!{sys.executable}\nfrom sweep.cli.main import main\nmain()\n")
+    (tmp_path / "sweep").chmod(0o755)
+    asked = "COMP_WORDS=(sweep show di); COMP_CWORD=2; _sweep_completion sweep; echo ${COMPREPLY[@]}"
+    done = subprocess.run(
+        ["bash", "-c", f'eval "$(sweep completion bash)"; {asked}'],
+        env=os.environ
+        | {
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "PYTHONPATH": str(PROJECT),
+            "SWEEP_STORAGE": str(tmp_path / "store"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == "digits\n", done.stderr
 
 
 @pytest.mark.parametrize(("alias", "name"), sorted(ALIASES.items()))

@@ -24,13 +24,14 @@ SERVING = {"dashboard", "watch"}  # read until Ctrl-C: their own tests see to it
 READING: dict[str, list[list[str]]] = {
     "ls": [["ls"], ["ls", "one"]],
     "trials": [["trials", "one"], ["trials", "one", "--format", "json"]],
-    "best": [["best", "one"], ["best", "one", "--scope", "all"]],
+    "best": [["best", "one"], ["best", "one", "--scope", "all"], ["best", "one", "--require", "loss<9"]],
     "show": [["show", "one"], ["show", "one", "0"]],
     "logs": [["logs", "one", "0"]],
     "why": [["why", "one"]],
     "html": [["html", "one"]],
     "replay": [["replay", "one"], ["replay", "one", "--trial", "0"], ["replay", "one", "--verify"]],
     "simulate": [["simulate", "one", "--scheduler", "asha"]],
+    "completion": [["completion", "zsh"]],
 }
 LINES = [line for lines in READING.values() for line in lines]
 
