@@ -199,7 +199,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # What is said to a sweep by others.
     "sweep.requests": (),
     "sweep.requests.files": ("sweep.record.files",),
-    "sweep.requests.attached": ("sweep.record.reader", "sweep.requests.files"),
+    "sweep.requests.attached": ("sweep.record.layout", "sweep.record.reader", "sweep.requests.files"),
     # The composition: what was asked becomes a value, the value what decides, and that is opened, driven and closed.
     "sweep.api": ("searchers.keywords", "sweep.launch.execute", "sweep.launch.spec"),
     "sweep.launch": (),

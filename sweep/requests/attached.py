@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweep.errors import ConfigError, ExperimentError, refuse_unknown
+from sweep.record.layout import REMOTE_NOTE
 from sweep.record.reader import ExperimentReader, find_experiment
 from sweep.requests.files import DIRECTORY, KEPT, take_answer, withdraw, write
 
@@ -146,6 +147,9 @@ class Attached:
 
     def _keep(self, verb: str, ids: tuple[str, ...], values: Mapping[str, Any] | None) -> str:
         name = self.reader.name
+        if (self.reader.root / REMOTE_NOTE).exists():
+            where = self.reader.root
+            raise ExperimentError(f"no driver on this machine runs {name}, and {where} is a copy: ask where it runs.")
         if verb not in KEPT:
             raise ExperimentError(
                 f"no driver runs {name}: there is nothing to {verb}. `sweep resume {shlex.quote(name)}` goes on."

@@ -18,7 +18,7 @@ from made_experiment import MadeExperiment
 import sweep
 from sweep.cli.main import sweep as command_line
 from sweep.errors import ConfigError, ExperimentError
-from sweep.record.layout import DATABASE
+from sweep.record.layout import DATABASE, REMOTE_NOTE
 from sweep.requests.files import waiting, write
 
 ROOT = Path(__file__).parents[2]
@@ -268,6 +268,14 @@ def test_what_a_sweep_that_does_not_run_is_told_waits_for_its_next_start(tmp_pat
     refused = CliRunner().invoke(command_line, ["pause", "made"])
     assert str(refused.exception).startswith("no driver runs made: there is nothing to pause.")
     assert len(waiting(root)[0]) == 1
+
+
+def test_a_copy_of_what_lies_elsewhere_takes_no_request(tmp_path):
+    root = MadeExperiment(tmp_path, "made").commit()
+    (root / REMOTE_NOTE).write_text("{}")
+    with pytest.raises(ExperimentError, match="is a copy: ask where it runs"):
+        sweep.attach(root).enqueue({"lr": 0.1})
+    assert waiting(root) == ([], [])
 
 
 def test_values_that_are_ranges_and_unknown_kinds_are_refused(tmp_path, monkeypatch):
