@@ -357,6 +357,7 @@ SEEDED = {"SeedSequence", "default_rng", "Generator", "PCG64", "RandomState"}
 # Imported inside functions, so that `import sweep` stays fast or works without them.
 LAZY = {
     "IPython",
+    "anyio",
     "ast",
     "bayes_opt",
     "cloudpickle",
@@ -364,6 +365,8 @@ LAZY = {
     "http",
     "hyperopt",
     "jax",
+    "jsonschema",
+    "mcp",
     "multiprocess",
     "numpy",
     "optuna",

@@ -18,6 +18,7 @@ import click
 from searchers.optuna_space import quiet
 from sweep.callbacks.loggers import required
 from sweep.cli.options import goal_option, metric_option, names_argument, open_option, port_option, where_option
+from sweep.cli.tables import json_option
 from sweep.core.ranking import Objectives
 from sweep.display.formats import clean
 from sweep.errors import ConfigError, MetricError
@@ -37,9 +38,10 @@ _OWN_NAMES = (_HOST, "localhost")
 @metric_option
 @goal_option
 @open_option
+@json_option("Print the address as one JSON object.")
 @where_option
 def dashboard(
-    readers: list[ExperimentReader], port: int, metric: str | None, mode: str | None, is_opened: bool
+    readers: list[ExperimentReader], port: int, metric: str | None, mode: str | None, is_opened: bool, as_json: bool
 ) -> None:
     """Show sweeps in Optuna's dashboard until Ctrl-C: history, intermediate values, importances, every trial. NAME is a
     sweep, or the path of one; it may run, have ended or have crashed. The page shows what was recorded up to now, and
@@ -60,9 +62,12 @@ def dashboard(
         port = server.server_port
         address = f"http://{_HOST}:{port}/dashboard" + ("/studies/0" if len(readers) == 1 else "")
         shown = ", ".join(clean(reader.name) for reader in readers)
-        click.echo(f"{shown}: {address}")
-        click.echo(f"from another machine: ssh -N -L {port}:{_HOST}:{port} {socket.gethostname()}")
-        click.echo("optuna-dashboard asks for no password: whoever is on this machine can look. Ctrl-C ends it.")
+        if as_json:
+            click.echo(json.dumps({"url": address}))
+        else:
+            click.echo(f"{shown}: {address}")
+            click.echo(f"from another machine: ssh -N -L {port}:{_HOST}:{port} {socket.gethostname()}")
+            click.echo("optuna-dashboard asks for no password: whoever is on this machine can look. Ctrl-C ends it.")
         if is_opened:
             click.launch(address)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import platform
 import secrets
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sweep.cli.options import goal_option, metric_option, names_argument, open_option, port_option, where_option
+from sweep.cli.tables import json_option
 from sweep.core.history import History
 from sweep.core.messages import NodesChanged, PlanChanged
 from sweep.core.plan import Plan
@@ -41,8 +43,11 @@ if TYPE_CHECKING:
 @click.option("--output", "-o", metavar="FILE", help="Where to.  [default: NAME.html; of several compared.html]")
 @metric_option
 @goal_option
+@json_option()
 @where_option
-def html(readers: list[ExperimentReader], output: str | None, metric: str | None, mode: str | None) -> None:
+def html(
+    readers: list[ExperimentReader], output: str | None, metric: str | None, mode: str | None, as_json: bool
+) -> None:
     """Write one page that needs nothing else: what ran, the winner to paste, figures and a table that know of each
     other, what failed, what was waited for, what it cost. Several NAMEs are compared. It opens without a network.
 
@@ -55,7 +60,9 @@ def html(readers: list[ExperimentReader], output: str | None, metric: str | None
     subjects = [Subject(reader, metric, mode) for reader in readers]
     path = Path(output or (f"{subjects[0].reader.root.name}.html" if len(subjects) == 1 else "compared.html"))
     written = write_page(subjects, path)
-    if written.is_file():  # else a pipe, perhaps this one
+    if written.is_file() and as_json:  # else a pipe, perhaps this one
+        click.echo(json.dumps({"path": str(written), "bytes": written.stat().st_size}))
+    elif written.is_file():
         click.echo(f"{clean(written)}  {written.stat().st_size / 1e6:.1f} MB")
 
 
@@ -66,9 +73,16 @@ def html(readers: list[ExperimentReader], output: str | None, metric: str | None
 @metric_option
 @goal_option
 @open_option
+@json_option("Print the address as one JSON object.")
 @where_option
 def watch(
-    readers: list[ExperimentReader], port: int, is_text: bool, metric: str | None, mode: str | None, is_opened: bool
+    readers: list[ExperimentReader],
+    port: int,
+    is_text: bool,
+    metric: str | None,
+    mode: str | None,
+    is_opened: bool,
+    as_json: bool,
 ) -> None:
     """Serve the page of `sweep html` on this machine, and keep it up to date while it is looked at. It only reads;
     Ctrl-C ends the page, not the sweep. The address holds a token: whoever has it can look, and nobody else.
@@ -79,8 +93,10 @@ def watch(
       sweep watch before after --port 8765
       sweep watch digits --text
     """
-    if not is_text:
-        _serve([Subject(reader, metric, mode) for reader in readers], port, is_opened=is_opened)
+    if not is_text or as_json:
+        if is_text:
+            raise ConfigError("--text is for people, and --json for programs; give one of them.")
+        _serve([Subject(reader, metric, mode) for reader in readers], port, is_opened=is_opened, as_json=as_json)
         return
     if len(readers) > 1:
         raise ConfigError(f"--text shows one sweep, and {len(readers)} are named. Leave --text out to see them all.")
@@ -94,7 +110,7 @@ def watch(
         click.echo("the sweep goes on" if readers[0].state() == "running" else "")
 
 
-def _serve(subjects: list[Subject], port: int, *, is_opened: bool) -> None:
+def _serve(subjects: list[Subject], port: int, *, is_opened: bool, as_json: bool) -> None:
     """Serve the pages of experiments until Ctrl-C."""
     from sweep.figures.style import graph_objects
     from sweep.page.live import LivePage, application, listening_socket
@@ -110,9 +126,12 @@ def _serve(subjects: list[Subject], port: int, *, is_opened: bool) -> None:
         taken, host = listener.getsockname()[1], platform.node() or "HOST"
         name = ", ".join(clean(subject.reader.name) for subject in subjects)
         address = f"http://127.0.0.1:{taken}/?token={token}"
-        click.echo(f"{name}: {address}")
-        click.echo(f"from another machine: ssh -L {taken}:127.0.0.1:{taken} {host}, then the same address")
-        click.echo("Ctrl-C ends this page; a sweep that runs goes on")
+        if as_json:
+            click.echo(json.dumps({"url": address}))
+        else:
+            click.echo(f"{name}: {address}")
+            click.echo(f"from another machine: ssh -L {taken}:127.0.0.1:{taken} {host}, then the same address")
+            click.echo("Ctrl-C ends this page; a sweep that runs goes on")
         if is_opened:
             webbrowser.open(address)
         # What draws importances takes seconds to import: a thread of its own, so that no figure waits for it.

@@ -39,6 +39,9 @@ COMMANDS: Mapping[str, str] = {
     "simulate": "sweep.cli.simulate:simulate",
     "migrate": "sweep.cli.migrate:migrate",
     "completion": "sweep.cli.options:completion",
+    "doctor": "sweep.cli.clients.doctor:doctor",
+    "schema": "sweep.cli.clients.schema:schema",
+    "mcp": "sweep.cli.clients.mcp:mcp",
 }
 """Name of a command -> where it is."""
 

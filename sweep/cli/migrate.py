@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from sweep.cli.arguments import refuse_shadows
+from sweep.cli.tables import json_option
 from sweep.errors import ConfigError
 
 _FROM = re.compile(rb"from\s+(ray)\b")
@@ -32,7 +33,8 @@ Edit = tuple[int, int, int, bytes]  # row, from and to which byte of it, what st
 @click.command(short_help="Rewrite scripts and notebooks that were written for Ray.")
 @click.argument("files", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 @click.option("--write", is_flag=True, help="Write the files; otherwise only the difference is printed.")
-def migrate(files: tuple[Path, ...], write: bool) -> int:
+@json_option("Print one JSON object per file.")
+def migrate(files: tuple[Path, ...], write: bool, as_json: bool) -> int:
     """Have scripts (*.py) and notebooks (*.ipynb) that were written for Ray import sweep instead; of a directory, all
     below it whose path has no part that begins with a dot. Print the difference,
     and after it, on standard error, each line with something of Ray's that has no counterpart, and what to do about it.
@@ -56,9 +58,13 @@ def migrate(files: tuple[Path, ...], write: bool) -> int:
                 path.write_bytes(after.encode(_encoding(before)))
         except OSError as error:
             raise ConfigError(f"{path} cannot be read or written: {error.strerror or error}.") from error
-        difference = difflib.unified_diff(_lines(text), _lines(after), str(path), str(path))
-        click.echo("".join(line if line.endswith("\n") else f"{line}\n" for line in difference), nl=False)
-        for line in left:
+        lines = difflib.unified_diff(_lines(text), _lines(after), str(path), str(path))
+        difference = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+        if as_json:
+            click.echo(json.dumps({"path": str(path), "difference": difference, "left": left}))
+        else:
+            click.echo(difference, nl=False)
+        for line in () if as_json else left:
             click.echo(line, err=True)
         num_changed += after != text
         num_left += len(left)

@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from sweep.cli.tables import emit, json_option
+from sweep.core.literals import json_text
 from sweep.errors import ConfigError
 from sweep.programs.interface import Interface, Option, interface_of
 
@@ -25,7 +27,8 @@ _ASIDE = re.compile(  # in names of what is seldom searched
 @click.argument("script", metavar="SCRIPT.py", type=click.Path(path_type=Path))
 @click.argument("fixed", nargs=-1, metavar="[-- ARGUMENT...]")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default="sweep.yaml", help="[default: sweep.yaml]")
-def new(script: Path, fixed: Sequence[str], output: Path) -> None:
+@json_option("Print what the script takes as one JSON object, with a range to try for each; write nothing.")
+def new(script: Path, fixed: Sequence[str], output: Path, as_json: bool) -> None:
     """Write a spec file from what a script takes: ranges around the defaults of what looks worth searching, the rest
     as comments. The script is run up to where it parses its arguments; fixed ones stand after `--`.
 
@@ -33,14 +36,18 @@ def new(script: Path, fixed: Sequence[str], output: Path) -> None:
     Examples:
       sweep new train.py
       sweep new cli.py -o fit.yaml -- fit
+      sweep new train.py --json
     """
-    if output.exists() or not script.is_file():
+    if (output.exists() and not as_json) or not script.is_file():
         is_there = f"{output} exists already. Give another file with -o, or delete it."
-        raise ConfigError(is_there if output.exists() else f"there is no file {script}.")
+        raise ConfigError(is_there if script.is_file() else f"there is no file {script}.")
     interface = interface_of([sys.executable, str(script), *fixed])
     if not interface.options:
         why = interface.why or "it names no library that parses arguments"
         raise ConfigError(f"what {script} takes is not known: {why}. Name its parameters: sweep run {script} lr=1")
+    if as_json:
+        emit(json_text(_facts(interface, str(script))) + "\n")
+        return
     lines = _lines(interface, os.path.relpath(script, output.parent), fixed)
     output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     click.echo(f"{output} is written. Edit its metric and ranges, then: sweep run {output}")
@@ -52,13 +59,32 @@ def _lines(interface: Interface, program: str, fixed: Sequence[str]) -> Iterator
         yield f"command: {json.dumps(['${env}', '${interpreter}', '${program}', *fixed, '${args}'])}"
     yield from ("method: random", "metric: {name: loss, goal: minimize}  # what the script reports", "run_cap: 20")
     yield "parameters:"
+    for option, given, is_aside in _ranges(interface):
+        told = f"default: {_text(option.default)}. {option.help[:80]}".rstrip()
+        shown = ", ".join(f"{key}: {_text(value)}" for key, value in given.items())
+        yield f"  {'# ' if is_aside else ''}{option.name}: {{{shown}}}  # {told}"
+
+
+def _ranges(interface: Interface) -> Iterator[tuple[Option, dict[str, Any], bool]]:
+    """Yield what a script takes, what a sweep file says of it, and whether that is seldom searched."""
     for option in interface.options:
-        given = _range(option)
-        is_aside = option.kind != "value" or "value" in given or _ASIDE.search(option.name.lower())
         if option.kind != "group":
-            told = f"default: {_text(option.default)}. {option.help[:80]}".rstrip()
-            shown = ", ".join(f"{key}: {_text(value)}" for key, value in given.items())
-            yield f"  {'# ' if is_aside else ''}{option.name}: {{{shown}}}  # {told}"
+            given = _range(option)
+            is_aside = option.kind != "value" or "value" in given or _ASIDE.search(option.name.lower()) is not None
+            yield option, given, is_aside
+
+
+def _facts(interface: Interface, script: str) -> dict[str, Any]:
+    """Return what a script takes, and of what looks worth searching a range as `sweep run` takes it."""
+    parameters = []
+    for option, given, is_aside in _ranges(interface):
+        form = "loguniform" if "distribution" in given else "uniform"
+        words = map(_text, given.get("values") or (given.get("min"), given.get("max")))
+        text = ",".join(word.strip('"') for word in words)
+        tried = None if is_aside else text if "values" in given else f"{form}({text})"
+        about = {"type": option.type, "default": option.default, "choices": option.choices, "help": option.help}
+        parameters.append({"name": option.name, "kind": option.kind, **about, "range": tried})
+    return {"program": script, "kind": interface.kind, "takes_others": interface.is_open, "parameters": parameters}
 
 
 def _range(option: Option) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from sweep.cli.options import name_argument, where_option
+from sweep.cli.tables import json_option, say
 from sweep.display.formats import clean
 from sweep.errors import ConfigError, ExperimentError
 from sweep.record.reader import ExperimentReader
@@ -24,8 +25,9 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.(md|txt)")
 @click.argument("words", nargs=-1, metavar="[TEXT]...")
 @click.option("--edit", is_flag=True, help="Open the file with all its notes in $EDITOR.")
 @click.option("--filename", metavar="FILE", default=NOTES, show_default=True, help="Which file: *.md or *.txt.")
+@json_option()
 @where_option
-def note(reader: ExperimentReader, words: tuple[str, ...], edit: bool, filename: str) -> None:
+def note(reader: ExperimentReader, words: tuple[str, ...], edit: bool, filename: str, as_json: bool) -> None:
     """Write something down about a sweep: TEXT is added to a file in its directory, with the date. `sweep show NAME`
     prints it.
 
@@ -64,7 +66,7 @@ def note(reader: ExperimentReader, words: tuple[str, ...], edit: bool, filename:
         raise ConfigError(f"{error.message}. Set EDITOR, or {instead}") from error
     except OSError as error:
         raise ExperimentError(f"{path} cannot be written: {error.strerror or error}.") from error
-    click.echo(f"added to {path}")
+    say(reader, "note", f"added to {path}", as_json)
 
 
 def read_notes(root: Path) -> dict[str, str]:

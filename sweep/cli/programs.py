@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from sweep.cli.ranges import parse_parameter
+from sweep.core.literals import jsonable
 from sweep.errors import ConfigError
 from sweep.programs.place import WORK_DIR
 from sweep.programs.program import Program
@@ -78,7 +79,7 @@ def ranges_in(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return template, [f"{name}={inner}" for name, inner in ranges.items()]
 
 
-def dry_run(program: Program, config: Mapping[str, Any], kwargs: Mapping[str, Any]) -> int:
+def dry_run(program: Program, config: Mapping[str, Any], kwargs: Mapping[str, Any], *, as_json: bool = False) -> int:
     """Run one trial until it has shown what it logs, and print which metrics there are, each with its source."""
     import sweep
 
@@ -99,8 +100,15 @@ def dry_run(program: Program, config: Mapping[str, Any], kwargs: Mapping[str, An
         trial = analysis.trials[0]
         directory = Path(place, "dry-run", trial.trial_id)
         seen = directory / SEEN_FILE
-        click.echo(f"one trial ran: {command_of(directory.parent, trial.trial_id) or program.name}")
+        command = command_of(directory.parent, trial.trial_id) or program.name
         found = json.loads(seen.read_text()) if seen.exists() else []
+        if as_json:
+            metrics = [dict(zip(("source", "name", "count", "last"), one, strict=True)) for one in found]
+            took, error = trial.last_result.get("time_total_s"), trial.error and str(trial.error)
+            facts = {"command": command, "seconds": took, "metrics": metrics, "error": error}
+            click.echo(json.dumps(jsonable(facts)))
+            return 1 if error or not found else 0
+        click.echo(f"one trial ran: {command}")
         for source, name, count, last in found:
             click.echo(f"  {name:<30} {source:<16} {count:>5} value{'s' if count != 1 else ' '}  last {last}")
         if trial.error is not None:

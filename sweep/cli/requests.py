@@ -12,24 +12,18 @@ from searchers.variants import grid_values
 from sweep.cli.arguments import seconds_of
 from sweep.cli.options import name_argument, some_trials_argument, where_option
 from sweep.cli.ranges import parse_parameter, put
-from sweep.cli.tables import emit, json_option
+from sweep.cli.tables import json_option, say
 from sweep.core.failures import CLASSES
-from sweep.core.literals import json_text
-from sweep.display.formats import clean
 from sweep.errors import ConfigError
 from sweep.record.reader import ExperimentReader
 from sweep.requests.attached import Attached
-
-
-def _say(reader: ExperimentReader, verb: str, said: str, as_json: bool) -> None:
-    emit(json_text({"experiment": reader.name, "verb": verb, "said": said}) + "\n" if as_json else f"{clean(said)}\n")
 
 
 def _verb(name: str, short_help: str, help: str) -> Callable[..., Any]:
     """Return the command of a request that takes nothing but trials."""
 
     def command(reader: ExperimentReader, some: tuple[str, ...], as_json: bool) -> None:
-        _say(reader, name, Attached(reader).ask(name, some), as_json)
+        say(reader, name, Attached(reader).ask(name, some), as_json)
 
     for decorate in (where_option, json_option(), some_trials_argument, name_argument):
         command = decorate(command)
@@ -94,7 +88,7 @@ def retry(reader: ExperimentReader, some: tuple[str, ...], failed: str | None, a
     kinds = [] if failed is None else [kind.strip().replace("oom", "out_of_memory") for kind in failed.split(",")]
     if unknown := [kind for kind in kinds if kind not in CLASSES]:
         raise ConfigError(f"--failed {unknown[0]}: expected some of {', '.join(CLASSES)}.")
-    _say(reader, "retry", Attached(reader).retry(some or None, failed=kinds), as_json)
+    say(reader, "retry", Attached(reader).retry(some or None, failed=kinds), as_json)
 
 
 @click.command(short_help="Try a config next.")
@@ -117,7 +111,7 @@ def enqueue(reader: ExperimentReader, values: Sequence[str], as_json: bool) -> N
         if isinstance(value, Domain) or grid_values(value) is not None:
             raise ConfigError(f"{text}: expected one value, such as {name}=0.01.")
         put(config, name, value)
-    _say(reader, "enqueue", Attached(reader).enqueue(config), as_json)
+    say(reader, "enqueue", Attached(reader).enqueue(config), as_json)
 
 
 @click.command(short_help="Change how much is tried, and how much at a time.")
@@ -139,4 +133,4 @@ def edit(
     """
     budget = seconds_of(span)
     said = Attached(reader).edit(num_samples=trials, time_budget_s=budget, max_concurrent_trials=concurrency)
-    _say(reader, "edit", said, as_json)
+    say(reader, "edit", said, as_json)

@@ -25,11 +25,10 @@ from sweep.cli.options import (
     where_option,
 )
 from sweep.cli.programs import ProgramCommand, dry_run, print_winner, ranges_in
-from sweep.cli.tables import json_option
+from sweep.cli.tables import json_option, say
 from sweep.core.literals import jsonable
 from sweep.core.results import TrialResult
 from sweep.core.trial import Trial, shown_state
-from sweep.display.formats import clean
 from sweep.errors import ConfigError, ExperimentError, SweepError
 from sweep.programs.program import Program
 from sweep.record.reader import ExperimentReader
@@ -160,7 +159,7 @@ def run(
     if arguments.program is not None:
         trainable: Any = Program(**arguments.program)
         if is_dry:
-            return dry_run(trainable, kwargs["config"], kwargs)
+            return dry_run(trainable, kwargs["config"], kwargs, as_json=as_json)
     else:
         if is_dry:
             raise ConfigError("--dry-run is for programs; `sweep simulate` plans other sweeps.")
@@ -362,11 +361,12 @@ def resume(
                 f"--junit out. `sweep best {reader.name} --require ...` judges it."
             )
         if errored:
-            click.echo(clean(running.retry()))
+            say(reader, "retry", running.retry(), shown["as_json"])
         if trials is not None or span is not None:
-            click.echo(clean(running.edit(num_samples=trials, time_budget_s=seconds_of(span))))
+            said = running.edit(num_samples=trials, time_budget_s=seconds_of(span))
+            say(reader, "edit", said, shown["as_json"])
         elif not errored:
-            click.echo(clean(running.resume(some or None)))
+            say(reader, "resume", running.resume(some or None), shown["as_json"])
         return 0
     if some:
         running.resume(some)

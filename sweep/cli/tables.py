@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import io
+import json
 import math
 import operator
 import re
@@ -22,6 +23,7 @@ from sweep.core.literals import json_text, parse_literal
 from sweep.core.values import sound_text
 from sweep.display.formats import aligned, clean, fit, text, width_of
 from sweep.errors import ConfigError
+from sweep.record.reader import ExperimentReader
 
 Row = Mapping[str, Any]  # a row may lack some columns
 
@@ -171,6 +173,12 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], style: str, *, empty
 def emit(content: str) -> None:
     """Print what programs read as it is; on a terminal without what would steer that."""
     sys.stdout.write(readable(content) if sys.stdout.isatty() else content)
+
+
+def say(reader: ExperimentReader, verb: str, said: str, as_json: bool) -> None:
+    """Print what came of something that was asked of a sweep."""
+    facts = {"experiment": reader.name, "verb": verb, "said": sound_text(said)}
+    emit(f"{json.dumps(facts, ensure_ascii=False) if as_json else clean(said)}\n")
 
 
 # --- which rows ---

@@ -150,7 +150,7 @@ def describe_shortage(error: OSError) -> str:
         case errno.ENFILE:
             return "descriptors of the whole machine (fs.file-max)"
         case errno.EAGAIN:
-            return "processes" + next((text for _, text in _process_limits()), "")
+            return "processes" + next((text for _, text in process_limits()), "")
         case errno.ENOMEM:
             return "memory for processes"
     return error.strerror or str(error)
@@ -158,10 +158,10 @@ def describe_shortage(error: OSError) -> str:
 
 def are_processes_few() -> bool:
     """Whether so few processes and threads are allowed that each counts which is not a trial's."""
-    return any(most < _FEW_PROCESSES for most, _ in _process_limits())
+    return any(most < _FEW_PROCESSES for most, _ in process_limits())
 
 
-def _process_limits() -> Iterator[tuple[int, str]]:
+def process_limits() -> Iterator[tuple[int, str]]:
     """Give what limits the number of processes, in words, too: the user's limit, and those of control groups from the
     innermost outwards."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)

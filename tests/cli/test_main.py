@@ -48,7 +48,7 @@ def test_the_reference_documents_every_command_and_option_and_nothing_else() -> 
 
 def test_every_command_that_prints_facts_prints_them_as_json() -> None:
     has_json = {name for name, command in commands().items() if any("--json" in one.opts for one in command.params)}
-    assert COMMANDS.keys() - has_json == {"new", "note", "html", "watch", "dashboard", "migrate", "completion"}
+    assert COMMANDS.keys() - has_json == {"mcp", "completion"}
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from sweep.record.reader import ExperimentReader
 
 ROOT = Path(__file__).parents[2]
 ASKING = {"stop", "cancel", "pause", "retry", "enqueue", "edit"}  # a sweep that runs
-WRITING = {"run", "new", "resume", "migrate", "note"} | ASKING  # what a command of these names is for
-SERVING = {"dashboard", "watch"}  # read until Ctrl-C: their own tests see to it that they leave everything as it was
+WRITING = {"run", "new", "resume", "migrate", "note", "doctor"} | ASKING  # what a command of these names is for
+SERVING = {"dashboard", "watch", "mcp"}  # until Ctrl-C: their own tests see that they leave everything as it was
 READING: dict[str, list[list[str]]] = {
     "ls": [["ls"], ["ls", "one"]],
     "trials": [["trials", "one"], ["trials", "one", "--format", "json"]],
@@ -31,6 +31,7 @@ READING: dict[str, list[list[str]]] = {
     "html": [["html", "one"]],
     "replay": [["replay", "one"], ["replay", "one", "--trial", "0"], ["replay", "one", "--verify"]],
     "simulate": [["simulate", "one", "--scheduler", "asha"]],
+    "schema": [["schema"], ["schema", "trials"]],
     "completion": [["completion", "zsh"]],
 }
 LINES = [line for lines in READING.values() for line in lines]

@@ -13,7 +13,7 @@ import pytest
 from census import census
 
 from sweep.engines.local import orphans
-from sweep.engines.local.orphans import end_orphans
+from sweep.engines.local.orphans import end_orphans, find_orphans
 from sweep.record.lock import DriverLock
 from sweep.worker.nested import is_dead, process_mark
 
@@ -86,6 +86,13 @@ def test_what_a_dead_driver_has_left_is_ended_and_said_once(world):
     assert notice.startswith("ended 2 processes that trials of killed drivers had left running: ")
     assert all(f"[{process.pid}]" in notice for process in left)
     assert world.end() == []
+
+
+def test_what_a_dead_driver_has_left_is_found_and_not_ended_where_it_is_only_looked_for(world):
+    left = world.leave()
+    assert find_orphans(lambda lock: world.dead.get(lock.parent, "")) == {left.pid: str(world.root)}
+    assert find_orphans(lambda lock: "") == {}
+    assert left.poll() is None
 
 
 def test_what_the_own_experiment_had_left_is_known_by_the_lock_that_was_taken_over(world):

@@ -65,6 +65,17 @@ def end_orphans(
     return list(ended)
 
 
+def find_orphans(mark_of_dead_driver: Callable[[Path], str]) -> dict[int, str]:
+    """Return what dead drivers have left running, by pid: the directory of its experiment; nothing is ended."""
+    found = {}
+    for pid in _pids():
+        with contextlib.suppress(OSError):
+            mark, root = _marks_of(pid)
+            if root and mark_of_dead_driver(ExperimentLayout(Path(root)).lock) == mark:
+                found[pid] = root
+    return found
+
+
 def _pids() -> list[int]:
     """Return the other processes; a system without /proc shows none."""
     names = os.listdir("/proc") if namespace_of("self") else []
