@@ -27,6 +27,7 @@ WITHOUT_SOURCE = {
     "RandomSearch",
     "ConcurrencyLimiter",
     "Repeater",
+    "Enqueued",
     "ForeignSearcher",
 }
 # Parameters whose meaning is plain: metric and mode of searchers that do not learn, and what another docstring names.

@@ -19,6 +19,7 @@ _PATIENCE_S = 30.0  # a driver may be in the user's searcher, or waiting for a d
 Trials = str | int | Sequence[str | int] | None
 
 
+@refuse_unknown()
 def attach(name: str | os.PathLike[str], storage_path: str | None = None) -> Attached:
     """Return a sweep to talk to, whichever process drives it.
 
@@ -38,6 +39,7 @@ def attach(name: str | os.PathLike[str], storage_path: str | None = None) -> Att
     return Attached(find_experiment(os.fspath(name), storage_path))
 
 
+@refuse_unknown()
 class Attached:
     """Asks a sweep for something and returns what came of it, as a sentence.
 

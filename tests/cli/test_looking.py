@@ -188,7 +188,7 @@ print(json.dumps([causes, seen, "script" in sys.modules]))
 """
 
 
-@pytest.mark.parametrize("trust", [False, True])
+@pytest.mark.parametrize("trust", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_reading_by_python_loads_pickles_only_of_what_is_trusted(directory: Path, trust: bool):
     (directory / "api.py").write_text(API)
     command = [sys.executable, "-c", WATCH, *(["trust"] if trust else [])]

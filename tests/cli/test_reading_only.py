@@ -107,7 +107,13 @@ def without_log(made: Path, to: Path) -> None:
 STATES: list[Callable[[Path, Path], None]] = [as_ended, as_killed, without_index, without_log]
 
 
-@pytest.fixture(params=STATES, ids=lambda state: state.__name__)
+OFTEN = (as_killed, without_log)  # the others with the slow tests
+
+
+@pytest.fixture(
+    params=[pytest.param(state, marks=() if state in OFTEN else pytest.mark.slow) for state in STATES],
+    ids=[state.__name__ for state in STATES],
+)
 def storage(request: pytest.FixtureRequest, made: Path, tmp_path: Path) -> Path:
     request.param(made, tmp_path / "storage")
     return tmp_path / "storage"
@@ -187,6 +193,7 @@ print("all well")
 """
 
 
+@pytest.mark.slow
 def test_everything_can_be_read_on_a_read_only_mount_and_nothing_resumed(made: Path, tmp_path: Path) -> None:
     mounts, places = [], []
     for state in STATES:

@@ -84,7 +84,7 @@ def sweep_in(directory: Path, main: str, *before: str, more: str = "") -> tuple[
 @pytest.mark.parametrize(
     ("setup", "options", "fewest"),
     [
-        ("files(64)", "", 10),
+        pytest.param("files(64)", "", 10, marks=pytest.mark.slow),
         ("files(40)", "", 4),
         ("files(48)", ", reuse_actors=True", 6),
         ("files(64); kept = [open('/dev/null') for _ in range(25)]", "", 2),
@@ -184,7 +184,7 @@ def limited(number: int) -> tuple[str, ...]:
 
 
 @needs_another_user
-@pytest.mark.parametrize("number", [8, pytest.param(9, marks=pytest.mark.slow), 12])
+@pytest.mark.parametrize("number", [8, *(pytest.param(number, marks=pytest.mark.slow) for number in (9, 12))])
 @pytest.mark.parametrize("options", ["", ", reuse_actors=True"], ids=["fresh", "reused"])
 def test_few_processes_make_fewer_trials_run_at_once(tmp_path, number, options):
     """Driver, its threads for callbacks and display, fork server, and two for each trial."""
