@@ -200,6 +200,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.requests": (),
     "sweep.requests.files": ("sweep.record.files",),
     "sweep.requests.attached": ("sweep.record.layout", "sweep.record.reader", "sweep.requests.files"),
+    # A searcher that races configs, what came of it, and the call that runs it.
+    "sweep.confirmation": (),
+    "sweep.confirmation.race": ("searchers",),
+    "sweep.confirmation.outcome": (
+        "sweep.confirmation.race",
+        "sweep.core",
+        "sweep.figures.confirmation",
+        "sweep.record.reader",
+        "sweep.results",
+    ),
+    "sweep.confirmation.run": OWN,
     # The composition: what was asked becomes a value, the value what decides, and that is opened, driven and closed.
     "sweep.api": ("searchers.keywords", "sweep.launch.execute", "sweep.launch.spec"),
     "sweep.launch": (),
@@ -269,6 +280,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.schedulers",
         "sweep.worker.trainable",
     ),
+    "sweep.launch.target": ("sweep", "sweep.record"),
     "sweep.launch.launcher": OWN,
     "sweep.launch.execute": (
         "sweep.launch.interrupt",
@@ -324,6 +336,7 @@ PURE = (
     "searchers",
     "sweep.core",
     "sweep.schedulers",
+    "sweep.confirmation.race",
     "sweep.worker.environment",
     "sweep.worker.group_environment",
     "sweep.accelerators.tpu",
@@ -391,6 +404,8 @@ LAZY_OWN = {
     "sweep.results.analysis": "pandas frames are made only when asked for",
     "sweep.results.frames": "pandas",
     "sweep.figures.plots": "only where something is drawn",
+    "sweep.figures.confirmation": "likewise",
+    "sweep.confirmation.outcome": "numpy",
     "sweep.page.build": "only where a page is written",
     "sweep.page.subject": "likewise",
     "searchers.optuna_search": "optuna",

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from searchers import create_searcher
-from searchers.errors import nearest
 from sweep.cli.ranges import parse_parameter, put
 from sweep.cli.wandb_space import space_of
 from sweep.core.values import as_float
-from sweep.errors import ConfigError, TrainableError
-from sweep.record.importing import DriverCalled, ended_at, load_file, why_missing
+from sweep.errors import ConfigError
 from sweep.schedulers import create_scheduler
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -82,77 +78,6 @@ def _reaching(metric: str, mode: str, bound: float) -> Callable[[str, Mapping[st
         return value is not None and (value <= bound if mode == "min" else value >= bound)
 
     return has_reached
-
-
-def split_target(text: str) -> tuple[str, str] | None:
-    """Return (file, name) of `file.py:name`, or None if `text` is no such thing."""
-    file, colon, name = text.rpartition(":")
-    return (file, name) if colon and file.endswith(".py") and name else None
-
-
-def import_trainable(target: str, notice: Callable[[str], None] | None = None) -> Any:
-    """Import `file.py:name` and return what `name` is there; the file's directory comes first on `sys.path`.
-
-    The file is imported as the module of its name, as `python file.py` would see its neighbours. Code under
-    `if __name__ == "__main__":` does not run, and where it starts a sweep of its own, it ends: `notice` is told."""
-    parts = split_target(target)
-    if parts is None:
-        raise ConfigError(f"{target!r} is no trainable; expected FILE.py:FUNCTION, such as train.py:train.")
-    path, name = Path(parts[0]).expanduser().absolute(), parts[1]
-    if not path.is_file():
-        raise ConfigError(
-            f"there is no file {path}. {nearest(path.name, [one.name for one in path.parent.glob('*.py')])}"
-        )
-    refuse_shadows(path.parent)
-    module = _import(path)
-    call = ended_at(module.__name__)
-    if call is not None and notice is not None:
-        notice(f"{call}. Here that is not run, nor what stands below it.")
-    value: Any = module
-    for part in name.split("."):
-        if not hasattr(value, part):
-            known = [key for key, item in vars(value).items() if callable(item) and not key.startswith("_")]
-            why = f"{call}, where an import by sweep ends. Define {name!r} above." if call else nearest(part, known)
-            raise ConfigError(f"{path.name} has no {name!r}. {why}")
-        value = getattr(value, part)
-    if not callable(value) and not hasattr(value, "__sweep_trainable__"):
-        found = type(value).__name__
-        raise ConfigError(f"{name!r} in {path.name} is a {found}; expected a function, a class or a trainer.")
-    return value
-
-
-def refuse_shadows(directory: Path) -> None:
-    """Say when a file beside the script hides this package: the script and all trials would import that one."""
-    import sweep
-
-    own = Path(sweep.__file__).parent
-    for package in ("sweep", "searchers"):
-        for shadow in (directory / f"{package}.py", directory / package / "__init__.py"):
-            if shadow.is_file() and shadow.parent.resolve() not in (own.resolve(), own.parent.resolve() / "searchers"):
-                raise ConfigError(
-                    f"{shadow} hides the package {package!r}: "
-                    f"`import {package}` in your script would find that file. Rename it."
-                )
-
-
-def _import(path: Path) -> Any:
-    directory, name, loaded = str(path.parent), path.stem, sys.modules.get(path.stem)
-    if sys.path[:1] != [directory]:
-        sys.path.insert(0, directory)
-    if loaded is not None and Path(getattr(loaded, "__file__", None) or "") == path:
-        return loaded
-    if loaded is not None or name in sys.builtin_module_names or not name.isidentifier():
-        # It is no name of a module, or that of another: loaded beside it, and shipped to trials by value.
-        name = f"sweep_script_{re.sub(r'[^A-Za-z0-9]', '_', name)}"
-    argv, sys.argv = sys.argv, [str(path)]  # a script that parses its arguments finds none of ours
-    try:
-        return load_file(name, path)
-    except (Exception, SystemExit, DriverCalled) as error:  # whatever the user's file raises while it is imported
-        why = why_missing(error)
-        said = f"{type(error).__name__}: {error}" if not isinstance(error, DriverCalled) else str(error)
-        raise TrainableError(f"importing {path} failed: {said}{'. ' if why else ''}{why}") from error
-    finally:
-        sys.argv = argv
 
 
 def parse_seconds(text: str) -> float:

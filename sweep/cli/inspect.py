@@ -172,6 +172,12 @@ def best(
         if scope == "last" and (earlier := better_earlier(reader, metric, mode)) is not None:
             where = f"trial {earlier.row.number:05d}{at_step(earlier.step)}   (--scope all)"
             note = f"better earlier: {clean(metric)} {text(earlier.value)}   {where}"
+        from sweep.confirmation.outcome import confirmation_of  # numpy
+
+        confirmed = confirmation_of(reader)
+        if ranked and confirmed and confirmed.best and (confirmed.metric, confirmed.mode) == (metric, mode):
+            which = "" if confirmed.best["trial"] == ranked[0][0].number else " another"
+            note += f"{note and chr(10)}confirmed{which}: {clean(confirmed)}"
     if not found:
         reported = f"Reported were: {', '.join(map(clean, reader.metric_names())) or 'nothing'}."
         raise ConfigError(f"no trial of {reader.name} has a usable number under {wanted!r}. {note or reported}")

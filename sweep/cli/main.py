@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, str] = {
     "watch": "sweep.cli.look:watch",
     "dashboard": "sweep.cli.dashboard:dashboard",
     "resume": "sweep.cli.run:resume",
+    "confirm": "sweep.cli.confirm:confirm",
     "stop": "sweep.cli.requests:stop",
     "cancel": "sweep.cli.requests:cancel",
     "pause": "sweep.cli.requests:pause",

@@ -17,9 +17,9 @@ from typing import Any
 
 import click
 
-from sweep.cli.arguments import refuse_shadows
 from sweep.cli.tables import json_option
 from sweep.errors import ConfigError
+from sweep.launch.target import refuse_shadows
 
 _FROM = re.compile(rb"from\s+(ray)\b")
 _SPEAKS_OF_RAY = re.compile(r"\b(?:from|import)\s+ray\b|\bray\.\w")

@@ -9,7 +9,6 @@ import click
 
 from searchers.base import Signal
 from searchers.errors import readable
-from sweep.cli.arguments import import_trainable, split_target
 from sweep.cli.options import name_argument, where_option
 from sweep.cli.tables import json_option
 from sweep.core.history import Fact
@@ -17,6 +16,7 @@ from sweep.core.literals import json_text, jsonable
 from sweep.core.messages import Exited, Failed, Reported, Suggested
 from sweep.core.results import flatten, own_metrics
 from sweep.display.formats import pairs
+from sweep.launch.target import import_trainable, split_target
 from sweep.record.facts import read_facts
 from sweep.record.layout import ExperimentLayout
 from sweep.record.reader import ExperimentReader

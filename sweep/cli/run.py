@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ import click
 
 from searchers import SEARCHERS
 from sweep.callbacks.base import Callback
-from sweep.cli.arguments import RunArguments, import_trainable, parse_count, parse_seconds, seconds_of, split_target
+from sweep.cli.arguments import RunArguments, parse_count, parse_seconds, seconds_of
 from sweep.cli.options import (
     name_argument,
     named_option,
@@ -29,10 +28,10 @@ from sweep.cli.tables import json_option, say
 from sweep.core.literals import jsonable
 from sweep.core.results import TrialResult
 from sweep.core.trial import Trial, shown_state
-from sweep.errors import ConfigError, ExperimentError, SweepError
+from sweep.errors import ConfigError
+from sweep.launch.target import asked, import_trainable, split_target
 from sweep.programs.program import Program
 from sweep.record.reader import ExperimentReader
-from sweep.record.saved_spec import read_saved_spec, with_environment
 from sweep.requests.attached import Attached
 from sweep.schedulers import SCHEDULERS
 from sweep.storage.filesystems import storage_of
@@ -371,7 +370,7 @@ def resume(
     if some:
         running.resume(some)
     storage = storage_of(reader.root) or str(reader.root.parent)
-    trainable, given = _asked(reader, storage, is_quiet=shown["quiet"] or shown["as_json"])
+    trainable, given = asked(reader, storage, None if shown["quiet"] or shown["as_json"] else _note)
     before = given.get("num_samples", 1)
     if trials is not None and before < 0 and trials.strip().startswith("+"):
         raise ConfigError(f"{reader.root.name} has no limit of trials that could be raised by {trials}.")
@@ -383,34 +382,3 @@ def resume(
         given["time_budget_s"] = parse_seconds(span.strip().removeprefix("+")) + driven
     given |= {"resume": "AUTO+ERRORED" if errored else True, "on_end": on_end}
     return _carry_out(trainable, given, **shown)
-
-
-def _asked(reader: ExperimentReader, storage: str, *, is_quiet: bool) -> tuple[Any, dict[str, Any]]:
-    """Return the trainable of a sweep, and the arguments of the call that started it, for going on."""
-    target = str(reader.meta.get("import_path") or "")
-    file = target.rpartition(":")[0]
-    how = (
-        f" {reader.name} was started from Python; resume it there{f' ({file})' if file else ''}: make the same call "
-        f"with name={reader.root.name!r}, storage_path={storage!r}, resume=True. "
-        "Raise num_samples or time_budget_s in it to extend the sweep."
-    )
-    if str(reader.meta.get("command")).startswith("sweep "):
-        how = ""
-    sys.path.insert(0, os.path.dirname(file) or os.getcwd())  # where the script finds its own modules
-    try:
-        given, lost = read_saved_spec(reader.root, with_trainable=True)
-        trainable = given.pop("trainable", None)
-        given |= reader.edits()
-        if trainable is None and target and not lost:
-            trainable = import_trainable(target, None if is_quiet else _note)
-    except SweepError as error:
-        raise type(error)(f"{error}{how}") from error.__cause__
-    if trainable is None or lost:
-        what = ", ".join(f"{name} ({why})" for name, why in lost.items()) or "the trainable"
-        raise ExperimentError(f"{what} cannot be loaded here.{how}")
-    if is_quiet:
-        given.pop("progress_reporter", None)
-    if target:
-        given["import_path"] = target
-    given |= {"name": reader.root.name, "storage_path": storage}
-    return trainable, with_environment(given, os.environ)

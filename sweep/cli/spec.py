@@ -16,7 +16,7 @@ from typing import Any
 import searchers as space
 from searchers.errors import closest, nearest
 from sweep import checks
-from sweep.cli.arguments import RunArguments, parse_seconds, split_target
+from sweep.cli.arguments import RunArguments, parse_seconds
 from sweep.cli.wandb_space import ALIKE, Mistake, space_of
 from sweep.cli.yaml_text import load_yaml
 from sweep.core.config import FailureConfig
@@ -24,6 +24,7 @@ from sweep.core.literals import parse_literal
 from sweep.core.resources import parse_resources
 from sweep.errors import ConfigError, SweepError
 from sweep.launch.spec import RunSpec
+from sweep.launch.target import split_target
 from sweep.schedulers import create_scheduler
 
 _OTHER_METHODS = {"bayes": "gp", "sobol": "qmc", "custom": "tpe"}  # W&B's custom method is a script of the user's

@@ -15,9 +15,10 @@ from click.testing import CliRunner, Result
 from made_experiment import MadeExperiment
 
 import searchers
-from sweep.cli.arguments import import_trainable, parse_count, parse_seconds
+from sweep.cli.arguments import parse_count, parse_seconds
 from sweep.cli.main import main, sweep
 from sweep.errors import ConfigError, ExperimentError, TrainableError
+from sweep.launch.target import import_trainable
 from sweep.record.saved_spec import pack_saved_spec, write_saved_spec
 from sweep.results.analysis import ExperimentAnalysis
 

@@ -374,6 +374,7 @@ NEW = {
     "Device",
     "Attached",
     "attach",
+    "confirm",
     "GridSearch",
     "MOASHAScheduler",
     "Node",

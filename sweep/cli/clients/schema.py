@@ -68,6 +68,11 @@ _TYPES["parameter"] = _of("name:text kind:text type:text default:any choices:any
 _TYPES["side"] = _of("trials:count reports:count trial_seconds:seconds seconds:seconds ...")
 _TYPES["finding"] = _of("check:text state:level found:text do:text")
 _TYPES["counts"] = _of("trials:count running:count paused:count waiting:count finished:count failed:count ...")
+_TYPES["repeated"] = _of(
+    "trial:count value:number? runs:count failed:count mean:number? low:number? high:number? dropped:count? "
+    "values:number[] config:object"
+)
+_TYPES["lead"] = _of("over:count pairs:count mean:number low:number high:number p:number")
 _EVENT = said(_of("event:text time:seconds ..."), "one a line: sweep_start, trial_result, ..., sweep_end")
 _SAID = said(_of("experiment:text verb:text said:text"), "what came of it")
 SCHEMAS: Mapping[str, Schema] = {
@@ -103,6 +108,10 @@ SCHEMAS: Mapping[str, Schema] = {
     **dict.fromkeys(("watch", "dashboard"), _of("url:text")),
     "resume": {"anyOf": [_EVENT, _SAID]},  # of one that runs: what came of it
     **dict.fromkeys(("note", "stop", "cancel", "pause", "retry", "enqueue", "edit"), _SAID),
+    "confirm": _of(
+        "name:text metric:text mode:text repeats:count confidence:number configs:repeated[] lead:lead? is_over:flag "
+        "is_constant:flag interrupted:flag best:repeated? said:text"
+    ),
     "replay": {
         "anyOf": [
             said(_of("at:seconds fact:text trial:text? about:text commands:text[]"), "one a line"),

@@ -51,7 +51,7 @@ TYPED = {
     "doctor": [""],
     "schema": ["", "trials"],
 }
-LIVE = {"run", "resume", "stop", "cancel", "pause", "watch", "dashboard", "html"}
+LIVE = {"run", "resume", "confirm", "stop", "cancel", "pause", "watch", "dashboard", "html"}
 
 
 def valid(verb: str, text: str) -> list[Any]:

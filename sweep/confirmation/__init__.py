@@ -1,0 +1,1 @@
+"""The best configs of an experiment, run again with other seeds and raced."""
