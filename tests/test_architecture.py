@@ -380,6 +380,7 @@ LAZY = {
     "jax",
     "jsonschema",
     "mcp",
+    "mcp_types",
     "multiprocess",
     "numpy",
     "optuna",

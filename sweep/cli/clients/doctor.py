@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
+import math
 import os
 import platform
 import resource
@@ -36,7 +38,7 @@ from sweep.worker.limits import control_groups, process_limits
 _PACKAGES = """numpy pandas optuna click rich psutil cloudpickle multiprocess torch lightning transformers accelerate
     jax tensorflow keras xgboost lightgbm scikit-learn ray wandb mlflow mlflow-skinny tensorboardX hydra-core plotly mcp
     optuna-dashboard""".split()
-_FEWEST_FILES, _FEWEST_PROCESSES, _GB, _ROUNDS, _SLOW_S = 1024, 256, 1e9, 20, 0.05
+_GB, _ROUNDS, _SLOW_S = 1e9, 20, 0.05
 
 
 @click.command(short_help="Check this machine and the storage.")
@@ -58,7 +60,7 @@ def doctor(storage: str | None, as_json: bool) -> int:
     (node,) = inventory.detected()
     devices = [f"{device.kind} {device.id} {device.type}".strip() for device in node.devices]
     findings = [*_limits(), *_storage(place.local_root), *_left(place.local_root)]
-    findings += [_finding("devices", node.gpu_note, note="")] if node.gpu_note else []
+    findings += [_finding("devices", node.gpu_note)] if node.gpu_note else []
     versions = {"python": platform.python_version(), "sweep": __version__}
     for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
@@ -70,44 +72,34 @@ def doctor(storage: str | None, as_json: bool) -> int:
     click.echo(f"versions: {', '.join(f'{name} {version}' for name, version in versions.items())}")
     click.echo(f"devices: {node.cpus:g} CPUs, {', '.join(map(clean, devices)) or 'no accelerator'}")
     for one in findings:
-        advice = f" -> {clean(one['do'])}" if one["do"] else ""
-        click.echo(f"{one['state']:<6} {one['check']}: {clean(one['found'])}{advice}")
+        click.echo(clean(f"{one['state']:<6} {one['check']}: {one['found']}{' -> ' * bool(one['do'])}{one['do']}"))
     return 0 if is_well else 1
 
 
-def _finding(check: str, found: str, *, wrong: str = "", note: str | None = None) -> dict[str, str]:
-    """Return what was found; `wrong` or `note` is what to do about it."""
-    return {"check": check, "state": "wrong" if wrong else "ok" if note is None else "note", "found": found} | {
-        "do": wrong or note or ""
-    }
+def _finding(check: str, found: str, do: str = "", state: str = "wrong") -> dict[str, str]:
+    """Return what was found; it is well where nothing is to be done."""
+    return {"check": check, "state": state if do else "ok", "found": found, "do": do}
 
 
 def _limits() -> Iterator[dict[str, str]]:
     import psutil
 
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    is_few = hard != resource.RLIM_INFINITY and hard < _FEWEST_FILES
-    raise_it = f"raise the hard limit (ulimit -Hn) to {_FEWEST_FILES}: a trial takes about three"
-    yield _finding("open files", f"at most {hard}" if hard >= 0 else "no limit", wrong=raise_it if is_few else "")
-    most, where = min(process_limits(), default=(None, ""))
-    is_few = most is not None and most < _FEWEST_PROCESSES
-    raise_it = f"allow {_FEWEST_PROCESSES}: a trial has two processes, and threads"
-    found = "no limit" if most is None else f"at most {most}{where}"
-    yield _finding("processes", found, wrong=raise_it if is_few else "")
-    with suppress(OSError):
-        free = shutil.disk_usage("/dev/shm").free
-        more = "data loaders of PyTorch may need more; of a container it is set by --shm-size"
-        yield _finding("/dev/shm", f"{_size(free)} free", note=more if free < _GB else None)
-    memory = psutil.virtual_memory()
-    most = memory.total
-    for group in control_groups("memory"):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            with suppress(OSError, ValueError):
-                most = min(most, int((group / name).read_text()))
-    found = f"{_size(memory.available)} of {_size(memory.total)} available"
-    found += f"; the control group allows {_size(most)}" if most < memory.total else ""
-    few = "end other programs, or the kernel may end trials"
-    yield _finding("memory", found, note=few if memory.available < _GB else None)
+    hard, memory = resource.getrlimit(resource.RLIMIT_NOFILE)[1], psutil.virtual_memory()
+    files = hard if hard >= 0 else math.inf
+    processes, where = min(process_limits(), default=(math.inf, ""))
+    allowed = memory.total
+    for group, name in itertools.product(control_groups("memory"), ("memory.max", "memory.limit_in_bytes")):
+        with suppress(OSError, ValueError):
+            allowed = min(allowed, int((group / name).read_text()))
+    shared = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0
+    found = f"{_size(memory.available)} of {_size(memory.total)} available, {_size(allowed)} allowed"
+    for check, state, number, least, text, do in (
+        ("open files", "wrong", files, 1024, f"at most {files}", "raise the hard limit: ulimit -Hn 65536"),
+        ("processes", "wrong", processes, 256, f"at most {processes}{where}", "allow more: a trial has two, or more"),
+        ("/dev/shm", "note", shared, _GB, f"{_size(shared)} free", "PyTorch's data loaders may need more (--shm-size)"),
+        ("memory", "note", memory.available, _GB, found, "end other programs, or the kernel may end trials"),
+    ):
+        yield _finding(check, "no limit" if number == math.inf else text, do if number < least else "", state)
 
 
 def _storage(root: Path) -> Iterator[dict[str, str]]:
@@ -118,13 +110,13 @@ def _storage(root: Path) -> Iterator[dict[str, str]]:
         free = shutil.disk_usage(place).free
     except OSError as error:
         other = "free room there, or name a directory that you may write with --storage or SWEEP_STORAGE"
-        yield _finding("storage", f"{place} cannot be used: {error.strerror or error}", wrong=other)
+        yield _finding("storage", f"{place} cannot be used: {error.strerror or error}", other)
         return
     middle = statistics.median(took)
-    found = f"{root} on {disk_of(place)}: write, flush, rename and lock take {middle * 1e3:.1f} ms"
-    slow = "a local disk is faster: reports are flushed to it every second"
-    yield _finding("storage", f"{found}, {max(took) * 1e3:.1f} ms at most", note=slow if middle > _SLOW_S else None)
-    yield _finding("disk", f"{_size(free)} free", wrong="free some room" if free < _GB else "")
+    found = f"write, flush, rename and lock take {middle * 1e3:.1f} ms, {max(took) * 1e3:.1f} ms at most"
+    slow = "a local disk is faster: reports are flushed to it every second" if middle > _SLOW_S else ""
+    yield _finding("storage", f"{root} on {disk_of(place)}: {found}", slow, "note")
+    yield _finding("disk", f"{_size(free)} free", "free some room" if free < _GB else "")
 
 
 def _probe(path: Path) -> float:
@@ -143,14 +135,13 @@ def _probe(path: Path) -> float:
 def _left(root: Path) -> Iterator[dict[str, str]]:
     for pid, experiment in find_orphans(mark_of_dead_driver).items():
         end = f"`sweep resume {shlex.quote(experiment)}` ends it and goes on, or: kill {pid}"
-        yield _finding("orphans", f"process {pid} is left of a killed driver of {experiment}", wrong=end)
+        yield _finding("orphans", f"process {pid} is left of a killed driver of {experiment}", end)
     for path in list_experiments(root):
         try:
-            reader = ExperimentReader(path)
-            if reader.state() == "crashed":
-                yield _finding("experiments", reader.state_hint(), note="")
+            if (reader := ExperimentReader(path)).state() == "crashed":
+                yield _finding("experiments", f"{path} has crashed", reader.state_hint(), "note")
         except SweepError as error:
-            yield _finding("experiments", str(error), wrong="bring a copy back, or move it out of the storage")
+            yield _finding("experiments", str(error), "bring a copy back, or move it out of the storage")
 
 
 def _size(number: float) -> str:

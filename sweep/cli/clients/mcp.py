@@ -55,7 +55,7 @@ def mcp(storage: str | None, programs: Path | None, allow_run: bool, budget: Map
         raise ConfigError("--allow-run and --programs DIRECTORY belong together: only scripts below it are run.")
     try:
         import anyio
-        import mcp.types as types
+        import mcp_types as types
         from mcp.server.lowlevel import Server
         from mcp.server.stdio import stdio_server
     except ImportError as error:
@@ -74,7 +74,7 @@ def mcp(storage: str | None, programs: Path | None, allow_run: bool, budget: Map
     async def call(context: Any, params: Any) -> Any:
         try:
             text, is_error = await anyio.to_thread.run_sync(desk.call, params.name, dict(params.arguments or {})), False
-        except (SweepError, OSError) as error:
+        except (SweepError, OSError, RecursionError) as error:
             text, is_error = str(error), True
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=is_error)
 

@@ -38,6 +38,7 @@ from sweep.requests.attached import Attached
 
 _MOST_ASKED, _MOST_ANSWERED = 20_000, 200_000  # characters
 _START_S, _CHILD_S = 60.0, 300.0
+_OF_LINES = ("replay", "resume")
 _COMMAND = [sys.executable, "-P", "-m", "sweep.cli.main"]
 _FIGURES = ("history", "curves", "pareto", "parallel", "importance", "slice", "rungs", "population", "timeline")
 _OF_RUN = "metric goal trials time trial-time concurrency cpus gpus mem searcher scheduler max-t grace seed retries"
@@ -46,29 +47,24 @@ _READING = {  # verb: its options that are offered, and what is said in place of
     "show": ("", "+ With `wait` it answers when the sweep has ended, or after so many seconds."),
     "trials": ("sort desc filter columns limit", ""),
     "best": ("top scope metric goal", ""),
-    "why": ("", ""),
     "logs": ("rank tail", ""),
     "replay": ("trial", "+ The last `limit` facts are returned."),
     "simulate": ("scheduler eta max-t grace cpus gpus concurrency trials", "+ Give at least one option."),
-    "doctor": ("", ""),
+    **dict.fromkeys(("why", "doctor"), ("", "")),
 }
 _ACTING = {
-    "new": (
-        "",
-        "Find what a script takes, with a `range` worth trying. It is run up to where it parses arguments.",
-    ),
+    "new": ("", "Find what a script takes, with ranges worth trying. It is run up to where it parses arguments."),
     "plan": (f"{_OF_RUN} pilot", ""),
     "run": (
         f"{_OF_RUN} name dry-run",
         "Start a sweep of a script and return its name at once; `show` watches it. Parameters become arguments of the "
-        "script. With `dry_run` one trial runs alone, for 30 s at most, and what is returned are its command and which "
-        "metrics it gives, by the names to optimise.",
+        "script. With `dry_run` one trial runs alone, for 30 s at most; returned are its command and the metrics that "
+        "it gives, by the names to optimise.",
     ),
     "resume": ("trials time errored", "+ It is started as by `run`."),
-    **dict.fromkeys(("stop", "cancel", "pause"), ("", "")),
     "retry": ("failed", ""),
-    "enqueue": ("", ""),
     "edit": ("trials time concurrency", ""),
+    **dict.fromkeys(("stop", "cancel", "pause", "enqueue"), ("", "")),
 }
 
 _TEXT = {"type": "string", "maxLength": 300}
@@ -251,11 +247,11 @@ class Desk:
             if asked is None or asked < 0:
                 raise ConfigError(f"there is a budget, so say how much this may take: give {what}. Nothing was done.")
             taken = 0.0
-            for path in self._experiments():
-                if changed is None or path != changed.root:
-                    reader = ExperimentReader(path)
-                    made = len(reader.trials()) if what == "trials" else reader.driven_s()
-                    planned = reader.plan().num_trials if what == "trials" else reader.plan().time_budget_s
+            for reader in map(ExperimentReader, self._experiments()):
+                if changed is None or reader.root != changed.root:
+                    is_time, plan = what == "time", reader.plan()
+                    made = reader.driven_s() if is_time else len(reader.trials())
+                    planned = plan.time_budget_s if is_time else plan.num_trials
                     taken += made if reader.state() == "ended" else max(made, most if planned is None else planned)
             if taken + asked > most:
                 left = f"{max(0, most - taken):g} of {most:g} {'trials' if what == 'trials' else 's'} are left"
@@ -273,8 +269,8 @@ class Desk:
         give_up = time.monotonic() + _START_S
         while process.poll() is None and time.monotonic() < give_up:
             with suppress(SweepError):
-                driver = ExperimentReader(self.storage / name).driver()
-                if driver is not None and driver.is_alive and driver.pid == process.pid:
+                reader = ExperimentReader(self.storage / name)
+                if (driver := reader.driver()) and driver.pid == process.pid and reader.last_event():
                     return {"name": name, "pid": process.pid}
             time.sleep(0.05)
         if process.poll() in (0, 1, 3) and (self.storage / name / DATABASE).exists():
@@ -283,17 +279,15 @@ class Desk:
 
 
 def _sweep(*words: str) -> Any:
-    """Return what a command prints: an object, or a list of those that stand on lines of their own."""
+    """Return what a command prints; of some a list of what stands on each line."""
     try:
         done = subprocess.run(
             [*_COMMAND, *words], stdin=subprocess.DEVNULL, capture_output=True, timeout=_CHILD_S, check=False
         )
+        text = done.stdout.decode(errors="replace")
+        return [*map(json.loads, text.splitlines())] if text and words[0] in _OF_LINES else json.loads(text)
     except subprocess.TimeoutExpired as error:
         raise ExperimentError(f"`sweep {words[0]}` took longer than {_CHILD_S:.0f} s and was ended.") from error
-    with suppress(ValueError):
-        return json.loads(done.stdout)
-    try:
-        return [json.loads(line) for line in done.stdout.splitlines() or [b""]]
     except ValueError as error:
         why = done.stderr.decode(errors="replace").strip().removeprefix("error: ")
         raise ConfigError(why or f"`sweep {words[0]}` printed nothing.") from error

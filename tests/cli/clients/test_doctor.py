@@ -64,4 +64,4 @@ def test_a_crashed_sweep_is_noted(tmp_path: Path) -> None:
     made.close()
     code, found = examined(tmp_path)
     assert (code, found["experiments"]["state"]) == (0, "note")
-    assert "`sweep resume made` goes on." in found["experiments"]["found"]
+    assert "`sweep resume made` goes on." in found["experiments"]["do"]
