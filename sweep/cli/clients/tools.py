@@ -38,7 +38,7 @@ from sweep.requests.attached import Attached
 
 _MOST_ASKED, _MOST_ANSWERED = 20_000, 200_000  # characters
 _START_S, _CHILD_S = 60.0, 300.0
-_OF_LINES = ("replay", "resume")
+_OF_LINES, _OF_A_STORAGE = ("replay", "resume"), ("ls", "doctor", "run", "plan")
 _COMMAND = [sys.executable, "-P", "-m", "sweep.cli.main"]
 _FIGURES = ("history", "curves", "pareto", "parallel", "importance", "slice", "rungs", "population", "timeline")
 _OF_RUN = "metric goal trials time trial-time concurrency cpus gpus mem searcher scheduler max-t grace seed retries"
@@ -54,7 +54,7 @@ _READING = {  # verb: its options that are offered, and what is said in place of
 }
 _ACTING = {
     "new": ("", "Find what a script takes, with ranges worth trying. It is run up to where it parses arguments."),
-    "plan": (f"{_OF_RUN} pilot", ""),
+    "plan": (f"{_OF_RUN} pilot from", ""),
     "run": (
         f"{_OF_RUN} name dry-run",
         "Start a sweep of a script and return its name at once; `show` watches it. Parameters become arguments of the "
@@ -62,6 +62,10 @@ _ACTING = {
         "it gives, by the names to optimise.",
     ),
     "resume": ("trials time errored", "+ It is started as by `run`."),
+    "confirm": (
+        "top repeats metric goal concurrency",
+        "+ It is started as by `run`; when that has ended, call it again.",
+    ),
     "retry": ("failed", ""),
     "edit": ("trials time concurrency", ""),
     **dict.fromkeys(("stop", "cancel", "pause", "enqueue"), ("", "")),
@@ -148,7 +152,7 @@ class Desk:
             found = sorted(path.relative_to(self.programs) for path in self.programs.rglob("*.py"))
             return [str(path) for path in found if not any(part.startswith((".", "__")) for part in path.parts)][:500]
         if verb in ("ls", "doctor"):
-            rows, known = _sweep(*self._words(verb, given), f"--storage={self.storage}"), self._experiments()
+            rows, known = _sweep(*self._words(verb, given)), self._experiments()
             return rows if verb == "doctor" else [row for row in rows if self.storage / row["name"] in known]
         reader = self._reader(given["name"])
         if verb == "figure":
@@ -182,27 +186,35 @@ class Desk:
             words = self._words(verb, given)
             trials = given.get("trials", None if "time" in given else 10)
             if trials is not None and given.get("searcher") == "grid":
-                grids = (grid_values(parse_parameter(one, is_grid=True)[1]) for one in _ranges(given["parameters"]))
+                grids = (
+                    grid_values(parse_parameter(one, is_grid=True)[1]) for one in _ranges(given.get("parameters", {}))
+                )
                 trials *= math.prod(len(values) for values in grids if values is not None)
             self._afford(None, trials, parse_seconds(given["time"]) if "time" in given else None)
-            return self._drive(name, *words, f"--storage={self.storage}")
+            return self._drive(name, words)
         reader = self._reader(name := given["name"])
         plan, words, span = reader.plan(), self._words(verb, given), given.get("time", "")
         trials = parse_count(given["trials"], plan.num_trials or 0) if "trials" in given else plan.num_trials
         seconds = parse_seconds(span.removeprefix("+")) if span else plan.time_budget_s
         if span.startswith("+"):
             seconds = (seconds or 0) + max(reader.driven_s(), plan.time_budget_s or 0)
-        if verb in ("enqueue", "edit", "resume", "retry"):
+        if verb == "confirm":
+            over = next((ExperimentReader(one) for one in self._experiments() if one.name == f"{name}-confirm"), None)
+            self._afford(over, given.get("top", 5) * given.get("repeats", 5), None)
+            if over is not None and over.state() == "ended":
+                return _sweep(*words)  # what came of it
+        elif verb in ("enqueue", "edit", "resume", "retry"):
             self._afford(reader, trials if trials is None else trials + (verb == "enqueue"), seconds)
-        if verb == "resume" and not Attached(reader).is_running:
+        if verb == "confirm" or (verb == "resume" and not Attached(reader).is_running):
             script = str(reader.meta.get("import_path") or "")
             self._script(script if script.startswith("/") else "")
-            return self._drive(name, *words)
+            return self._drive(f"{name}-confirm" if verb == "confirm" else name, words)
         return _sweep(*words)
 
     def _words(self, verb: str, given: Mapping[str, Any]) -> list[str]:
         """Return a command line: what it names was found, and no value of a client's can be taken for an option."""
-        words, reader = [verb], None if verb == "run" or "name" not in given else self._reader(given["name"])
+        reader = None if verb == "run" or "name" not in given else self._reader(given["name"])
+        words = [verb, "--json", *[f"--storage={self.storage}"] * (verb in _OF_A_STORAGE)]
         for parameter in _command(verb).params:
             key = _key(parameter)
             if (value := given.get(key)) is None:
@@ -210,6 +222,7 @@ class Desk:
             values = value if isinstance(value, list) else [value]
             if isinstance(parameter, click.Option):
                 option = f"--{key.replace('_', '-')}"
+                values = [self._reader(one).root for one in values] if key == "from" else values
                 words += [option] * value if parameter.is_flag else [f"{option}={one}" for one in values]
             elif reader is not None:
                 words += [str(reader.root)] if key == "name" else []
@@ -218,7 +231,7 @@ class Desk:
             else:
                 words += [self._script(value)] if key == "program" else _ranges(value)
         fixed = [str(word) for word in given.get("arguments", ())]
-        return [*words, "--json", *["--"] * bool(fixed), *fixed]
+        return [*words, *["--"] * bool(fixed), *fixed]
 
     # --- what holds them to their place ---
 
@@ -257,10 +270,10 @@ class Desk:
                 left = f"{max(0, most - taken):g} of {most:g} {'trials' if what == 'trials' else 's'} are left"
                 raise ConfigError(f"beyond the budget: {left}, and it would take {asked:g}. Nothing was done.")
 
-    def _drive(self, name: str, *words: str) -> Any:
+    def _drive(self, name: str, words: Sequence[str]) -> Any:
         """Start a driver that outlives this process, and return once it drives."""
         output = tempfile.TemporaryFile()  # noqa: SIM115 - its end is asked for by `show`
-        command = [*_COMMAND, words[0], "--quiet", *(word for word in words[1:] if word != "--json")]
+        command = [*_COMMAND, words[0], "--quiet", *words[2:]]  # not --json, which nobody would read
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )

@@ -66,6 +66,7 @@ async def an_agent(storage: Path, programs: Path) -> None:
         metric = tried["metrics"][-1]["name"]
         assert metric == "loss"
         asked = {"program": program, "parameters": parameters, "metric": metric, "goal": "minimize", "trials": 40}
+        asked["arguments"] = ["--epochs", 3]
         name = (await call("run", **asked, concurrency=2))["name"]
         said = await call("enqueue", name=name, config={"width": 64})  # hangs: hopeless
         assert "tried next" in said["said"]
@@ -83,6 +84,7 @@ async def an_agent(storage: Path, programs: Path) -> None:
         facts = await call("show", name=name, wait=50)
         assert facts["state"] == "ended"
         assert facts["trials"]["finished"] == facts["trials"]["trials"] == 41
+        assert " --epochs 3" in facts["command"]
         (best,) = await call("best", name=name)
         drawn = await call("figure", name=name, figure="importance")
         shares = dict(zip(drawn["layout"]["yaxis"]["ticktext"], drawn["data"][0]["x"], strict=True))

@@ -16,7 +16,7 @@ from sweep.cli.clients.tools import Desk
 from sweep.errors import SweepError
 
 READING = {"ls", "show", "trials", "best", "why", "logs", "replay", "simulate", "doctor", "figure"}
-ACTING = {"programs", "new", "run", "resume", "stop", "cancel", "pause", "retry", "enqueue", "edit"}
+ACTING = {"programs", "new", "run", "resume", "stop", "cancel", "pause", "retry", "enqueue", "edit", "confirm"}
 MUST = {  # what a call of a tool has at least
     "run": {"program": "train.py", "parameters": {"lr": 1}},
     "new": {"program": "train.py"},
@@ -150,18 +150,18 @@ def test_what_a_client_says_is_never_taken_for_an_option(desk: Desk, monkeypatch
     desk.call("run", {"program": "train.py", "parameters": parameters, "dry_run": True, "arguments": ["--all", "x y"]})
     desk.call("enqueue", {"name": "made", "config": {"lr": 0.5, "opt": "a(b)"}})
     assert said == [
-        ("trials", root, "--sort=--help", "--desc", "--filter=loss<1", "--limit=3", "--json"),
+        ("trials", "--json", root, "--sort=--help", "--desc", "--filter=loss<1", "--limit=3"),
         (
-            *("run", script, "lr=loguniform(1e-3,1)", "opt=adam,'s,gd'", "n=3", "on=true", "--dry-run", "--json"),
-            *("--", "--all", "x y"),
+            *("run", "--json", f"--storage={desk.storage}", script, "lr=loguniform(1e-3,1)", "opt=adam,'s,gd'", "n=3"),
+            *("on=true", "--dry-run", "--", "--all", "x y"),
         ),
-        ("enqueue", root, "lr=0.5", "opt='a(b)'", "--json"),
+        ("enqueue", "--json", root, "lr=0.5", "opt='a(b)'"),
     ]
 
 
 def test_what_goes_beyond_the_budget_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []
-    monkeypatch.setattr(Desk, "_drive", lambda desk, name, *words: started.append(name))
+    monkeypatch.setattr(Desk, "_drive", lambda desk, name, words: started.append(name))
     monkeypatch.setattr(tools, "_sweep", lambda *words: started.append(words[0]) or {})
     limited = Desk(desk.storage, desk.programs, most_trials=20, most_s=3600.0)
     script = {"program": "train.py", "parameters": {"lr": [1, 2, 3]}}
@@ -182,4 +182,6 @@ def test_what_goes_beyond_the_budget_is_refused(desk: Desk, monkeypatch: pytest.
     assert started == ["edit"]
     unlimited = Desk(desk.storage, desk.programs)
     unlimited.call("run", {**script, "trials": 1000, "name": "new"})
+    with pytest.raises(SweepError, match="is no script below"):  # the made one was started from nowhere
+        unlimited.call("confirm", {"name": "made"})
     assert started == ["edit", "new"]
