@@ -41,7 +41,7 @@ def confirm(
       sweep confirm digits --top 3 --repeats 10 --figure confirmed.html
       sweep confirm digits --json
 
-    Exit codes: 0 there is a winner, 1 no config came through, 2 bad usage, 130 interrupted.
+    Exit codes: 0 there is a winner, 1 there is none, 2 bad usage, 130 interrupted.
     """
     import sweep
 

@@ -51,11 +51,6 @@ class Confirmation:
         """The first of `configs`; None: repeats are missing, or no config came through them."""
         return self.configs[0] if self.is_over and self.configs[0]["dropped"] is None else None
 
-    @property
-    def asked(self) -> tuple[Any, ...]:
-        """What was asked for: metric, mode, repeats, confidence, and the trials whose configs they are."""
-        return self.metric, self.mode, self.repeats, self.confidence, {one["trial"] for one in self.configs}
-
     def __str__(self) -> str:
         runs, most = sum(one["runs"] for one in self.configs), self.repeats * len(self.configs)
         if (best := self.best) is None:
@@ -96,10 +91,11 @@ def confirmation_of(original: ExperimentReader) -> Confirmation | None:
     race = None
     for fact in reader.facts(kinds=[Suggested]):
         if isinstance(event := fact.event, Suggested) and "race" in (state := event.state or {}):
-            race = race or Race(metric=reader.metric, mode=reader.mode, **state["race"])
+            race = race or Race(**{**state["race"], "configs": dict.fromkeys(state["race"]["configs"])})
             race.retell(event.trial_id, {}, state)
     if race is None:
         return None
+    race.set_search_properties(reader.metric, reader.mode, {})
     for row in reader.trials():
         if row.is_ended:
             race.on_trial_complete(row.trial_id, TrialResult(row.last_metrics or {}), row.status == "ERROR")
@@ -114,7 +110,9 @@ def confirmation_of(original: ExperimentReader) -> Confirmation | None:
             told["mean"], told["low"], told["high"], _ = of_mean(values, race.confidence)
         told |= {"dropped": now.dropped.get(place), "values": values, "config": without_index(trial.config)}
         found.append(told)
-    found.sort(key=lambda one: (one["failed"], -(one["dropped"] or math.inf), sign * (one["mean"] or 0.0)))
+    found.sort(
+        key=lambda one: (one["failed"], -(one["dropped"] or math.inf), one["runs"] == 0, sign * (one["mean"] or 0.0))
+    )
     lead, (first, *others) = None, [race.runs[one["trial"]] for one in found]
     gaps = [others[0][at] - first[at] for at in first.keys() & others[0].keys()] if others else []
     if len(gaps := [gap for gap in gaps if gap == gap]) > 1:

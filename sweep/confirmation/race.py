@@ -18,10 +18,10 @@ _PRIOR = 4  # degrees of freedom that the variance of all pairs counts for, besi
 
 
 class Standing(NamedTuple):
-    """How a race stands; configs are named by their places, and `dropped` says after which repeat."""
+    """How a race stands; configs are named by their places."""
 
     alive: list[int]
-    dropped: dict[int, int]
+    dropped: dict[int, int]  # after which repeat
     rounds: int  # repeats that all had who were in it
     is_constant: bool  # those that are left had the same value each time
     is_over: bool
@@ -99,7 +99,7 @@ class Race(Searcher):
     before has ended; the first three begin at once. Results count when trials end.
 
     Args:
-        configs: by names that `suggestion_state` gives back, the first of which wins a tie; to be told, names alone.
+        configs: by names that `suggestion_state` gives back; the first wins a tie.
         repeats: trials of a config at most, at least 2.
         seeds: paths of parameters that are seeds, and the value before that of the first repeat.
         confidence: as of `standing`, from 0.5 to below 1.
@@ -110,28 +110,24 @@ class Race(Searcher):
 
     def __init__(
         self,
-        configs: Mapping[int, Config] | Sequence[int],
+        configs: Mapping[int, Config],
         repeats: int,
-        *,
         seeds: Mapping[Path, int] | None = None,
         confidence: float = 0.95,
-        metric: str | None = None,
-        mode: str | None = None,
     ) -> None:
-        super().__init__(metric, mode)
-        self.configs: dict[int, Config] = dict(configs) if isinstance(configs, Mapping) else {n: {} for n in configs}
-        self.seeds = dict(seeds or {})
+        super().__init__()
+        self.configs, self.seeds = configs, seeds or {}
         self.repeats = checks.whole("repeats", repeats, least=2, hint="One run more says nothing of the spread.")
         self.confidence = checks.number("confidence", confidence, least=0.5, below=1)
-        self.runs: dict[int, dict[int, float]] = {name: {} for name in self.configs}  # as `standing` takes them
+        self.runs: dict[int, dict[int, float]] = {name: {} for name in configs}  # as `standing` takes them
         self._pairs: dict[str, tuple[int, int]] = {}  # by trial: name and repeat
 
-    def num_trials(self, num_samples: int | None) -> int | None:
+    def num_trials(self, num_samples: int | None) -> int:
         """Return how many trials there are at most."""
         return len(self.configs) * self.repeats
 
     def standing(self) -> Standing:
-        """Return how the race stands; configs are named by their places."""
+        """Return how the race stands."""
         return standing(list(self.runs.values()), self.repeats, self.confidence)
 
     def suggest(self, trial_id: str) -> Config | Signal:

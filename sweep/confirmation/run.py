@@ -77,12 +77,14 @@ def confirm(
     configs, seeds = _candidates(analysis, metric, mode, checks.whole("top", top, least=1))
     race = Race(configs, repeats, seeds=seeds, confidence=confidence)
     place = reader.root.with_name(f"{reader.root.name}-confirm")
-    found, asks = confirmation_of(reader), (metric, mode, repeats, confidence, set(configs))
+    found = confirmation_of(reader)
     if found is None and (place / "sweep.db").is_file() and ExperimentReader(place).trials():
         raise ConfigError(f"{place} is another sweep, and the repeats would have its name. Rename it, or delete it.")
-    if found is not None and found.asked != asks:
-        was, now = (f"{len(one[-1])} configs of trials {sorted(one[-1])}, {one[:-1]}" for one in (found.asked, asks))
-        raise ConfigError(f"{place} was begun with {was}; asked for is {now}. Ask for the same, or delete it.")
+    if found is not None:
+        was = (sorted(one["trial"] for one in found.configs), found.metric, found.mode, found.repeats, found.confidence)
+        if was != (now := (sorted(configs), metric, mode, repeats, confidence)):
+            had, asks = ("trials {}, metric {} ({}), repeats {}, confidence {}".format(*one) for one in (was, now))
+            raise ConfigError(f"{place} was begun with {had}; asked for is {asks}. Ask for the same, or delete it.")
     if found is None or not found.is_over:
         storage = storage_of(reader.root) or str(reader.root.parent)
         own, given = asked(reader, storage, trainable=trainable, spare=_SPARE)

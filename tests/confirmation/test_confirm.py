@@ -69,7 +69,7 @@ def test_asked_again_it_runs_nothing_twice_and_something_else_is_refused(tmp_pat
     count = len(ExperimentReader(tmp_path / "digits-confirm").trials())
     assert sweep.confirm(analysis, top=2, repeats=3) == first
     assert len(ExperimentReader(tmp_path / "digits-confirm").trials()) == count == 6
-    with pytest.raises(ConfigError, match=r"was begun with 2 configs of trials \[0, 1\]"):
+    with pytest.raises(ConfigError, match=r"was begun with trials \[0, 1\], metric loss \(min\), repeats 3"):
         sweep.confirm(analysis, top=3, repeats=3)
     made(tmp_path, noisy, {"lr": 0.1, "seed": 1}, name="plain-confirm")
     plain = made(tmp_path, noisy, {"lr": 0.1, "seed": 1}, name="plain")

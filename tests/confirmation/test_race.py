@@ -78,16 +78,20 @@ def play(race: Race, told: list[Any], stop_after: int | None = None) -> list[Any
         if not isinstance(config, dict):
             return done
         state = race.suggestion_state(trial_id)
-        result = {"loss": value(config, state["repeat"])}
+        result = {"value": value(config, state["repeat"])}
         race.on_trial_complete(trial_id, result)
         done.append((trial_id, config, state, result))
     return done
 
 
-def new_race(**more: Any) -> Race:
-    race = Race({n: {"x": n, "seed": 3} for n in range(5)}, 9, seeds={("seed",): 3}, **more)
-    assert race.set_search_properties("loss", "min", {})
+def race_of(configs: dict[int, Any], repeats: int, mode: str = "min", **more: Any) -> Race:
+    race = Race(configs, repeats, **more)
+    assert race.set_search_properties("value", mode, {})
     return race
+
+
+def new_race() -> Race:
+    return race_of({n: {"x": n, "seed": 3} for n in range(5)}, 9, seeds={("seed",): 3})
 
 
 @pytest.mark.parametrize("killed_after", [0, 1, 7, 15, 16, 18])
@@ -103,24 +107,24 @@ def test_all_configs_of_a_repeat_have_the_same_seed_and_repeats_have_others():
 
 
 def test_three_repeats_begin_at_once_and_the_fourth_when_all_have_ended():
-    race, names = Race([7, 8], 5, metric="acc", mode="max"), []
+    race, names = race_of({7: {}, 8: {}}, 5, "max"), []
     for _ in range(6):
         names.append(race.ask()[0])
     with pytest.raises(SearchWaits):
         race.ask()
     for place, name in enumerate(names):
-        race.tell(name, {"acc": [0.5, 0.6, 0.7, 0.5, 0.6, 0.75][place]})
+        race.tell(name, {"value": [0.5, 0.6, 0.7, 0.5, 0.6, 0.75][place]})
     assert race.suggestion_state(race.ask()[0])["repeat"] == 3
     assert race.standing().alive == [0, 1]
 
 
 def test_in_mode_max_the_highest_wins_and_what_is_no_finite_number_has_failed():
-    race = Race([1, 2, 3], 3, metric="acc", mode="max")
+    race = race_of({1: {}, 2: {}, 3: {}}, 3, "max")
     worth = {1: [0.1, 0.2, 0.15], 2: [0.9, 0.8, 0.85], 3: [math.inf, 1.0, 1.0]}
     for _ in range(7):
         trial_id, _ = race.ask()
         state = race.suggestion_state(trial_id)
-        race.tell(trial_id, {"acc": worth[state["config"]][state["repeat"]]})
+        race.tell(trial_id, {"value": worth[state["config"]][state["repeat"]]})
     with pytest.raises(SearchExhausted):
         race.ask()
     assert race.standing().dropped == {2: 1}
@@ -129,9 +133,9 @@ def test_in_mode_max_the_highest_wins_and_what_is_no_finite_number_has_failed():
 
 def test_one_repeat_is_refused_and_so_is_a_confidence_that_is_none():
     with pytest.raises(SearchError, match="repeats"):
-        Race([1], 1)
+        Race({1: {}}, 1)
     with pytest.raises(SearchError, match="confidence"):
-        Race([1], 2, confidence=1.0)
+        Race({1: {}}, 2, confidence=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -156,11 +160,11 @@ def test_the_truly_best_of_five_close_configs_is_picked_with_few_of_the_runs_of_
 @pytest.mark.slow
 def test_the_benchmark_counts_the_runs_that_a_race_makes(benchmark):
     for task in benchmark.tasks(40, seed=3):
-        race, made = Race(range(5), 12, metric="loss", mode="min"), 0
+        race, made = race_of({n: {} for n in range(5)}, 12), 0
         while not race.standing().is_over:
             trial_id, _ = race.ask()
             state = race.suggestion_state(trial_id)
-            race.tell(trial_id, {"loss": task[state["config"], state["repeat"]]})
+            race.tell(trial_id, {"value": task[state["config"], state["repeat"]]})
             made += 1
         now = race.standing()
         assert made == sum(now.dropped.get(one, now.rounds) for one in range(5))
