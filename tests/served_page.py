@@ -21,12 +21,12 @@ TOKEN = "secret-token"
 class Served:
     """A page that is served in a thread of this process."""
 
-    def __init__(self, *roots: Path) -> None:
+    def __init__(self, *roots: Path, ask: Any = None) -> None:
         self.live = LivePage([subject(root) for root in roots])
         self.listener = listening_socket(0)
         self.port = self.listener.getsockname()[1]
         config = uvicorn.Config(
-            application(self.live, TOKEN), log_level="critical", lifespan="on", timeout_graceful_shutdown=1
+            application(self.live, TOKEN, ask), log_level="critical", lifespan="on", timeout_graceful_shutdown=1
         )
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.listener]})
@@ -45,6 +45,15 @@ class Served:
                 answer.read()
                 return answer.status, {name.lower(): value for name, value in answer.getheaders()}
 
+    def post(self, body: str, path: str = "/ask", **headers: str) -> tuple[int, str]:
+        """Return the status and the text of the answer to what the page's buttons send, or to other headers."""
+        here = f"127.0.0.1:{self.port}"
+        own = {"Host": here, "Origin": f"http://{here}", "X-Sweep-Token": TOKEN, "Sec-Fetch-Site": "same-origin"}
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
+            connection.request("POST", path, body, {name: text for name, text in (own | headers).items() if text})
+            with closing(connection.getresponse()) as answer:
+                return answer.status, answer.read().decode()
+
     def news(self, version: str) -> Generator[dict[str, Any]]:
         """Give what is sent to a browser that knows a version."""
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
@@ -58,8 +67,8 @@ class Served:
 
 
 @contextmanager
-def served(*roots: Path) -> Iterator[Served]:
-    page = Served(*roots)
+def served(*roots: Path, ask: Any = None) -> Iterator[Served]:
+    page = Served(*roots, ask=ask)
     try:
         yield page
     finally:

@@ -11,24 +11,16 @@ from typing import Any
 
 import click
 
-from sweep.cli.options import (
-    complete_name,
-    goal_option,
-    metric_option,
-    name_argument,
-    require_option,
-    storage_option,
-    where_option,
-)
+from sweep.cli.options import complete_name, goal_option, metric_option, name_argument, storage_option, where_option
 from sweep.cli.tables import (
     ListCommand,
     Table,
     condition_of,
     emit,
     format_option,
-    parts_of,
     print_rows,
     print_table,
+    require_option,
     selection_options,
 )
 from sweep.core.literals import as_arguments, json_text
@@ -208,13 +200,8 @@ def unmet(
     conditions: Sequence[str],
     found: Sequence[tuple[TrialRow | TrialView, Mapping[str, Any]]] | None = None,
 ) -> str:
-    """Return why none of the best trials is as required; empty: one is, or nothing is required.
-
-    Args:
-        found: the best, with the values by which they are; None: by their last reports.
-    """
-    if not conditions:
-        return ""
+    """Return why none of the best trials is as required; empty: one is, or nothing is required. `found`: the best, with
+    the values by which they are; None: by their last reports."""
     if found is None:
         best = best_by_last(reader, reader.metric, reader.mode)
         found = [] if best is None else [(best.row, {best.metric: best.value})]
@@ -222,16 +209,15 @@ def unmet(
     what, table = f"--require {' '.join(conditions)}: not met", _trial_table(reader)
     known = {row["trial_id"]: row for row in table.rows}
     rows = [{**known[trial.trial_id], **values} for trial, values in found]
-    if not rows:
-        return f"{what}; no trial of {reader.name} has a usable number under {reader.metric!r}."
     try:
-        tests = [condition_of(one, table, "--require") for one in conditions]
-        named = dict.fromkeys(table.column(parts_of(one, "--require")[0]) for one in conditions)
+        tests = [condition_of(one, table) for one in conditions]
     except ConfigError as error:
         return f"{what}; {error}"
-    if any(all(test(row) for test in tests) for row in rows):
+    if not conditions or any(all(test(row) for _, test in tests) for row in rows):
         return ""
-    has = ", ".join(f"{clean(name)}={text(rows[0].get(name))}" for name in named)
+    if not rows:
+        return f"{what}; no trial of {reader.name} has a usable number under {reader.metric!r}."
+    has = ", ".join(f"{clean(name)}={text(rows[0].get(name))}" for name in dict(tests))
     return f"{what}; the best, trial {rows[0]['trial']}, has {has}."
 
 

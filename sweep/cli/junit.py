@@ -5,8 +5,8 @@ from __future__ import annotations
 import platform
 import re
 import time
-from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 from sweep.cli.inspect import unmet
 from sweep.core.literals import as_arguments
 from sweep.core.results import flatten, own_metrics
-from sweep.core.values import printed
+from sweep.core.values import as_float, printed
 from sweep.errors import SweepError
 from sweep.record.files import write_atomically
 from sweep.record.reader import ExperimentReader
@@ -24,14 +24,10 @@ _NOT_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write_junit(path: Path, reader: ExperimentReader, conditions: Sequence[str], error: BaseException | None) -> None:
-    """Write a test suite: a trial that failed is a failure with its traceback, one that has not ended is skipped; what
-    was required of the best, and what ended the sweep before its time, are test cases of their own.
+    """Write a test suite; what was required of the best, and what ended the sweep before its time, are cases, too.
 
     It is valid by the schema of Jenkins' xUnit plugin (junit-10.xsd), which knows no properties of a test case: its
-    config and its last report are its `system-out`. The suite's properties are those of the best trial.
-
-    Raises:
-        SweepError: the file cannot be written.
+    config and its last report are its `system-out`. Raises SweepError where the file cannot be written.
     """
     root = ElementTree.Element("testsuites")
     suite = _add(root, "testsuite", name=reader.name, hostname=platform.node() or "localhost")
@@ -43,36 +39,25 @@ def write_junit(path: Path, reader: ExperimentReader, conditions: Sequence[str],
         about |= {f"config/{name}": value for name, value in flatten(best.row.config).items()}
     for name, value in about.items():
         _add(properties, "property", name=name, value="" if value is None else printed(value))
-    counts: Counter[str] = Counter()
-
-    def add_case(
-        name: str, seconds: Any = 0.0, kind: str = "", type: str = "", message: str = "", text: str = ""
-    ) -> Any:
-        counts.update(("test", kind))
-        case = _add(suite, "testcase", name=name, classname=reader.name, time=f"{seconds:.3f}")
-        if kind:
-            _add(case, kind, text, type=type, message=message)
-        return case
-
     for trial in reader.trials():
-        kind, trace, report = "", "", trial.last_metrics or {}
+        report = trial.last_metrics or {}
+        seconds = as_float(report.get("time_total_s")) or 0.0
+        case = _add(suite, "testcase", name=f"trial {trial.number:05d}", classname=reader.name, time=f"{seconds:.3f}")
         if trial.status == "ERROR":
             ended = reader.last_exit(trial.trial_id)
-            kind, trace = "failure", ended.traceback if ended is not None else ""
+            _add(case, "failure", ended.traceback if ended else "", type=trial.failure, message=trial.reason)
         elif not trial.is_ended:
-            kind = "skipped"
-        seconds, why = report.get("time_total_s", 0.0), trial.failure or trial.state
-        case = add_case(f"trial {trial.number:05d}", seconds, kind, why, trial.reason or trial.state, trace)
+            _add(case, "skipped", type=trial.state, message=trial.reason)
         said = f"config: {as_arguments(trial.config)}\nlast report: {as_arguments(own_metrics(report))}\n"
         _add(case, "system-out", said)
-    for condition in conditions:
-        why = unmet(reader, [condition])
-        add_case(f"require {condition}", kind="failure" if why else "", type="require", message=why)
-    if error is not None:
-        add_case("sweep", kind="error", type=type(error).__name__, message=str(error))
-    numbers = {"tests": "test", "failures": "failure", "errors": "error", "skipped": "skipped"}
-    for name, kind in numbers.items():
-        suite.set(name, str(counts[kind]))
+    ends = [(f"require {one}", "failure", "require", unmet(reader, [one])) for one in conditions]
+    ends += [] if error is None else [("sweep", "error", type(error).__name__, str(error))]
+    for name, tag, kind, why in ends:
+        case = _add(suite, "testcase", name=name, classname=reader.name, time="0")
+        if why:
+            _add(case, tag, type=kind, message=why)
+    for name, found in {"tests": "", "failures": "/failure", "errors": "/error", "skipped": "/skipped"}.items():
+        suite.set(name, str(len(suite.findall(f"testcase{found}"))))
     suite.set("time", f"{reader.driven_s():.3f}")
     suite.set("timestamp", time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(reader.meta.get("created"))))
     ElementTree.indent(root)
@@ -85,7 +70,7 @@ def write_junit(path: Path, reader: ExperimentReader, conditions: Sequence[str],
 
 def _add(parent: Any, tag: str, text: str = "", **attributes: str) -> Any:
     """Add an element, what XML cannot hold written as `\\x1b`."""
-    legal = {name: _NOT_XML.sub(lambda one: ascii(one[0])[1:-1], value) for name, value in attributes.items()}
-    child = ElementTree.SubElement(parent, tag, legal)
-    child.text = _NOT_XML.sub(lambda one: ascii(one[0])[1:-1], text) or None
+    legal = partial(_NOT_XML.sub, lambda one: ascii(one[0])[1:-1])
+    child = ElementTree.SubElement(parent, tag, {name: legal(value) for name, value in attributes.items()})
+    child.text = legal(text) or None
     return child

@@ -14,11 +14,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sweep.cli.options import goal_option, metric_option, names_argument, open_option, port_option, where_option
+from sweep.cli.requests import ask
 from sweep.cli.tables import json_option
 from sweep.core.history import History
 from sweep.core.messages import NodesChanged, PlanChanged
@@ -74,18 +75,20 @@ def html(
 @goal_option
 @open_option
 @json_option("Print the address as one JSON object.")
+@click.option("--read-only", "is_read_only", is_flag=True, help="Without the buttons that ask a sweep for something.")
 @where_option
 def watch(
     readers: list[ExperimentReader],
     port: int,
     is_text: bool,
-    metric: str | None,
-    mode: str | None,
     is_opened: bool,
     as_json: bool,
+    is_read_only: bool,
+    **by: Any,
 ) -> None:
-    """Serve the page of `sweep html` on this machine, and keep it up to date while it is looked at. It only reads;
-    Ctrl-C ends the page, not the sweep. The address holds a token: whoever has it can look, and nobody else.
+    """Serve the page of `sweep html` on this machine, and keep it up to date while it is looked at. It has buttons that
+    stop a sweep or a trial, pause, retry, try a config. Ctrl-C ends the page, not the sweep. The address holds a token:
+    whoever has it can look and press them, and nobody else.
 
     \b
     Examples:
@@ -96,7 +99,8 @@ def watch(
     if not is_text or as_json:
         if is_text:
             raise ConfigError("--text is for people, and --json for programs; give one of them.")
-        _serve([Subject(reader, metric, mode) for reader in readers], port, is_opened=is_opened, as_json=as_json)
+        subjects = [Subject(reader, **by) for reader in readers]
+        _serve(subjects, port, is_opened=is_opened, as_json=as_json, ask=None if is_read_only else ask)
         return
     if len(readers) > 1:
         raise ConfigError(f"--text shows one sweep, and {len(readers)} are named. Leave --text out to see them all.")
@@ -110,14 +114,14 @@ def watch(
         click.echo("the sweep goes on" if readers[0].state() == "running" else "")
 
 
-def _serve(subjects: list[Subject], port: int, *, is_opened: bool, as_json: bool) -> None:
+def _serve(subjects: list[Subject], port: int, *, is_opened: bool, as_json: bool, ask: Any) -> None:
     """Serve the pages of experiments until Ctrl-C."""
     from sweep.figures.style import graph_objects
     from sweep.page.live import LivePage, application, listening_socket
 
     graph_objects()
     token = secrets.token_urlsafe(24)
-    app = application(LivePage(subjects), token)
+    app = application(LivePage(subjects), token, ask)
     try:
         import uvicorn
     except ImportError as error:

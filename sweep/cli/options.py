@@ -10,7 +10,6 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from sweep.cli.tables import parts_of
 from sweep.errors import ConfigError, SweepError
 from sweep.record.reader import find_experiment, list_experiments
 from sweep.storage.location import parse_storage
@@ -57,13 +56,12 @@ def _find(ctx: click.Context, parameter: click.Parameter, given: Any) -> Any:
 @click.command(short_help="Print the script that completes on Tab.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print what makes a shell complete commands, options, names of sweeps and numbers of trials on Tab.
+    """Print what makes a shell complete commands, options, names of sweeps and numbers of trials on Tab, for a line of
+    its start file: eval "$(sweep completion bash)", in fish: sweep completion fish | source
 
     \b
-    In the shell's start file:
-      bash  eval "$(sweep completion bash)"
-      zsh   eval "$(sweep completion zsh)"
-      fish  sweep completion fish | source
+    Examples:
+      sweep completion zsh
     """
     made = get_completion_class(shell)
     assert made is not None  # click has all three
@@ -101,15 +99,6 @@ goal_option = click.option(
     help="Which way --metric is better.",
 )
 """The command gets it as `mode`, "min" or "max"."""
-require_option = click.option(
-    "--require",
-    "conditions",
-    multiple=True,
-    metavar="'COLUMN OP VALUE'",
-    callback=lambda ctx, parameter, given: [one for one in given if parts_of(one, "--require")],
-    help="Exit with 4 unless this holds for the best trial, such as 'loss<0.1'. May be given again.",
-)
-"""The command gets them as `conditions`."""
 port_option = click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Of 127.0.0.1, where it listens.  [default: a free port]"
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -14,6 +15,8 @@ from sweep.cli.options import name_argument, some_trials_argument, where_option
 from sweep.cli.ranges import parse_parameter, put
 from sweep.cli.tables import json_option, say
 from sweep.core.failures import CLASSES
+from sweep.core.literals import as_arguments, parse_literal
+from sweep.core.results import without_index
 from sweep.errors import ConfigError
 from sweep.record.reader import ExperimentReader
 from sweep.requests.attached import Attached
@@ -105,13 +108,17 @@ def enqueue(reader: ExperimentReader, values: Sequence[str], as_json: bool) -> N
       sweep enqueue digits lr=0.01 bs=32
       sweep enqueue digits net.width=64
     """
+    say(reader, "enqueue", Attached(reader).enqueue(_config_of(values)), as_json)
+
+
+def _config_of(values: Sequence[str]) -> dict[str, Any]:
     config: dict[str, Any] = {}
     for text in values:
         name, value = parse_parameter(text)
         if isinstance(value, Domain) or grid_values(value) is not None:
             raise ConfigError(f"{text}: expected one value, such as {name}=0.01.")
         put(config, name, value)
-    say(reader, "enqueue", Attached(reader).enqueue(config), as_json)
+    return config
 
 
 @click.command(short_help="Change how much is tried, and how much at a time.")
@@ -134,3 +141,21 @@ def edit(
     budget = seconds_of(span)
     said = Attached(reader).edit(num_samples=trials, time_budget_s=budget, max_concurrent_trials=concurrency)
     say(reader, "edit", said, as_json)
+
+
+def ask(reader: ExperimentReader, given: Mapping[str, Any]) -> str:
+    """Do what the page of `sweep watch` asks for and return what came of it: a `verb`, of some `trials` (numbers) or of
+    the sweep, with what was `typed` by field."""
+    running = Attached(ExperimentReader(reader.root))  # its own: the page reads with the other
+    verb, trials, typed = given["verb"], given.get("trials"), given.get("typed", {})
+    match verb:
+        case "config":  # of a trial, to be changed and tried
+            return as_arguments(without_index(reader.trial(trials[0]).config)) if trials else ""
+        case "enqueue":
+            return running.enqueue(_config_of(shlex.split(typed["config"])))
+        case "edit":
+            most, span = parse_literal(typed["concurrency"] or "null"), seconds_of(typed["time"] or None)
+            return running.edit(num_samples=typed["trials"] or None, time_budget_s=span, max_concurrent_trials=most)
+        case "stop" | "cancel" | "pause" | "resume" | "retry" if trials is None or trials:  # none is not all
+            return running.ask(verb, trials)
+    raise ConfigError(f"{verb!r} of trials {trials!r} cannot be asked for here.")

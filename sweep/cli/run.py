@@ -15,16 +15,9 @@ import click
 from searchers import SEARCHERS
 from sweep.callbacks.base import Callback
 from sweep.cli.arguments import RunArguments, parse_count, parse_seconds, seconds_of
-from sweep.cli.options import (
-    name_argument,
-    named_option,
-    require_option,
-    some_trials_argument,
-    storage_option,
-    where_option,
-)
+from sweep.cli.options import name_argument, named_option, some_trials_argument, storage_option, where_option
 from sweep.cli.programs import ProgramCommand, dry_run, print_winner, ranges_in
-from sweep.cli.tables import json_option, say
+from sweep.cli.tables import json_option, require_option, say
 from sweep.core.literals import jsonable
 from sweep.core.results import TrialResult
 from sweep.core.trial import Trial, shown_state
@@ -163,19 +156,12 @@ def run(
         if is_dry:
             raise ConfigError("--dry-run is for programs; `sweep simulate` plans other sweeps.")
         trainable = import_trainable(arguments.target, None if quiet or as_json else _note)
-    shown = {"quiet": quiet, "is_wordy": is_wordy, "as_json": as_json}
-    return _carry_out(trainable, kwargs, conditions=conditions, junit=junit, **shown)
+    shown: Any = {"quiet": quiet, "is_wordy": is_wordy, "as_json": as_json, "conditions": conditions, "junit": junit}
+    return _carry_out(trainable, kwargs, **shown)
 
 
 def _carry_out(
-    trainable: Any,
-    kwargs: dict[str, Any],
-    *,
-    quiet: bool,
-    is_wordy: bool,
-    as_json: bool,
-    conditions: Sequence[str],
-    junit: Path | None,
+    trainable: Any, kwargs: dict[str, Any], *, quiet: bool, is_wordy: bool, as_json: bool, conditions: Any, junit: Any
 ) -> int:
     """Call `sweep.run` with these arguments and return the exit code."""
     import sweep  # heavy for a help text
@@ -332,13 +318,7 @@ class _JsonLines(Callback):
 @events_option
 @where_option
 def resume(
-    reader: ExperimentReader,
-    some: tuple[str, ...],
-    trials: str | None,
-    span: str | None,
-    errored: bool,
-    on_end: str | None,
-    **shown: Any,
+    reader: ExperimentReader, some: tuple[str, ...], trials: str | None, span: str | None, errored: bool, **shown: Any
 ) -> int:
     """Go on with a sweep: after Ctrl-C, after a crash, or with more trials or time after its end. With TRIAL: also with
     trials that `sweep pause` has paused. A sweep that runs hears it, and none is started anew.
@@ -352,12 +332,11 @@ def resume(
       sweep resume digits --trials +50
       sweep resume digits --time +2h
     """
-    running = Attached(reader)
+    running, on_end = Attached(reader), shown.pop("on_end")
     if running.is_running:
         if on_end or shown["conditions"] or shown["junit"]:
             raise ConfigError(
-                f"{reader.name} runs already, and what it does at its end was said then: leave --on-end, --require and "
-                f"--junit out. `sweep best {reader.name} --require ...` judges it."
+                f"{reader.name} runs already: --on-end, --require and --junit are of the call it began with."
             )
         if errored:
             say(reader, "retry", running.retry(), shown["as_json"])

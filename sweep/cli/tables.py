@@ -53,6 +53,17 @@ def format_option(*styles: str) -> Callable[[Callable[..., Any]], Callable[..., 
     return decorate
 
 
+require_option = click.option(
+    "--require",
+    "conditions",
+    multiple=True,
+    metavar="'COLUMN OP VALUE'",
+    callback=lambda ctx, parameter, given: [one for one in given if _parts(one, "--require")],
+    help="Exit with 4 unless this holds for the best trial, such as 'loss<0.1'. May be given again.",
+)
+"""The command gets them as `conditions`."""
+
+
 @dataclass(frozen=True)
 class Table:
     """A list with all its columns."""
@@ -141,7 +152,7 @@ def print_table(
     """Print what is chosen of a table, and write it to a file when one is named; the arguments are the options."""
     rows = list(table.rows)
     for condition in filters:
-        rows = list(filter(condition_of(condition, table), rows))
+        rows = list(filter(condition_of(condition, table)[1], rows))
     if desc and not sort:
         rows.reverse()
     for name in reversed(sort):  # sorting is stable, so the first column counts most
@@ -194,17 +205,16 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def parts_of(condition: str, option: str) -> tuple[str, str, str]:
-    """Return column, operator and value of a condition such as `lr<0.01`, of an option that the error names."""
+def _parts(condition: str, option: str = "--filter") -> tuple[str, str, str]:
     match = re.fullmatch(rf"\s*(.+?)\s*({'|'.join(_OPERATORS)})\s*(.*?)\s*", condition)
     if match is None:
         raise ConfigError(f"{option} {condition!r} is no condition; expected COLUMN OP VALUE, such as lr<0.01.")
     return match[1], match[2], match[3]
 
 
-def condition_of(condition: str, table: Table, option: str = "--filter") -> Callable[[Row], bool]:
-    """Return what says whether a condition holds for a row."""
-    name, sign, given = parts_of(condition, option)
+def condition_of(condition: str, table: Table) -> tuple[str, Callable[[Row], bool]]:
+    """Return the column of a condition such as `lr<0.01`, and what says whether it holds for a row."""
+    name, sign, given = _parts(condition)
     column, compare = table.column(name), _OPERATORS[sign]
     typed, wanted = given.strip("'\""), parse_literal(given)
     if column == "state" and "status" in table.columns and typed.isupper():
@@ -223,7 +233,7 @@ def condition_of(condition: str, table: Table, option: str = "--filter") -> Call
         is_comparable = not is_order or (is_text and isinstance(wanted, str))
         return is_comparable and compare(text(value), typed if is_text else text(wanted))
 
-    return holds
+    return column, holds
 
 
 def _sorted(rows: Sequence[Row], column: str, *, downwards: bool) -> list[Row]:

@@ -342,16 +342,14 @@ def _of_kind(kind: Any, expected: str) -> Callable[[str, Any], Any]:
 
 
 def _on_end(name: str, value: Any) -> Any:
-    """Return a function as it is, and a command as the list of its words."""
-    if callable(value):
-        return value
+    """Return a function as it is, and a command as its words."""
     try:
         words = shlex.split(value) if isinstance(value, str) else value
-    except ValueError as error:
-        hint = "expected words as for a shell, such as 'notify-send done'"
-        raise ConfigError(f"{name} is {value!r}: {error}; {hint}.") from error
-    if not isinstance(words, (list, tuple)) or not words or not all(isinstance(word, str) for word in words):
-        checks.refuse(name, value, "a function of the analysis, or a command: a text, or a list of words")
+    except ValueError:  # a quote is not closed
+        words = None
+    is_command = isinstance(words, (list, tuple)) and words and all(isinstance(word, str) for word in words)
+    if not is_command and not callable(value):
+        checks.refuse(name, value, "a function of the analysis, or a command: a text with its words, or a list of them")
     return words
 
 

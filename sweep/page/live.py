@@ -9,14 +9,15 @@ import re
 import secrets
 import socket
 import traceback
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from sweep.errors import ConfigError, ExperimentError
+from sweep.errors import ConfigError, ExperimentError, SweepError
 from sweep.page.build import page
 from sweep.page.model import models_of
 from sweep.page.subject import Subject
+from sweep.record.reader import ExperimentReader
 
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 _HEADERS = {
@@ -71,13 +72,15 @@ class LivePage:
         return now, json.dumps({"version": now, "title": self.models[0].title, "experiments": found}, allow_nan=False)
 
 
-def application(live: LivePage, token: str) -> Any:
-    """Return the ASGI application: the page at `/`, what changes at `/events`; both only for who knows the token."""
+def application(live: LivePage, token: str, ask: Callable[[ExperimentReader, Any], str] | None = None) -> Any:
+    """Return the ASGI application: the page at `/`, what changes at `/events`; both only for who knows the token. `ask`
+    does what the page's buttons post to `/ask`, and returns what came of it, or raises a SweepError; None: no buttons.
+    """
     try:
         from starlette.applications import Starlette
         from starlette.exceptions import HTTPException
         from starlette.requests import Request
-        from starlette.responses import HTMLResponse, Response, StreamingResponse
+        from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
         from starlette.routing import Route
     except ImportError as error:
         raise ConfigError(
@@ -90,13 +93,17 @@ def application(live: LivePage, token: str) -> Any:
             raise HTTPException(421, "ask for 127.0.0.1 or localhost\n", _HEADERS)
         if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise HTTPException(403, "not for other pages\n", _HEADERS)
-        if not secrets.compare_digest(request.query_params.get("token", "").encode(), token.encode()):
+        given = request.query_params.get("token", "")
+        if request.method == "POST":  # it changes something: only from this page's own script, no form and no link
+            own = f"http://{request.headers['host']}"
+            given = request.headers.get("x-sweep-token", "") if request.headers.get("origin") == own else ""
+        if not secrets.compare_digest(given.encode(), token.encode()):
             raise HTTPException(403, "the token is missing or wrong: open the address that was printed\n", _HEADERS)
 
     async def whole(request: Request) -> Response:
         check(request)
         try:
-            text = await asyncio.to_thread(live.page, f"events?token={token}")
+            text = await asyncio.to_thread(live.page, f"events?token={token}{'&ask=1' * (ask is not None)}")
         except ExperimentError as error:  # its directory was removed, for instance
             raise HTTPException(503, f"{error}\n", _HEADERS) from error
         return HTMLResponse(text, headers=_HEADERS)
@@ -111,7 +118,20 @@ def application(live: LivePage, token: str) -> Any:
         stream = _stream(live, [int(part) for part in known], wanted, changed)
         return StreamingResponse(stream, media_type="text/event-stream", headers=_HEADERS)
 
-    changed = asyncio.Condition()
+    async def asked(request: Request) -> Response:
+        check(request)
+        try:
+            given = await request.json()
+            async with in_turn:  # what waits for a driver that does not answer holds one thread, and not all
+                said = await asyncio.to_thread(ask, live.models[given["index"]].reader, given)  # type: ignore[arg-type]
+        except (SweepError, ValueError, TypeError, LookupError, AttributeError) as error:
+            is_ours = isinstance(error, SweepError)
+            return PlainTextResponse(str(error) if is_ours else f"not understood: {error!r}", 409, _HEADERS)
+        return PlainTextResponse(said, headers=_HEADERS)
+
+    changed, in_turn = asyncio.Condition(), asyncio.Lock()
+    routes = [Route("/", whole), Route("/events", events)]
+    routes += [] if ask is None else [Route("/ask", asked, methods=["POST"])]
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
@@ -121,7 +141,7 @@ def application(live: LivePage, token: str) -> Any:
         finally:
             task.cancel()
 
-    return Starlette(routes=[Route("/", whole), Route("/events", events)], lifespan=lifespan)
+    return Starlette(routes=routes, lifespan=lifespan)
 
 
 async def _keep_fresh(live: LivePage, changed: asyncio.Condition) -> None:

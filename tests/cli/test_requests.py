@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,9 +20,11 @@ from made_experiment import MadeExperiment
 
 import sweep
 from sweep.cli.main import sweep as command_line
-from sweep.errors import ConfigError, ExperimentError
+from sweep.cli.requests import ask
+from sweep.errors import ConfigError, ExperimentError, SweepError
 from sweep.record.layout import DATABASE, REMOTE_NOTE
-from sweep.requests.files import waiting, write
+from sweep.record.reader import ExperimentReader
+from sweep.requests.files import read, waiting, write
 
 ROOT = Path(__file__).parents[2]
 TRAIN = """
@@ -276,6 +281,67 @@ def test_a_copy_of_what_lies_elsewhere_takes_no_request(tmp_path):
     with pytest.raises(ExperimentError, match="is a copy: ask where it runs"):
         sweep.attach(root).enqueue({"lr": 0.1})
     assert waiting(root) == ([], [])
+
+
+def test_the_page_of_a_sweep_that_does_not_run_asks_for_what_is_kept(tmp_path):
+    made = MadeExperiment(tmp_path, "made")
+    made.trial({"net": {"lr": 0.1 + 0.2}, "act": "re lu"})
+    reader = ExperimentReader(made.commit())
+    config = ask(reader, {"verb": "config", "trials": [0]})
+    assert config == "net.lr=0.30000000000000004 'act=re lu'"
+    kept = "no driver runs made; it is done at its next start: `sweep resume made`"
+    assert ask(reader, {"verb": "enqueue", "typed": {"config": config}}) == kept
+    typed = {"trials": "+5", "time": "2h", "concurrency": "3"}
+    assert ask(reader, {"verb": "edit", "typed": typed}) == kept
+    enqueued, edited = (read(reader.root, name) for name in waiting(reader.root)[0])
+    assert enqueued.values == {"config": {"net": {"lr": 0.1 + 0.2}, "act": "re lu"}}
+    assert edited.values == {"num_samples": "+5", "time_budget_s": 7200.0, "max_concurrent_trials": 3}
+    for given, said in (
+        ({"verb": "stop", "trials": []}, "cannot be asked for here"),  # nothing is selected any more: not the sweep
+        ({"verb": "run"}, "cannot be asked for here"),
+        ({"verb": "stop"}, "no driver runs made: there is nothing to stop"),
+        ({"verb": "retry", "trials": ["../x"]}, "no trial '../x'"),
+        ({"verb": "enqueue", "typed": {"config": "lr=uniform(0,1)"}}, "expected one value"),
+    ):
+        with pytest.raises(SweepError, match=re.escape(said)):
+            ask(reader, given)
+    assert len(waiting(reader.root)[0]) == 2
+
+
+@pytest.mark.slow
+def test_the_page_of_sweep_watch_asks_a_sweep_that_runs(start):
+    running = start("--trials", "4", "--concurrency", "2")
+    for arguments, is_asked in (([], True), (["--read-only"], False)):
+        watch = subprocess.Popen(
+            running.command("watch", "one", *arguments), env=running.environment, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            host, token = re.search(r"http://(\S+)/\?token=(\S+)", watch.stdout.readline()).groups()
+
+            def post(verb, host=host, token=token, **more):
+                body = json.dumps({"index": 0, "verb": verb, **more}).encode()
+                headers = {"Origin": f"http://{host}", "X-Sweep-Token": token}
+                with closing(http.client.HTTPConnection(host, timeout=60)) as connection:
+                    connection.request("POST", "/ask", body, headers)
+                    answer = connection.getresponse()
+                    return answer.status, answer.read().decode()
+
+            if not is_asked:
+                assert post("stop")[0] == 404
+                continue
+            assert post("stop", trials=[0]) == (200, "trial 00000 ends at its next report")
+            running.until(lambda: running.states()[0] == "finished")
+            assert post("pause", trials=[0])[0] == 409
+            assert post("enqueue", typed={"config": "lr=0.123"}) == (200, "it is tried next")
+            running.until(lambda: [trial.config["lr"] for trial in running.trials()].count(0.123) == 1)
+            status, said = post("edit", typed={"trials": "", "time": "", "concurrency": "x"})
+            assert (status, said) == (409, "the concurrency is 'x'; expected a whole number of at least 1.")
+            assert post("edit", typed={"trials": "", "time": "", "concurrency": "3"}) == (200, "3 at a time")
+        finally:
+            watch.send_signal(signal.SIGINT)
+            watch.wait(30)
+            watch.stdout.close()
+    assert sweep.attach(running.directory / "store" / "one").is_running
 
 
 def test_values_that_are_ranges_and_unknown_kinds_are_refused(tmp_path, monkeypatch):

@@ -22,6 +22,7 @@ from shown_experiment import begin, shown_experiment, subject
 
 from sweep.errors import ConfigError
 from sweep.page.live import LivePage, listening_socket
+from sweep.record.reader import ExperimentReader
 
 ROOT = Path(__file__).parents[2]
 
@@ -118,6 +119,52 @@ def test_a_record_that_disappears_stays_as_it_was_shown(made: MadeExperiment) ->
     (made.root / "moved.db").rename(made.root / "sweep.db")
     list(live.renew())
     assert live.models[0].version > version
+
+
+def refuses_stopping(reader: ExperimentReader, given: Any) -> str:
+    if given["verb"] == "stop":
+        raise ConfigError("it does not run")
+    return f"{given['verb']} {reader.name}"
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    roots = [shown_experiment(tmp_path_factory.mktemp("asked"), name).root for name in ("one", "other")]
+    with served(*roots, ask=refuses_stopping) as page:
+        yield page
+
+
+PAUSE = '{"index": 2, "verb": "pause"}'
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "said"),
+    [
+        (PAUSE, {}, 200, "pause other"),
+        (PAUSE, {"Sec-Fetch-Site": ""}, 200, "pause other"),
+        ('{"index": 1, "verb": "stop"}', {}, 409, "it does not run"),
+        ('{"index": 0, "verb": "pause"}', {}, 409, "not understood: "),  # the comparison of the two
+        ('{"index": 9, "verb": "pause"}', {}, 409, "not understood: "),
+        ('{"verb"', {}, 409, "not understood: "),
+        ("[]", {}, 409, "not understood: "),
+        (PAUSE, {"X-Sweep-Token": "other"}, 403, "token"),
+        (PAUSE, {"X-Sweep-Token": "", "path": f"/ask?token={TOKEN}"}, 403, "token"),
+        (PAUSE, {"Origin": ""}, 403, ""),
+        (PAUSE, {"Origin": "null"}, 403, ""),
+        (PAUSE, {"Origin": "http://evil.example"}, 403, ""),
+        (PAUSE, {"Origin": "http://127.0.0.1:1"}, 403, ""),  # another server of this machine
+        (PAUSE, {"Host": "evil.example", "Origin": "http://evil.example"}, 421, ""),
+        (PAUSE, {"Sec-Fetch-Site": "same-site"}, 403, ""),
+    ],
+)
+def test_a_sweep_is_asked_by_the_page_itself_and_by_nobody_else(asked, body, headers, status, said):
+    found, text = asked.post(body, **headers)
+    assert (found, said in text) == (status, True), text
+
+
+def test_a_page_that_only_reads_takes_no_request_and_a_link_is_none(asked, shared):
+    assert asked.get(f"/ask?token={TOKEN}")[0] == 405
+    assert shared.post(PAUSE)[0] == 404
 
 
 def test_a_port_that_is_taken_is_named() -> None:

@@ -14,7 +14,9 @@ from made_experiment import MadeExperiment
 from served_page import TOKEN, served
 from shown_experiment import SCRIPT, begin, shown_experiment, subject
 
+from sweep.errors import ConfigError
 from sweep.page.build import write_page
+from sweep.record.reader import ExperimentReader
 
 pytestmark = pytest.mark.browser
 
@@ -308,3 +310,87 @@ def test_a_trial_that_begins_is_seen_while_one_looks(tmp_path: Path) -> None:
         driver.execute_script("window.sweepPage.experiments[0].drawAll()")
         until(lambda: driver.execute_script(AXES, "curves") == ["training_iteration", "eval/acc"])
         assert console_errors(driver) == []
+
+
+def pressed(driver: Any, where: str, label: str) -> None:
+    next(one for one in driver.find_elements("css selector", f"{where} button") if one.text == label).click()
+
+
+def test_buttons_ask_and_show_what_came_of_it(tmp_path: Path) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def ask(reader: ExperimentReader, given: dict[str, Any]) -> str:
+        asked.append({name: value for name, value in given.items() if name != "index"})
+        if given["verb"] == "retry" or given.get("typed", {}).get("trials") == "0":
+            raise ConfigError(f"no <b>{given['verb']}</b> now")
+        return "lr=0.5 act=relu" if given["verb"] == "config" else "done"
+
+    made: MadeExperiment = shown_experiment(tmp_path)
+    with served(made.root, ask=ask) as page, open_page(f"http://127.0.0.1:{page.port}/?token={TOKEN}") as driver:
+
+        def said() -> str:
+            return until(
+                lambda: driver.execute_script("const p = document.getElementById('said'); return p?.textContent")
+            )
+
+        until(lambda: driver.find_element("css selector", ".live").text == "live")
+        labels = [one.text for one in driver.find_elements("css selector", "header button")]
+        assert labels == ["stop", "cancel", "pause", "resume", "retry failed", "enqueue …", "edit …"]
+        pressed(driver, "header", "pause")
+        until(lambda: said() == "pause the sweep: done")
+        pressed(driver, "header", "retry failed")
+        until(lambda: said() == "retry the sweep: no <b>retry</b> now")
+        assert driver.find_element("id", "said").get_attribute("class") == "wrong"
+        driver.find_element("id", "said").click()
+        assert not driver.find_element("id", "said").is_displayed()
+        pressed(driver, "header", "cancel")
+        driver.switch_to.alert.dismiss()
+        pressed(driver, "header", "edit …")
+        boxes = driver.find_elements("css selector", "dialog input")
+        boxes[0].send_keys("0\n")
+        until(lambda: driver.find_element("css selector", "dialog .wrong").text == "no <b>edit</b> now")
+        boxes[0].clear()
+        boxes[0].send_keys("+5\n")
+        until(lambda: said() == "edit: done")
+        assert not driver.find_elements("tag name", "dialog")
+
+        driver.find_element("css selector", '.trials tr[data-trial="1"]').click()
+        driver.execute_script("window.sweepPage.experiments[0].select([4], true)")
+        kept = driver.find_element("css selector", "#chosen .tools")
+        trial = begin(made, 10, at=20.0)
+        made.report(trial, {"loss": 0.5}, at=21.0)
+        made.commit()
+        until(lambda: driver.find_elements("css selector", '.trials tr[data-trial="10"]'))
+        assert kept.is_displayed()  # what is sent does not take a button away that is being pressed
+        pressed(driver, "#chosen", "stop")
+        assert driver.switch_to.alert.text == "stop trial 00001, 00004?"
+        driver.switch_to.alert.accept()
+        until(lambda: said() == "stop trial 00001, 00004: done")
+        pressed(driver, "#chosen", "enqueue …")
+        until(lambda: driver.find_elements("css selector", "dialog input"))
+        box = driver.find_element("css selector", "dialog input")
+        assert box.get_attribute("value") == "lr=0.5 act=relu"
+        box.send_keys(" x=1\n")
+        until(lambda: said() == "enqueue: done")
+        resize(driver, 400)
+        until(lambda: driver.execute_script("return document.documentElement.scrollWidth") <= 400)
+        refused = [error for error in console_errors(driver) if "/ask - Failed to load resource" not in error]
+        assert refused == []
+    edits = [{"verb": "edit", "typed": {"trials": count, "time": "", "concurrency": ""}} for count in ("0", "+5")]
+    assert asked == [
+        *({"verb": "pause"}, {"verb": "retry"}, *edits),
+        *({"verb": "stop", "trials": [1, 4]}, {"verb": "config", "trials": [1, 4]}),
+        {"verb": "enqueue", "typed": {"config": "lr=0.5 act=relu x=1"}},
+    ]
+
+
+def test_a_file_and_a_page_that_only_reads_have_no_buttons(driver: Any, tmp_path: Path) -> None:
+    heads = "return document.querySelectorAll('header button').length"
+    assert driver.execute_script(heads) == 0
+    root = shown_experiment(tmp_path).root
+    with served(root) as page, open_page(f"http://127.0.0.1:{page.port}/?token={TOKEN}") as other:
+        until(lambda: other.find_element("css selector", ".live").text == "live")
+        assert other.execute_script(heads) == 0
+        other.find_element("css selector", '.trials tr[data-trial="1"]').click()
+        labels = [one.text for one in other.find_elements("css selector", "#chosen button")]
+        assert labels == ["to the table", "clear selection"]

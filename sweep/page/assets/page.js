@@ -557,6 +557,67 @@ class Experiment {
   }
 }
 
+// --- what is asked of a sweep, where the page is served with buttons ---
+
+const VERBS = ["stop", "cancel", "pause", "resume", "retry"];
+const FIELDS = {
+  enqueue: { config: "parameters, such as lr=0.01 bs=32; what is left out is drawn" },
+  edit: { trials: "trials in all, such as 200, or +50", time: "time in all, such as 2h, or +2h", concurrency: "trials at a time" },
+};
+const button = (label, onclick) => element("button", { type: "button", onclick }, label);
+const said = element("p", { id: "said", role: "status", onclick: () => { said.hidden = true; } });
+
+function say(text, isDone = true) {
+  if (!said.isConnected) document.body.append(said);
+  said.hidden = false;
+  said.className = isDone ? "" : "wrong";
+  said.textContent = text;
+}
+
+// Returns what came of it, and whether it was carried out.
+async function post(experiment, verb, more) {
+  try {
+    const body = JSON.stringify({ index: experiment.index, verb, ...more });
+    const reply = await fetch("ask", { method: "POST", headers: { "X-Sweep-Token": window.sweepPage.token }, body });
+    return [(await reply.text()).trim(), reply.ok];
+  } catch (error) {
+    return [`sweep watch has ended or cannot be reached: ${error.message}`, false];
+  }
+}
+
+// Asks by a form of a line per field, which stays with the reason where that is refused.
+async function fillIn(experiment, verb, more) {
+  const wrong = element("p", { class: "wrong", role: "alert" });
+  const inputs = Object.keys(FIELDS[verb]).map((name) => element("input", { name, autocomplete: "off" }));
+  if (more.trials) [inputs[0].value] = await post(experiment, "config", more);
+  const submit = async (event) => {
+    event.preventDefault();
+    const [text, isDone] = await post(experiment, verb, { typed: Object.fromEntries(inputs.map((one) => [one.name, one.value.trim()])) });
+    if (isDone) { dialog.close(); say(`${verb}: ${text}`); } else wrong.textContent = text;
+  };
+  const dialog = element("dialog", { "aria-label": verb, onclose: () => dialog.remove() }, element("form", { onsubmit: submit },
+    ...Object.values(FIELDS[verb]).map((label, i) => element("label", {}, label, inputs[i])), wrong,
+    element("div", { class: "tools" }, element("button", {}, verb), button("close", () => dialog.close()))));
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+// Returns buttons about the selected trials, or about the whole sweep.
+function askButtons(experiment, isOfTrials) {
+  if (!window.sweepPage.token) return [];
+  const more = () => (isOfTrials ? { trials: [...experiment.selected] } : {});
+  const ask = async (verb) => {
+    const given = more();
+    const what = `${verb} ${isOfTrials ? `trial ${given.trials.map((number) => shown(number, "trial")).join(", ")}` : "the sweep"}`;
+    if (["stop", "cancel"].includes(verb) && !window.confirm(`${what}?`)) return;
+    say(`${what} ...`);
+    const [text, isDone] = await post(experiment, verb, given);
+    say(`${what}: ${text}`, isDone);
+  };
+  return [...VERBS.map((verb) => button(verb === "retry" && !isOfTrials ? "retry failed" : verb, () => ask(verb))),
+    ...(isOfTrials ? ["enqueue"] : ["enqueue", "edit"]).map((verb) => button(`${verb} …`, () => fillIn(experiment, verb, more())))];
+}
+
 // What is selected stays in sight while one scrolls from figure to figure.
 function showChosen(experiment) {
   const bar = document.getElementById("chosen");
@@ -574,10 +635,13 @@ function showChosen(experiment) {
       }).join("  "));
   });
   if (selected.size > list.length) list.push(element("p", {}, `and ${selected.size - list.length} more`));
-  const button = (label, action) => element("button", { type: "button", onclick: action }, label);
-  bar.replaceChildren(element("div", {}, ...list), element("div", { class: "tools" },
-    button("to the table", () => experiment.table.place.scrollIntoView({ block: "start" })),
-    button("clear selection", () => experiment.select([]))));
+  if (bar.experiment !== experiment) {  // else the buttons stay, also under a finger
+    bar.experiment = experiment;
+    bar.replaceChildren(element("div"), element("div", { class: "tools" },
+      button("to the table", () => experiment.table.place.scrollIntoView({ block: "start" })),
+      button("clear selection", () => experiment.select([])), ...askButtons(experiment, true)));
+  }
+  bar.firstElementChild.replaceChildren(...list);
 }
 
 function addCopyButtons(root) {
@@ -623,7 +687,9 @@ async function start() {
     for (const one of experiments) for (const figure of one.figures.values()) { figure.isDrawn = false; if (figure.isNear) figure.draw(); }
   });
   window.addEventListener("beforeprint", () => experiments.forEach((one) => one.drawAll()));
-  window.sweepPage = { experiments };
+  const asked = new URLSearchParams(data.events.split("?")[1]);
+  window.sweepPage = { experiments, token: asked.has("ask") && asked.get("token") };
+  for (const one of experiments) if (one.table) one.root.querySelector("header").append(element("div", { class: "tools" }, ...askButtons(one, false)));
   document.documentElement.dataset.ready = "true";
   if (data.events) follow(data, experiments);
 }
