@@ -312,6 +312,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.record",
         "sweep.worker.trainable",
     ),
+    # Experiments of other tools, read and then driven in virtual time.
+    "sweep.foreign": OWN,
     # The paths of Ray's modules, and what only scripts written for Tune need; nobody else imports it.
     "sweep.paths": ("sweep.refusals",),
     "sweep.refusals": (),
@@ -640,6 +642,7 @@ def test_a_pure_module_reads_no_clock_file_environment_or_global_randomness(modu
                 "sweep.callbacks",
                 "sweep.cli.dashboard",
                 "sweep.figures.importance",
+                "sweep.foreign.sources",
                 "sweep.results.optuna_points",
                 "sweep.results.optuna_study",
                 "sweep.results.optuna_trials",

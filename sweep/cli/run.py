@@ -332,6 +332,7 @@ def resume(
       sweep resume digits --trials +50
       sweep resume digits --time +2h
     """
+    reader.refuse_imported()
     running, on_end = Attached(reader), shown.pop("on_end")
     if running.is_running:
         if on_end or shown["conditions"] or shown["junit"]:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,6 +24,9 @@ from sweep.core.values import sound_text
 from sweep.display.formats import aligned, clean, fit, text, width_of
 from sweep.errors import ConfigError
 from sweep.record.reader import ExperimentReader
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Row = Mapping[str, Any]  # a row may lack some columns
 
@@ -101,18 +104,19 @@ class ListCommand(click.Command):
         return super().parse_args(ctx, typed.split("\0")[:-1])
 
 
-def _names(ctx: click.Context, parameter: click.Parameter, given: str | None) -> list[str]:
+def names(ctx: click.Context, parameter: click.Parameter, given: str | None) -> list[str]:
     return [name for part in (given or "").split(",") if (name := part.strip())]
 
 
-def _writable(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+def writable(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+    """Return the name of a file, if its end says of what kind it is."""
     if given is not None and Path(given).suffix.lower() not in FILES:
         raise ConfigError(f"--output {given}: its name ends in no kind of file; expected one of {', '.join(FILES)}.")
     return given
 
 
 _SELECTION = (
-    click.option("--sort", metavar="A,B,...", callback=_names, help="By columns, -COLUMN downwards; missing last."),
+    click.option("--sort", metavar="A,B,...", callback=names, help="By columns, -COLUMN downwards; missing last."),
     click.option("--desc", is_flag=True, help="Downwards: the largest first."),
     click.option(
         "--filter",
@@ -121,10 +125,10 @@ _SELECTION = (
         metavar="'COLUMN OP VALUE'",
         help="Only rows for which this holds; OP is <, <=, =, ==, !=, >= or >. May be given again.",
     ),
-    click.option("--columns", metavar="A,B,...", callback=_names, help="Which columns, in this order."),
+    click.option("--columns", metavar="A,B,...", callback=names, help="Which columns, in this order."),
     click.option("--limit", metavar="N", type=click.IntRange(min=0), help="At most so many rows."),
     click.option(
-        "--output", "-o", metavar="FILE", callback=_writable, help=f"Also write the list to a file: {', '.join(FILES)}."
+        "--output", "-o", metavar="FILE", callback=writable, help=f"Also write the list to a file: {', '.join(FILES)}."
     ),
     format_option("json", "csv"),
 )
@@ -257,21 +261,35 @@ def _write(rows: Sequence[Row], columns: Sequence[str], path: Path, given: str) 
     from sweep.results.frames import metrics_frame
 
     chosen = [{name: row.get(name) for name in columns} for row in rows]
+    match path.suffix.lower():
+        case ".csv":
+            write_file(path, given, _csv_text(chosen, columns))
+        case ".json":
+            write_file(path, given, json_text(chosen) + "\n")
+        case _:
+            write_file(path, given, metrics_frame(chosen, columns))
+    _note(f"(wrote {len(rows)} rows and {len(columns)} columns to {path})")
+
+
+def write_file(path: Path, given: str, content: str | pd.DataFrame) -> None:
+    """Write a text, or a dataframe as one of `FILES`, to where the user has said by `given`."""
+    kind = path.suffix.lower()
     try:
-        match path.suffix.lower():
-            case ".csv":
-                path.write_text(_csv_text(chosen, columns), encoding="utf-8")
-            case ".json":
-                path.write_text(json_text(chosen) + "\n", encoding="utf-8")
-            case ".pkl":
-                metrics_frame(chosen, columns).to_pickle(path)
-            case _:
-                metrics_frame(chosen, columns).to_parquet(path)
+        if isinstance(content, str):
+            path.write_text(content, encoding="utf-8")
+        elif kind == ".csv":
+            content.to_csv(path, index=False)
+        elif kind == ".json":
+            shown = content.astype(object).where(content.notna(), None)
+            path.write_text(json_text(shown.to_dict("records")) + "\n", encoding="utf-8")
+        elif kind == ".pkl":
+            content.to_pickle(path)
+        else:
+            content.to_parquet(path)
     except ImportError as error:
         raise ConfigError(f"--output {given} needs pyarrow: pip install pyarrow, or write .csv.") from error
     except OSError as error:
         raise ConfigError(f"--output {given} cannot be written: {error.strerror or error}.") from error
-    _note(f"(wrote {len(rows)} rows and {len(columns)} columns to {path})")
 
 
 def _csv_text(rows: Sequence[Row], columns: Sequence[str]) -> str:

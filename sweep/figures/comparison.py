@@ -18,7 +18,7 @@ _MOST = 2000  # values of an experiment that are drawn
 
 def draw_best_so_far(readers: Mapping[str, ExperimentReader], metric: str, mode: str, over: str) -> Figure:
     """Return the best value so far of each experiment, over "trials" (with a last report) or "time" (of driving)."""
-    series = {name: _improvements(reader, metric, mode) for name, reader in readers.items()}
+    series = {name: improvements(reader, metric, mode) for name, reader in readers.items()}
     if not any(series.values()):
         raise MetricError(f"no trial of {', '.join(readers)} has a usable number under {metric!r}.")
     column = 0 if over == "trials" else 1
@@ -85,7 +85,7 @@ def draw_values(readers: Mapping[str, ExperimentReader], metric: str, mode: str)
     )
 
 
-def _improvements(reader: ExperimentReader, metric: str, mode: str) -> list[tuple[int, float, float]]:
+def improvements(reader: ExperimentReader, metric: str, mode: str) -> list[tuple[int, float, float]]:
     """Return (trials that had made their last report, seconds of driving, best value) at each improvement and at the
     end."""
     value_of = dict(scores(reader, metric, mode, "last"))

@@ -15,6 +15,7 @@ from sweep.launch.spec import HAS_NO_RESUME, RunSpec
 from sweep.record.guard import make_directory
 from sweep.record.layout import ExperimentLayout, check_name, tidy_name
 from sweep.record.lock import find_driver
+from sweep.record.reader import ExperimentReader
 from sweep.storage.fetch import has_experiment, pull
 from sweep.storage.location import Storage, parse_storage
 from sweep.worker.trainable import PreparedTrainable
@@ -65,6 +66,8 @@ def place_of(spec: RunSpec, trainable: PreparedTrainable) -> Place:
             deletion = storage.deletion(name, is_shell=is_typed)
             advice = f"Continue it with {how}, give {other}, or delete it: {deletion}"
         raise ExperimentError(f"there already is an experiment {name!r} in {storage}. {advice}")
+    if exists:
+        ExperimentReader(layout.root).refuse_imported()
     return Place(storage, layout, exists, command, tuple(claimed))
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any
 
 from sweep.core.results import flatten
 from sweep.figures.attempts import held_until
+from sweep.figures.comparison import improvements
 from sweep.page.markup import line, rows
 from sweep.page.parts import span_text
 from sweep.page.subject import Subject
@@ -32,19 +35,38 @@ def overview(subjects: Mapping[str, Subject]) -> str:
     return rows(heads, body, "Experiments")
 
 
+def what_differs(subjects: Mapping[str, Subject]) -> dict[str, list[Any]]:
+    """Return what was asked for and what won, by what it is, where it is not the same for all: a value of each."""
+    facts = [_facts(subject) for subject in subjects.values()]
+    rows = {key: [values.get(key) for values in facts] for key in dict.fromkeys(chain.from_iterable(facts))}
+    return {key: values for key, values in rows.items() if len(set(map(str, values))) > 1}
+
+
 def differences(subjects: Mapping[str, Subject]) -> str:
     """Return what was asked for and what won, where it is not the same for all."""
-    facts = {name: _facts(subject) for name, subject in subjects.items()}
-    keys = dict.fromkeys(key for values in facts.values() for key in values)
-    body = [
-        [key, *(values.get(key) for values in facts.values())]
-        for key in keys
-        if len({str(values.get(key)) for values in facts.values()}) > 1
-    ]
+    body = [[key, *values] for key, values in what_differs(subjects).items()]
     if not body:
         return line("Nothing that is recorded differs but the trials themselves.")
     more = line(f"The first {_MAX_ROWS} of {len(body)}.") if len(body) > _MAX_ROWS else ""
     return rows(["", *subjects], body[:_MAX_ROWS], "What differs") + more
+
+
+def best_so_far(subjects: Mapping[str, Subject]) -> list[tuple[str, float, list[float | None]]]:
+    """Return ("trials" or "seconds", how many, the best value of each by then), at quarters of what all have reached:
+    trials with their last report, seconds of driving. Empty where they are not judged by one and the same metric."""
+    (metric, mode), *others = {(one.metric, one.mode) for one in subjects.values()}
+    if others or not metric or not mode or any(one.objectives for one in subjects.values()):
+        return []
+    series = [improvements(one.reader, metric, mode) for one in subjects.values()]
+    found: list[tuple[str, float, list[float | None]]] = []
+    for column, unit in enumerate(("trials", "seconds")) if all(series) else ():
+        most = min(points[-1][column] for points in series)
+        for limit in sorted(
+            {quarter * most / 4 if column else math.ceil(quarter * most / 4) for quarter in (1, 2, 3, 4)}
+        ):
+            reached = [[point[2] for point in points if point[column] <= limit] for points in series]
+            found.append((unit, limit, [values[-1] if values else None for values in reached]))
+    return found
 
 
 COMPARISON_PARTS: Mapping[str, Callable[[Mapping[str, Subject]], str]] = {

@@ -84,6 +84,7 @@ class Journal:
         check: raises when the record is not where it was any more; nothing is written then. Called with True to look
             anew, with False when what was seen a moment ago will do: for reports alone.
         name_of: returns the name that the user gives to a trial, or an empty text; recorded with the trial.
+        began: when driving began, in UTC epoch seconds, of what happened in former times; None: it happens now.
 
     Attributes:
         problem: what a flush that failed means for the user; empty as long as none did.
@@ -99,6 +100,7 @@ class Journal:
         is_interrupted: Callable[[], bool] = lambda: False,
         check: Callable[[bool], None] = lambda anew: None,
         name_of: Callable[[Trial], str] | None = None,
+        began: float | None = None,
     ) -> None:
         self.database = database
         self.problem = ""
@@ -107,6 +109,7 @@ class Journal:
         self._is_interrupted = is_interrupted
         self._check = check
         self._name_of = name_of or (lambda trial: "")
+        self._began = began
         self._rows: dict[str, tuple[int, str]] = {}  # by trial: the checksum of its row, and its name
         self._configs: dict[str, Mapping[str, Any]] = {}  # as `command_rows` keeps them
         self._texts: dict[str, tuple[Mapping[str, Any], str]] = {}  # of trials that run: config, and that as JSON
@@ -174,7 +177,7 @@ class Journal:
                 failed; or the record is gone.
         """
         seq, chain, checksum = self._totals
-        wall, rows = round(time.time(), 6), []
+        wall, rows = round(time.time() if self._began is None else self._began + now, 6), []
         for event, caused in zip(events, commands, strict=True):
             seq += 1
             trial_id = getattr(event, "trial_id", None)

@@ -212,6 +212,14 @@ class ExperimentReader:
         }
         return hints.get(self.state(), "")
 
+    def refuse_imported(self) -> None:
+        """Raise ExperimentError where the experiment was imported from another tool, so that nothing can go on."""
+        if isinstance(origin := self.meta.get("imported"), Mapping):
+            raise ExperimentError(
+                f"{self.name} was imported ({origin.get('tool')}, {origin.get('source')}): its trials ran elsewhere, "
+                f"so nothing goes on. Begin another sweep that learns from it: warm_start={str(self.root)!r}."
+            )
+
     def trials(self) -> tuple[TrialRow, ...]:
         """Return all trials, ordered by number."""
         return self.snapshot().trials

@@ -122,6 +122,7 @@ class Attached:
         given = [trials] if isinstance(trials, (str, int)) else trials
         ids = tuple(self.reader.trial(one).trial_id for one in given)
         driver, root = self.reader.driver(), self.reader.root
+        self.reader.refuse_imported()
         if driver is None or driver.is_alive is False:
             return self._keep(verb, ids, values)
         request = write(root, verb, ids, values)

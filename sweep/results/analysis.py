@@ -115,7 +115,8 @@ class RecordedSweep:
             metric, mode: show each trial's best report ever by them instead of its last, the last where none has a
                 number under the metric; without trials that have reported nothing. A mode, or the sweep's own metric,
                 is completed by the defaults; another metric alone shows the last reports, as in Tune.
-            style: `sweep`, `ray` (Ray's full set of columns first) or `optuna` (as `study.trials_dataframe()`).
+            style: `sweep`, `ray` (Ray's full set of columns first), `optuna` (as `study.trials_dataframe()`) or `wandb`
+                (as W&B's export of runs).
             full: with further columns of `style="sweep"`: times, attempts, resources, errors, processes, directories.
                 None: without them, but for what `sweep.tune.run` returned, where Tune has them.
 
@@ -131,7 +132,7 @@ class RecordedSweep:
             best = winners.best_reports(self._reader, metric, mode, infinite=True)
             chosen = self._reader.reports_at({trial_id: seq for trial_id, (seq, _) in best.items()})
         is_full = self._is_full if full is None else full
-        shown = metric or self.default_metric or self._reader.metric
+        shown = metric or self.default_metric or (None if self._objectives else self._reader.metric)
         return trial_frame(self._reader, chosen=chosen, style=style, metric=shown, full=is_full)
 
     def get_dataframe(

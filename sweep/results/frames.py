@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-STYLES = ("sweep", "ray", "optuna")
+STYLES = ("sweep", "ray", "optuna", "wandb")
 
 _Row = Mapping[str, Any]
 _Columns = dict[str, list[Any]]
+_WANDB_STATES = {"TERMINATED": "finished", "ERROR": "failed", "RUNNING": "running", "PENDING": "pending"}
 _OPTUNA_STATES = {"ERROR": "FAIL", "RUNNING": "RUNNING", "PENDING": "WAITING", "PAUSED": "RUNNING"}
 # Our own columns: before the metrics and the config, and after them.
 _HEAD = ("number", "trial_id", "state")
@@ -99,6 +100,8 @@ def trial_frame(
     more = _ours(rows, (*_BOOKED, *_TUNE))
     if style == "optuna":
         return _optuna_frame(reader, head | more, reported, config, metric)
+    if style == "wandb":
+        return _wandb_frame(reader, head | end | more, _metrics(reported, ()), config)
     if style == "ray":
         everything = head | end | more | config
         order = dict.fromkeys([*_RAY_BEFORE_CONFIG, *config, "logdir", *everything])
@@ -136,19 +139,39 @@ def _optuna_frame(
     reader: ExperimentReader, own: _Row, reported: Sequence[_Row], config: _Columns, metric: str | None
 ) -> pd.DataFrame:
     trials = [reader.snapshot().by_id[trial_id] for trial_id in own["trial_id"]]
-    values = _array("float64", [flat.get(metric or "") for flat in reported])
-    states = [optuna_state(row, not metric or v == v) for row, v in zip(trials, values, strict=True)]
+    several = [] if metric else [name for name, mode in reader.objectives if mode != "obs"]
+    shown = {f"values_{name}": name for name in several} or {"value": metric or ""}
+    values = {key: _array("float64", [flat.get(name) for flat in reported]) for key, name in shown.items()}
+    is_known = [not (metric or several) or not any(v != v for v in row) for row in zip(*values.values(), strict=True)]
+    states = [optuna_state(row, has_value) for row, has_value in zip(trials, is_known, strict=True)]
     columns = {
         "number": own["number"],
-        "value": values,
+        **values,
         "datetime_start": own["start_time"],
         "datetime_complete": own["end_time"],
         "duration": own["end_time"] - own["start_time"],
         **{f"params_{name.removeprefix('config/')}": column for name, column in config.items()},
-        **{f"user_attrs_{name}": column for name, column in _metrics(reported, ()).items() if name != metric},
+        **{
+            f"user_attrs_{name}": column
+            for name, column in _metrics(reported, ()).items()
+            if name not in shown.values()
+        },
         "state": _array("str", states),
     }
     return _frame(columns, len(trials))
+
+
+def _wandb_frame(reader: ExperimentReader, own: _Row, metrics: _Columns, config: _Columns) -> pd.DataFrame:
+    """Return the columns of W&B's export of runs: what is known of a run, its config and its summary, each by name."""
+    trials = [reader.snapshot().by_id[trial_id] for trial_id in own["trial_id"]]
+    created = [None if v != v else f"{v:%Y-%m-%dT%H:%M:%S}.000Z" for v in own["start_time"].astype(object)]
+    named = {name.removeprefix("config/").replace("/", "."): values for name, values in sorted(config.items())}
+    summary = {f"summary.{name}" if name in named else name: metrics[name] for name in sorted(metrics)}
+    state = [_WANDB_STATES.get(row.status, "preempted") for row in trials]
+    columns = {"Name": [row.trial_name for row in trials], "ID": own["trial_id"], "State": state}
+    columns |= dict.fromkeys(("Notes", "User", "Tags"), [""] * len(trials)) | {"Created": created}
+    columns |= {"Runtime": own["time_total_s"], "Sweep": [reader.name] * len(trials)}
+    return _frame(columns | named | summary, len(trials))
 
 
 def optuna_state(row: TrialRow, has_value: bool) -> str:

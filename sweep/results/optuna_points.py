@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from searchers.optuna_space import quiet
@@ -66,7 +66,7 @@ def from_optuna(
     for trial in study.get_trials(deepcopy=False):
         values = _values(trial, len(metrics), include_pruned)
         if values is not None:
-            found.append((_config(trial), dict(zip(metrics, values, strict=True))))
+            found.append((config_of(trial), dict(zip(metrics, values, strict=True))))
     if not found:
         trials = study.get_trials(deepcopy=False)
         states = ", ".join(sorted({trial.state.name for trial in trials})) or "it has none"
@@ -119,11 +119,17 @@ def _values(trial: FrozenTrial, number: int, include_pruned: bool) -> list[float
     return None if math.isnan(last) else [last]
 
 
-def _config(trial: FrozenTrial) -> dict[str, Any]:
+def config_of(trial: FrozenTrial) -> dict[str, Any]:
+    """Return the parameters of a trial as a config: as it was recorded, where `to_optuna` has made it."""
     if CONFIG in trial.system_attrs:
         config: dict[str, Any] = decode(trial.system_attrs[CONFIG])
         return config
+    return nested(trial.params)
+
+
+def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters named `a/b` as a nested config; with both `a` and `a/b`, of somebody else's, as they are."""
     try:
-        return unflatten(trial.params)
-    except SpaceError:  # `a` and `a/b`: a conditional space of somebody else's
-        return dict(trial.params)
+        return unflatten(flat)
+    except SpaceError:
+        return dict(flat)

@@ -37,7 +37,7 @@ def to_study(
     objectives = objectives_for(reader, metric, mode)
     with quiet():
         trials = frozen_trials(reader, objectives)
-        study = study_in(_opened(storage), study_name or reader.name, objectives, reader)
+        study = study_in(opened(storage), study_name or reader.name, objectives, reader)
         if storage is not None:
             known = {trial.user_attrs.get(TRIAL_ID) for trial in study.get_trials(deepcopy=False)}
             trials = [one for one in trials if one.state.is_finished() and one.user_attrs[TRIAL_ID] not in known]
@@ -105,7 +105,7 @@ def study_in(storage: BaseStorage | None, name: str, objectives: Objectives, rea
     return study
 
 
-def _opened(storage: Any) -> BaseStorage | None:
+def opened(storage: Any) -> BaseStorage | None:
     """Return what a study takes for a storage that was given as a path, a URL or an object.
 
     Raises:

@@ -201,10 +201,10 @@ class Curves:
 
     def searcher(self) -> Searcher:
         """Return a searcher that proposes the recorded configs, in their order."""
-        return _InOrder([curve.config for curve in self.curves])
+        return InOrder([curve.config for curve in self.curves])
 
 
-class _InOrder(Searcher):
+class InOrder(Searcher):
     """Propose given configs, then nothing more."""
 
     is_adaptive = False

@@ -19,15 +19,7 @@ from sweep.record.reader import ExperimentReader
 
 ROOT = Path(__file__).parents[2]
 ASKING = {"stop", "cancel", "pause", "retry", "enqueue", "edit"}  # a sweep that runs
-WRITING = {
-    "run",
-    "new",
-    "resume",
-    "confirm",
-    "migrate",
-    "note",
-    "doctor",
-} | ASKING  # what they are for
+WRITING = {"run", "new", "resume", "confirm", "migrate", "note", "doctor", "import", "rm"} | ASKING  # what they are for
 SERVING = {"dashboard", "watch", "mcp"}  # until Ctrl-C: their own tests see that they leave everything as it was
 READING: dict[str, list[list[str]]] = {
     "ls": [["ls"], ["ls", "one"]],
@@ -37,6 +29,8 @@ READING: dict[str, list[list[str]]] = {
     "logs": [["logs", "one", "0"]],
     "why": [["why", "one"]],
     "html": [["html", "one"]],
+    "compare": [["compare", "one", "two"]],
+    "export": [["export", "one", "-o", "one.csv"]],
     "replay": [["replay", "one"], ["replay", "one", "--trial", "0"], ["replay", "one", "--verify"]],
     "simulate": [["simulate", "one", "--scheduler", "asha"]],
     "schema": [["schema"], ["schema", "trials"]],
@@ -90,6 +84,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tuner.fit()
     names = set(os.listdir(root / "killed" / "one"))
     assert {"sweep.db", "sweep.db-wal", "sweep.db-shm"} <= names
+    for state in ("ended", "killed"):
+        shutil.copytree(root / state / "one", root / state / "two")
     return root
 
 

@@ -169,7 +169,7 @@ def test_the_ray_style_begins_with_rays_columns_in_rays_order(mixed: ExperimentA
     assert frame["checkpoint_dir_name"][0] == "checkpoint_2"
     assert frame["done"].tolist() == [True, True, True, True, False, False]
     assert frame["pid"][0] == 4242
-    with pytest.raises(ConfigError, match=r"expected .sweep., .ray. or .optuna."):
+    with pytest.raises(ConfigError, match=r"expected .sweep., .ray., .optuna. or .wandb."):
         mixed.dataframe(style="rai")
 
 

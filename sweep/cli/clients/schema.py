@@ -105,6 +105,10 @@ SCHEMAS: Mapping[str, Schema] = {
     "logs": _of("trial:text state:state status:status output:object"),
     "why": _of("[] trial:text state:state status:status failure:text asks:text reason:text"),
     "html": _of("path:text bytes:count"),
+    "compare": _of("experiments:object[] progress:object[] differences:object note:text?"),
+    "export": _of("path:text rows:count columns:count"),
+    "rm": _of("[] name:text state:sweep_state unfinished:count checkpoints:count files:count bytes:count path:text"),
+    "import": _of("experiment:text tool:text path:text trials:count parameters:text[] metric:any"),
     **dict.fromkeys(("watch", "dashboard"), _of("url:text")),
     "resume": {"anyOf": [_EVENT, _SAID]},  # of one that runs: what came of it
     **dict.fromkeys(("note", "stop", "cancel", "pause", "retry", "enqueue", "edit"), _SAID),

@@ -49,6 +49,10 @@ TYPED = {
     "new": ["train.py"],
     "migrate": ["old.py"],
     "doctor": [""],
+    "compare": ["made other"],
+    "export": ["made -o trials.csv"],
+    "import": ["runs.csv --metric loss --goal minimize", "runs.csv --name again"],
+    "rm": ["made other --yes"],
     "schema": ["", "trials"],
 }
 LIVE = {"run", "resume", "confirm", "stop", "cancel", "pause", "watch", "dashboard", "html"}
@@ -79,6 +83,8 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     found = Interface("argparse", (Option("lr", ("--lr",), default=0.1), Option("opt", choices=["a", "b"])), False)
     monkeypatch.setattr("sweep.cli.new.interface_of", lambda argv: found)
+    MadeExperiment(tmp_path / "store", "other").close()
+    Path("runs.csv").write_text("Name,State,lr,acc,loss\nsun-1,finished,0.1,0.7,0.5\n")
     Path("train.py").touch()
     Path("old.py").write_text("from ray import tune\nimport ray\nray.remote(print)\n")
     return tmp_path

@@ -1,0 +1,1 @@
+"""Commands for a collection of sweeps: they are compared, exported, imported, deleted."""

@@ -1,0 +1,1 @@
+"""Experiments of other tools: read, and recorded as experiments of ours."""
