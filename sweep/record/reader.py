@@ -349,7 +349,8 @@ def list_experiments(storage: str | os.PathLike[str] | None = None) -> list[Path
     root = open_all_for_reading(storage)
     if not root.is_dir():
         return []
-    return sorted(path for path in root.iterdir() if ExperimentLayout(path).database.is_file())
+    named = (path for path in root.iterdir() if not path.name.startswith("."))  # what is not whole yet begins so
+    return sorted(path for path in named if ExperimentLayout(path).database.is_file())
 
 
 def find_experiment(name: str, storage: str | os.PathLike[str] | None = None) -> ExperimentReader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from sweep.errors import ConfigError, ExperimentError
 from sweep.foreign.record import record_foreign
 from sweep.foreign.sources import Foreign, ForeignTrial
 from sweep.record.facts import read_facts
-from sweep.record.reader import ExperimentReader
+from sweep.record.reader import ExperimentReader, list_experiments
 from sweep.requests.attached import Attached
 from sweep.simulation.curves import Curves
 from sweep.simulation.replay import replay
@@ -112,6 +113,11 @@ def test_what_cannot_be_recorded_leaves_nothing(root: Path, tmp_path: Path, monk
     with pytest.raises(OSError, match="No space"):
         record_foreign(foreign, "runs.csv", name="broken", storage=str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["digits"]
+
+
+def test_what_a_killed_import_leaves_is_no_sweep(root: Path, tmp_path: Path) -> None:
+    shutil.copytree(root, tmp_path / ".importing-abcde")
+    assert [path.name for path in list_experiments(tmp_path)] == ["digits"]
 
 
 def no_space(*given: object, **named: object) -> None:
