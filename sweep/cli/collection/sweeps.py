@@ -215,7 +215,7 @@ def rm(names: tuple[str, ...], only: bool, keep_best: bool, yes: bool, as_json: 
             for path in found if only else ():
                 discard_in(reader.root, path)
             if not only:
-                _delete(reader.root)
+                _delete(reader.root.resolve())  # a `..` in it may lead through what is renamed
         finally:
             lock.release()
 

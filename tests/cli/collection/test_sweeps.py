@@ -237,6 +237,12 @@ def test_it_says_what_is_deleted_and_asks(tmp_path: Path, monkeypatch: pytest.Mo
     assert os.listdir(tmp_path) == []
 
 
+def test_a_sweep_is_deleted_from_within_its_own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(saved(tmp_path).close())
+    assert call(Path(".."), "rm", "digits", "--yes").exit_code == 0
+    assert os.listdir(tmp_path) == []
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
