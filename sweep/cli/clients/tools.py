@@ -47,6 +47,7 @@ _READING = {  # verb: its options that are offered, and what is said in place of
     "show": ("", "+ With `wait` it answers when the sweep has ended, or after so many seconds."),
     "trials": ("sort desc filter columns limit", ""),
     "best": ("top scope metric goal", ""),
+    "compare": ("metric goal", ""),
     "logs": ("rank tail", ""),
     "replay": ("trial", "+ The last `limit` facts are returned."),
     "simulate": ("scheduler eta max-t grace cpus gpus concurrency trials", "+ Give at least one option."),
@@ -81,6 +82,7 @@ _TRIAL, _PROGRAM = said(_TEXT, "its number, such as 7, or its id"), said(_TEXT, 
 _FIXED = said(_VALUES, "words that each run of the script gets as they are")
 _PLACES: Mapping[str, tuple[str, Schema]] = {  # argument of a command: what it is called here, and its schema
     "reader": ("name", said(_TEXT, "of a sweep, as `ls` gives it")),
+    "readers": ("names", said(listed(_TEXT) | {"minItems": 2, "maxItems": 20}, "of sweeps, as `ls` gives them")),
     "trial": ("trial", _TRIAL),
     "some": ("trial", said(listed(_TRIAL) | {"maxItems": 100}, "these trials; none: the whole sweep")),
     "target": ("program", _PROGRAM),
@@ -151,9 +153,9 @@ class Desk:
         if verb == "programs" and self.programs is not None:
             found = sorted(path.relative_to(self.programs) for path in self.programs.rglob("*.py"))
             return [str(path) for path in found if not any(part.startswith((".", "__")) for part in path.parts)][:500]
-        if verb in ("ls", "doctor"):
+        if verb in ("ls", "doctor", "compare"):
             rows, known = _sweep(*self._words(verb, given)), self._experiments()
-            return rows if verb == "doctor" else [row for row in rows if self.storage / row["name"] in known]
+            return [row for row in rows if self.storage / row["name"] in known] if verb == "ls" else rows
         reader = self._reader(given["name"])
         if verb == "figure":
             from sweep.figures.plots import Plots
@@ -228,6 +230,8 @@ class Desk:
                 words += [str(reader.root)] if key == "name" else []
                 words += [reader.trial(one).trial_id for one in values] if key == "trial" else []
                 words += [_word(name, one) for name, one in value.items()] if key == "config" else []
+            elif key == "names":
+                words += [str(self._reader(one).root) for one in values]
             else:
                 words += [self._script(value)] if key == "program" else _ranges(value)
         fixed = [str(word) for word in given.get("arguments", ())]

@@ -15,7 +15,7 @@ from sweep.cli.clients import tools
 from sweep.cli.clients.tools import Desk
 from sweep.errors import SweepError
 
-READING = {"ls", "show", "trials", "best", "why", "logs", "replay", "simulate", "doctor", "figure"}
+READING = {"ls", "show", "trials", "best", "why", "logs", "replay", "simulate", "doctor", "figure", "compare"}
 ACTING = {"programs", "new", "run", "resume", "stop", "cancel", "pause", "retry", "enqueue", "edit", "confirm"}
 MUST = {  # what a call of a tool has at least
     "run": {"program": "train.py", "parameters": {"lr": 1}},
@@ -23,6 +23,7 @@ MUST = {  # what a call of a tool has at least
     "figure": {"name": "made", "figure": "history"},
     "enqueue": {"name": "made", "config": {"lr": 1}},
     "logs": {"name": "made", "trial": "0"},
+    "compare": {"names": ["made", "made"]},
     "ls": {},
     "doctor": {},
     "programs": {},
@@ -119,6 +120,7 @@ def test_hostile_input_is_refused_and_changes_nothing(name: str, desk: Desk, tmp
         ("config", ({}, {"-x": 1}, {"lr": "$(id)"}, {"lr": [1]}, "lr=1")),
         ("arguments", (["; id"], ["x" * 400], "--all", [["a"]], ["a\0b"])),
         ("figure", ("history()", "__init__", "../x", 1)),
+        ("names", (["made", "../outside"], ["made", "link"], ["made", "--help"], ["made"], "made", [1, 2])),
         ("wait", (-1, 1e9, "long")),
         ("limit", (-1, 10**9, "all", 1.5)),
         ("name", ("made/../x",)),
