@@ -178,7 +178,7 @@ def import_(
 @click.option("--checkpoints", "only", is_flag=True, help="Delete only the checkpoints; everything reported is kept.")
 @click.option("--keep-best", is_flag=True, help="With --checkpoints: keep those of the best trial, or Pareto set.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@json_option("Print one JSON object; needs --yes.")
+@json_option("Print it as a JSON list; needs --yes.")
 @storage_option()
 def rm(names: tuple[str, ...], only: bool, keep_best: bool, yes: bool, as_json: bool, storage: str | None) -> None:
     """Delete sweeps for good, with all their files: what that is is said first, and asked. A sweep that runs is not
@@ -195,7 +195,8 @@ def rm(names: tuple[str, ...], only: bool, keep_best: bool, yes: bool, as_json: 
         raise ConfigError("--keep-best belongs to --checkpoints.")
     doomed: list[tuple[ExperimentReader, list[str]]] = []
     rows: list[dict[str, object]] = []
-    for reader in [_deletable(name, storage) for name in dict.fromkeys(names)]:
+    readers = [_deletable(name, storage) for name in names]
+    for reader in {reader.root.resolve(): reader for reader in readers}.values():  # one may be named twice
         kept = _best(reader) if keep_best else set()
         found = [path for row in reader.trials() if row.trial_id not in kept for path in _checkpoints(reader, row)]
         sizes = [_size(reader.root / path) for path in found] if only else [_size(reader.root)]

@@ -232,7 +232,7 @@ def test_it_says_what_is_deleted_and_asks(tmp_path: Path, monkeypatch: pytest.Mo
     assert call(tmp_path, "rm", "digits").exit_code == 1
     assert (tmp_path / "digits" / "sweep.db").exists()
     files = sum(path.is_file() for path in (tmp_path / "digits").rglob("*"))
-    facts = printed(tmp_path, "rm", "digits", "--yes")
+    facts = printed(tmp_path, "rm", "digits", str(tmp_path / "digits"), "--yes")
     assert [(one["state"], one["checkpoints"], one["files"]) for one in facts] == [("ended", 4, files)]
     assert os.listdir(tmp_path) == []
 
