@@ -164,9 +164,9 @@ class Desk:
             return {**drawn, "layout": {key: value for key, value in drawn["layout"].items() if key != "template"}}
         if verb == "simulate" and len(given) == 1:
             raise ConfigError("simulate: give a scheduler, a machine or a number of trials to compare with.")
-        if verb == "logs":
-            files = reader.layout.trial(reader.trial(given["trial"]).trial_id).glob("*")
-            if outside := [path for path in files if not path.resolve().is_relative_to(self.storage)]:
+        if verb in ("logs", "show"):  # which read what trials print, and what is noted
+            place = reader.layout.trial(reader.trial(given["trial"]).trial_id) if "trial" in given else reader.root
+            if outside := [path for path in place.glob("*") if not path.resolve().is_relative_to(self.storage)]:
                 raise ExperimentError(f"{outside[0]} leads out of the storage: nothing beside it is read.")
         give_up = time.monotonic() + given.pop("wait", 0)
         while time.monotonic() < give_up and reader.state() == "running":

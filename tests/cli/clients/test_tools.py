@@ -135,12 +135,15 @@ def test_hostile_input_is_refused_and_changes_nothing(name: str, desk: Desk, tmp
     assert everything(tmp_path) == before
 
 
-def test_a_log_that_is_a_link_out_of_the_storage_is_not_read(desk: Desk, tmp_path: Path) -> None:
+def test_a_log_or_a_note_that_is_a_link_out_of_the_storage_is_not_read(desk: Desk) -> None:
     trial = desk.storage / "made" / "abcde_00000"
     trial.mkdir(exist_ok=True)
     (trial / "output.log").symlink_to("/etc/passwd")
     with pytest.raises(SweepError, match="leads out of the storage"):
         desk.call("logs", {"name": "made", "trial": "0"})
+    (desk.storage / "made" / "notes.md").symlink_to("/etc/passwd")
+    with pytest.raises(SweepError, match="leads out of the storage"):
+        desk.call("show", {"name": "made"})
 
 
 def test_what_a_client_says_is_never_taken_for_an_option(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
