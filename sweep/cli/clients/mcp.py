@@ -28,7 +28,7 @@ def _budget(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ..
 @click.option(
     "--programs",
     metavar="DIRECTORY",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     help="Only scripts below it are run.",
 )
 @click.option(
@@ -53,6 +53,8 @@ def mcp(storage: str | None, programs: Path | None, allow_run: bool, budget: Map
         raise ConfigError(f"{place} is not a directory of this machine; give one with --storage.")
     if allow_run != (programs is not None):
         raise ConfigError("--allow-run and --programs DIRECTORY belong together: only scripts below it are run.")
+    if programs is not None and not programs.is_dir():
+        raise ConfigError(f"--programs {programs}: there is no such directory.")
     try:
         import anyio
         import mcp_types as types
