@@ -17,6 +17,7 @@ from sweep import __version__, errors
 
 COMMANDS: Mapping[str, str] = {
     "run": "sweep.cli.run:run",
+    "plan": "sweep.cli.virtual.plan:plan",
     "new": "sweep.cli.new:new",
     "ls": "sweep.cli.inspect:ls",
     "trials": "sweep.cli.inspect:trials",
@@ -39,7 +40,7 @@ COMMANDS: Mapping[str, str] = {
     "enqueue": "sweep.cli.requests:enqueue",
     "edit": "sweep.cli.requests:edit",
     "replay": "sweep.cli.replay:replay",
-    "simulate": "sweep.cli.simulate:simulate",
+    "simulate": "sweep.cli.virtual.simulate:simulate",
     "rm": "sweep.cli.collection.sweeps:rm",
     "import": "sweep.cli.collection.sweeps:import_",
     "migrate": "sweep.cli.migrate:migrate",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ junit_option = click.option("--junit", metavar="FILE", callback=_file, help="Wri
 @click.option("--workers", type=click.IntRange(min=1), help="Copies of a program that one trial starts as a group.")
 @click.option("--config-file", metavar="FILE", help="Each trial gets a copy with its values, in place of arguments.")
 @click.option("--pattern", metavar="REGEX", help="Of lines with a metric: groups key and value, perhaps step.")
-@click.option("--dry-run", "is_dry", is_flag=True, help="Run one trial and print which metrics it gives.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Run one trial and print its metrics; see `sweep plan`, too.")
 @click.option("--resume", is_flag=True, help="Continue the sweep --name if it exists.")
 @on_end_option
 @require_option
@@ -93,11 +93,7 @@ junit_option = click.option("--junit", metavar="FILE", callback=_file, help="Wri
 def run(
     ctx: click.Context,
     /,
-    target: str | None,
-    ranges: Sequence[str],
     is_dry: bool,
-    engine: str | None,
-    address: str | None,
     resume: bool,
     quiet: bool,
     is_wordy: bool,
@@ -134,30 +130,46 @@ def run(
     Exit codes: 0 all done, 1 no trial succeeded, 2 bad usage or spec, 3 some trials failed, 4 the best trial is not as
     required, 130 interrupted.
     """
-    arguments = _arguments(target, ranges, options, ctx.meta.get("command", []))
-    if resume and "name" not in arguments.given:
+    say = None if quiet or as_json else note
+    trainable, kwargs = asked_for(ctx, say, **options)
+    if resume and "name" not in kwargs:
         raise ConfigError("--resume continues a sweep by its name; also give --name, or use `sweep resume NAME`.")
+    if conditions and not kwargs.get("metric"):
+        raise ConfigError("--require says how good the best trial must be: also give --minimize or --maximize METRIC.")
+    kwargs["resume"] = "AUTO" if resume else None
+    if is_dry and isinstance(trainable, Program):
+        return dry_run(trainable, kwargs["config"], kwargs, as_json=as_json)
+    if is_dry:
+        raise ConfigError("--dry-run is for programs; `sweep plan` says what other sweeps would do.")
+    shown: Any = {"quiet": quiet, "is_wordy": is_wordy, "as_json": as_json, "conditions": conditions, "junit": junit}
+    return _carry_out(trainable, kwargs, **shown)
+
+
+def asked_for(
+    ctx: click.Context,
+    say: Callable[[str], None] | None,
+    *,
+    target: str | None,
+    ranges: Sequence[str],
+    engine: str | None,
+    address: str | None,
+    **options: Any,
+) -> tuple[Any, dict[str, Any]]:
+    """Return the trainable and the arguments of `sweep.run` that a command line means; `say` is given notes."""
+    arguments = _arguments(target, ranges, options, ctx.meta.get("command", []))
     if engine == "local" and address is not None:
         raise ConfigError(f"--address {address} is of a cluster of Ray. Give --engine ray, or leave it out.")
     if engine == "ray" or address is not None:
         import sweep
 
         sweep.init(engine="ray", address=address)
-    if conditions and not arguments.given.get("metric"):
-        raise ConfigError("--require says how good the best trial must be: also give --minimize or --maximize METRIC.")
-    for note in () if quiet or as_json else arguments.notes:
-        _note(note)
-    kwargs = arguments.run_kwargs() | {"resume": "AUTO" if resume else None}
+    for text in arguments.notes:
+        if say is not None:
+            say(text)
+    kwargs = arguments.run_kwargs()
     if arguments.program is not None:
-        trainable: Any = Program(**arguments.program)
-        if is_dry:
-            return dry_run(trainable, kwargs["config"], kwargs, as_json=as_json)
-    else:
-        if is_dry:
-            raise ConfigError("--dry-run is for programs; `sweep simulate` plans other sweeps.")
-        trainable = import_trainable(arguments.target, None if quiet or as_json else _note)
-    shown: Any = {"quiet": quiet, "is_wordy": is_wordy, "as_json": as_json, "conditions": conditions, "junit": junit}
-    return _carry_out(trainable, kwargs, **shown)
+        return Program(**arguments.program), kwargs
+    return import_trainable(arguments.target, say), kwargs
 
 
 def _carry_out(
@@ -194,7 +206,7 @@ def _carry_out(
     return 3 if "ERROR" in statuses else 0
 
 
-def _note(text: str) -> None:
+def note(text: str) -> None:
     """Print a note where it does not get into what a program reads."""
     click.echo(f"note: {text}", err=True)
 
@@ -350,7 +362,7 @@ def resume(
     if some:
         running.resume(some)
     storage = storage_of(reader.root) or str(reader.root.parent)
-    trainable, given = asked(reader, storage, None if shown["quiet"] or shown["as_json"] else _note)
+    trainable, given = asked(reader, storage, None if shown["quiet"] or shown["as_json"] else note)
     before = given.get("num_samples", 1)
     if trials is not None and before < 0 and trials.strip().startswith("+"):
         raise ConfigError(f"{reader.root.name} has no limit of trials that could be raised by {trials}.")

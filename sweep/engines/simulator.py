@@ -97,7 +97,7 @@ class Simulator(Engine):
         if isinstance(command, m.Start):
             trial = command.trial
             done = trial.checkpoint.count if trial.checkpoint is not None else 0
-            self._running[trial.id, trial.attempt] = _Attempt(trial, self._points(trial, done))
+            self._running[trial.id, trial.attempt] = _Attempt(trial, self.points(trial, done))
             self._at(self._start_s, m.Started(trial.id, trial.attempt))
             return
         attempt = self._running.get((command.trial_id, command.attempt))
@@ -151,8 +151,9 @@ class Simulator(Engine):
         """Let go of what a deleted checkpoint held."""
         self._states.pop(path, None)
 
-    def _points(self, trial: Trial, done: int) -> Iterator[Point]:
-        """Call the curve only when the trial has started: it may raise at once."""
+    def points(self, trial: Trial, done: int) -> Iterator[Point]:
+        """Yield what a trial reports after its first `done` reports; a subclass may know better than by its config."""
+        # The curve is called only when the trial has started: it may raise at once.
         if self._has_state:
             held = self._states.get(trial.checkpoint.path) if trial.checkpoint is not None else None
             yield from self._curve(trial.config, done, held)

@@ -123,6 +123,10 @@ class Launch:
         self.about = about_of(self.built, self.place, self.trainable.name, self.notices.say)
         self.ending = Ending(self.built.plan.interrupt_grace_s, can_kill=spec.engine != "inline")
 
+    def close(self) -> None:
+        """Let go of what was opened, without a run."""
+        self._stack.close()
+
     def run(self) -> tuple[ExperimentAnalysis, int]:
         """Drive to the end; returns the analysis and the signal that interrupted it, 0 if none did."""
         with self._stack as stack:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,10 +23,11 @@ from sweep.programs.arguments import appended
 from sweep.programs.config_file import with_values
 from sweep.programs.interface import check_space, interface_of, settings
 from sweep.programs.notices import ProgramNotices
-from sweep.programs.run import run_trial
+from sweep.programs.run import rendered, run_trial
 from sweep.programs.source import Source
 from sweep.worker.trainable import PreparedTrainable
 
+_UNKNOWN = {"args_json_file": "{trial_dir}/args.json", "config_file": "{config_file}"}
 _FLAGS = ("-u", "-B")  # of the interpreter, that a fork can do without
 
 
@@ -149,7 +151,8 @@ class Program:
         interface = interface_of([sys.executable, *words] if words else self._words, cwd=self.directory)
         why = interface.why
         alone = [sys.executable] if self._words[0].endswith(".py") else []  # a script as a child
-        trial = partial(run_trial, self, words if is_fork else [*alone, *self._words], is_fork, interface)
+        template = words if is_fork else [*alone, *self._words]
+        trial = partial(run_trial, self, template, is_fork, interface)
 
         def space(config: Mapping[str, Any]) -> dict[str, Any]:
             if not self.config_file and not self.closed:
@@ -170,6 +173,9 @@ class Program:
             space=space,
             defaults={"checkpoint_config": CheckpointConfig(1), "resources_per_trial": {"cpu": self.workers}},
             notices=lambda config: [f"{self.name} was not asked for its options: {why}"] if why else [],
+            command_line=lambda config: shlex.join(
+                ["python"] * is_fork + rendered(self, template, interface, config, _UNKNOWN)
+            ),
             observers=lambda notice, stops_early: [ProgramNotices(notice, stops_early=stops_early)],
         )
 

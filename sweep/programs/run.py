@@ -67,7 +67,6 @@ def run_trial(
     known |= {"num_gpus": str(len(gpus)), "port": str(port.number)}
     if program.config_file:
         known["config_file"] = _written(program, config, place)
-        template = _with_config_file(program, template, interface)
 
     def filled(words: Sequence[str]) -> list[str]:
         """Return words with the parameters that they name, and no others."""
@@ -75,8 +74,7 @@ def run_trial(
         named = {name: value for name, value in config.items() if name not in extra}
         return render(words, named, interface=interface, variables=known)
 
-    given = {} if program.config_file or program.closed else config
-    words = render(template, given, interface=interface, variables=known)
+    words = rendered(program, template, interface, config, known)
     words += filled(program.resume) if place.has_checkpoint else []
     write_atomically(Path(session.trial_dir, COMMAND_FILE), shlex.join(["python"] * is_script + words) + "\n")
     script = next((word for word in words if word.endswith(".py")), "")
@@ -103,6 +101,19 @@ def run_trial(
     reporter.finish()
     if metric and not session.num_reports and not place.has_checkpoint:  # else it was at its end already
         raise UserCodeError(f"{program.name} ended without a value of {metric!r}. {feed.why_nothing()}")
+
+
+def rendered(
+    program: Program,
+    template: Sequence[str],
+    interface: Interface,
+    config: Mapping[str, Any],
+    variables: Mapping[str, str],
+) -> list[str]:
+    """Return the words of a trial's command; arguments as those of `run_trial` and `render`."""
+    template = _with_config_file(program, template, interface) if program.config_file else template
+    given = {} if program.config_file or program.closed else config
+    return render(template, given, interface=interface, variables=variables)
 
 
 def _with_config_file(program: Program, template: Sequence[str], interface: Interface) -> list[str]:

@@ -17,7 +17,7 @@ from sweep.core.sweep import Sweep
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.engines.simulator import Curve, Simulator
 from sweep.errors import ConfigError, refuse_unknown
-from sweep.launch.build import build
+from sweep.launch.build import Built, build
 from sweep.launch.drive import drive
 from sweep.launch.spec import RunSpec
 from sweep.simulation.curves import Curves
@@ -210,6 +210,11 @@ def simulate(
             "only those that were run from beginning to end. Give a function that computes curves instead."
         )
     simulator = Simulator(curve, machine, has_state=_has_state(curve), start_s=start_s, stop_s=stop_s)
+    return drive_in_virtual_time(built, simulator)
+
+
+def drive_in_virtual_time(built: Built, simulator: Simulator) -> Simulation:
+    """Drive a sweep to its end, on what the simulator's trials do."""
     policies, record = built.policies, _Record(simulator)
     sweep = Sweep(built.plan, policies.scheduler, built.packer)
     drive(
@@ -219,7 +224,7 @@ def simulate(
         record,
         record,
         request_of=built.request_of,
-        judge=spec.stop_rules.judge,
+        judge=built.spec.stop_rules.judge,
         complete=policies.complete,
     )
     return Simulation(

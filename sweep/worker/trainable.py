@@ -260,6 +260,7 @@ class PreparedTrainable:
         defaults: parameters of `run` where the user has given none.
         payload_for: makes the payload for what the sweep optimises, where the trainable is to know that.
         observers: makes callbacks of its own, from what tells the user, and whether trials are judged while they run.
+        command_line: for a program: the command of a trial with some config; places that are not known yet stay named.
     """
 
     name: str
@@ -278,6 +279,7 @@ class PreparedTrainable:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     payload_for: Callable[[str], bytes] | None = None
     observers: Callable[[Callable[[str], None], bool], Sequence[Any]] | None = None
+    command_line: Callable[[Mapping[str, Any]], str] | None = None
 
 
 def prepare(trainable: Any) -> PreparedTrainable:

@@ -60,8 +60,8 @@ class Machine(Simulator):
         """Return when the next report of each running trial would come."""
         return {event.trial_id: when for when, _, _, event in self._queue if isinstance(event, Reported)}
 
-    def _points(self, trial: Any, done: int) -> Iterator[Point]:
-        points = super()._points(trial, done)
+    def points(self, trial: Any, done: int) -> Iterator[Point]:
+        points = super().points(trial, done)
         due = self._due.pop(trial.id, None)
         if due is not None:
             first = next(points)

@@ -77,6 +77,10 @@ _EVENT = said(_of("event:text time:seconds ..."), "one a line: sweep_start, tria
 _SAID = said(_of("experiment:text verb:text said:text"), "what came of it")
 SCHEMAS: Mapping[str, Schema] = {
     "run": {"anyOf": [_EVENT, _of("command:text seconds:seconds? error:text? metrics:metric[]")]},  # --dry-run
+    "plan": _of(  # `forecast` with --pilot and --from: `known`, `cut`, `simulated`, and ranges
+        "name:text seed:count searcher:text scheduler:text calls:object[] num_trials:count? num_sketched:count "
+        "at_once:count nodes:object rungs:object warnings:text[] ..."
+    ),
     "new": _of("program:text kind:text takes_others:flag parameters:parameter[]"),
     "ls": _of(
         "[] name:text state:sweep_state created:time? trials:count? running:count? paused:count? waiting:count? "

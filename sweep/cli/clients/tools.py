@@ -178,6 +178,8 @@ class Desk:
         return facts[-given.get("limit", 100) :] if verb == "replay" else facts
 
     def _act(self, verb: str, given: dict[str, Any]) -> Any:
+        if "pilot" in given:
+            self._afford(None, given["pilot"], parse_seconds(given["time"]) if "time" in given else None)
         if verb in ("new", "plan") or given.get("dry_run"):
             return _sweep(*self._words(verb, given))
         if verb == "run":

@@ -47,6 +47,7 @@ TYPED = {
     "enqueue": ["made lr=0.5"],
     "edit": ["made --trials +2"],
     "new": ["train.py"],
+    "plan": ["train.py lr=0.1,0.2 --seed 1", "train.py lr=0.1,0.2 --seed 1 --minimize loss --trials 3 --from made"],
     "migrate": ["old.py"],
     "doctor": [""],
     "compare": ["made other"],

@@ -16,10 +16,11 @@ from sweep.cli.clients.tools import Desk
 from sweep.errors import SweepError
 
 READING = {"ls", "show", "trials", "best", "why", "logs", "replay", "simulate", "doctor", "figure", "compare"}
-ACTING = {"programs", "new", "run", "resume", "stop", "cancel", "pause", "retry", "enqueue", "edit", "confirm"}
+ACTING = {"programs", "new", "plan", "run", "resume", "stop", "cancel", "pause", "retry", "enqueue", "edit", "confirm"}
 MUST = {  # what a call of a tool has at least
     "run": {"program": "train.py", "parameters": {"lr": 1}},
     "new": {"program": "train.py"},
+    "plan": {"program": "train.py"},
     "figure": {"name": "made", "figure": "history"},
     "enqueue": {"name": "made", "config": {"lr": 1}},
     "logs": {"name": "made", "trial": "0"},
@@ -64,7 +65,7 @@ def everything(root: Path) -> dict[str, tuple[int, int]]:
 
 
 def test_without_leave_to_run_only_what_reads_is_offered(desk: Desk) -> None:
-    assert desk.tools.keys() - {"plan"} == READING | ACTING
+    assert desk.tools.keys() == READING | ACTING
     reading = Desk(desk.storage)
     assert reading.tools.keys() == READING
     with pytest.raises(SweepError, match="without --allow-run"):
@@ -179,6 +180,8 @@ def test_what_goes_beyond_the_budget_is_refused(desk: Desk, monkeypatch: pytest.
     ):
         with pytest.raises(SweepError, match=why):
             limited.call("run", {**script, **given})
+    with pytest.raises(SweepError, match="would take 21"):
+        limited.call("plan", {**script, "pilot": 21, "time": "10m"})
     for given in ({"trials": "30", "time": "10m"}, {"trials": "+20", "time": "10m"}, {"time": "2h"}, {"trials": "2"}):
         with pytest.raises(SweepError, match=r"beyond the budget|there is a budget"):
             limited.call("edit", {"name": "made", **given})

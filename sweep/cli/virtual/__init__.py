@@ -1,0 +1,1 @@
+"""What runs in virtual time: plans of sweeps, and recorded ones under other rules."""
