@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from sweep.cli.options import goal_option, metric_option, name_argument, where_option
-from sweep.cli.run import quiet_option, verbose_option
+from sweep.cli.running.carrying import quiet_option, verbose_option
 from sweep.cli.tables import emit, json_option, print_rows
 from sweep.core.literals import json_text
 from sweep.display.formats import clean

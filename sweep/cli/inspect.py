@@ -1,40 +1,30 @@
-"""`sweep ls`, `trials` and `best`: look at sweeps that run, have ended or have crashed."""
+"""`sweep ls` and `trials`: look at sweeps that run, have ended or have crashed."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sweep.cli.options import complete_name, goal_option, metric_option, name_argument, storage_option, where_option
+from sweep.cli.options import complete_name, name_argument, storage_option, where_option
 from sweep.cli.tables import (
     ListCommand,
     Table,
-    condition_of,
-    emit,
-    format_option,
-    print_rows,
     print_table,
-    require_option,
     selection_options,
 )
-from sweep.core.literals import as_arguments, json_text
-from sweep.core.ranking import shown_objectives
-from sweep.core.results import flatten, own_metrics, without_index
+from sweep.core.results import flatten, own_metrics
 from sweep.core.trial import STATES
-from sweep.display.formats import at_step, clean, moment, text, to_yaml
-from sweep.errors import ConfigError, ExperimentError, NoExperimentError
-from sweep.record.layout import command_of
+from sweep.display.formats import clean, moment, text
+from sweep.errors import ExperimentError, NoExperimentError
 from sweep.record.reader import ExperimentReader, find_experiment, list_experiments
 from sweep.record.rows import TrialRow
-from sweep.results.analysis import ExperimentAnalysis
-from sweep.results.views import TrialView
-from sweep.results.winners import best_by_last, better_earlier, objectives_front
+from sweep.results.winners import best_by_last, objectives_front
 from sweep.storage.location import parse_storage
 
 COUNTS = [state.replace(" ", "_") for state in STATES]  # columns
@@ -103,131 +93,11 @@ def trials(reader: ExperimentReader, **chosen: Any) -> None:
 
 
 def _list_trials(reader: ExperimentReader, chosen: dict[str, Any]) -> None:
-    table = _trial_table(reader)
+    table = trial_table(reader)
     print_table(table, empty=f"{reader.name} has no such trials" if table.rows else "no trials yet", **chosen)
     hint = reader.state_hint()
     if hint and chosen["style"] == "table":
         click.echo(hint, err=True)
-
-
-@click.command(short_help="Print the best configuration.")
-@name_argument
-@click.option(
-    "--top", type=click.IntRange(min=1), help="How many, best first.  [default: 1; of several objectives all]"
-)
-@click.option("--as", "form", type=click.Choice(["args", "yaml", "json"]), help="Print only the configs, to paste.")
-@click.option(
-    "--scope",
-    type=click.Choice(["last", "all", "avg", "last-5-avg", "last-10-avg"]),
-    default="last",
-    show_default=True,
-    help="What of a trial counts: its last report, its best (all), or the mean of all, the last 5 or the last 10.",
-)
-@metric_option
-@goal_option
-@require_option
-@where_option
-@format_option("json", "csv")
-def best(
-    reader: ExperimentReader,
-    top: int | None,
-    form: str | None,
-    scope: str,
-    metric: str | None,
-    mode: str | None,
-    conditions: Sequence[str],
-    style: str,
-) -> int:
-    """Print the best trials of a sweep, by their last reports, and their configurations. Where a report had been better
-    at an earlier step, a line says so. A sweep of several objectives has a Pareto set: the trials that no other beats.
-
-    \b
-    Examples:
-      sweep best digits
-      sweep best digits --top 5 --format json
-      sweep best digits --scope all    # by any report, not only the last ones
-      sweep best digits --as args      # lr=0.00031 act=gelu
-      sweep best digits --as yaml > best.yaml
-      sweep best digits --require 'loss<0.1'    # exits with 4 if it is not
-    """
-    title = note = ""
-    found: list[tuple[TrialRow | TrialView, dict[str, Any]]]
-    if reader.objectives and metric is None and mode is None and scope == "last":
-        front = objectives_front(reader)
-        wanted, found = ", ".join(metric for metric, mode in reader.objectives if mode != "obs"), [*front[:top]]
-        title = f"Pareto set by {clean(shown_objectives(reader.objectives))}: {len(front)} trial{'s'[: len(front) > 1]}"
-    else:
-        analysis = ExperimentAnalysis(reader.root)
-        metric, mode = analysis.chosen_metric(metric, mode)
-        ranked = analysis.ranking(metric, mode, scope)[: top or 1]
-        wanted, found = metric, [(trial, {metric: value}) for trial, value in ranked]
-        if scope == "last" and (earlier := better_earlier(reader, metric, mode)) is not None:
-            where = f"trial {earlier.row.number:05d}{at_step(earlier.step)}   (--scope all)"
-            note = f"better earlier: {clean(metric)} {text(earlier.value)}   {where}"
-        from sweep.confirmation.outcome import confirmation_of  # numpy
-
-        confirmed = confirmation_of(reader)
-        if ranked and confirmed and confirmed.best and (confirmed.metric, confirmed.mode) == (metric, mode):
-            which = "" if confirmed.best["trial"] == ranked[0][0].number else " another"
-            note += f"{note and chr(10)}confirmed{which}: {clean(confirmed)}"
-    if not found:
-        reported = f"Reported were: {', '.join(map(clean, reader.metric_names())) or 'nothing'}."
-        raise ConfigError(f"no trial of {reader.name} has a usable number under {wanted!r}. {note or reported}")
-    configs = [without_index(trial.config) for trial, _ in found]
-    if form is not None:
-        _print_configs(configs, form)
-    elif title or style != "table" or (top or 1) > 1:
-        if title and style == "table":
-            click.echo(title)
-        _print_trials(found, style)
-        if note and style == "table":
-            click.echo(note, err=True)
-    else:
-        ((trial, values),) = found
-        words = {"all": "best report", "last": "last report"}.get(scope, scope)
-        click.echo(f"{clean(wanted)} {text(values[wanted])}   trial {trial.number:05d}   ({words}; {trial.state})")
-        click.echo(f"{note}\n" if note else "", nl=False)
-        click.echo(to_yaml(configs[0]), nl=False)
-        if command := command_of(reader.root, trial.trial_id):
-            click.echo(f"command: {command}")
-    why = unmet(reader, conditions, found if title else found[:1])
-    click.echo(f"error: {why}" if why else "", nl=bool(why), err=True)
-    return 4 if why else 0
-
-
-def unmet(
-    reader: ExperimentReader,
-    conditions: Sequence[str],
-    found: Sequence[tuple[TrialRow | TrialView, Mapping[str, Any]]] | None = None,
-) -> str:
-    """Return why none of the best trials is as required; empty: one is, or nothing is required. `found`: the best, with
-    the values by which they are; None: by their last reports."""
-    if found is None:
-        best = best_by_last(reader, reader.metric, reader.mode)
-        found = [] if best is None else [(best.row, {best.metric: best.value})]
-        found = objectives_front(reader) if reader.objectives else found
-    what, table = f"--require {' '.join(conditions)}: not met", _trial_table(reader)
-    known = {row["trial_id"]: row for row in table.rows}
-    rows = [{**known[trial.trial_id], **values} for trial, values in found]
-    try:
-        tests = [condition_of(one, table) for one in conditions]
-    except ConfigError as error:
-        return f"{what}; {error}"
-    if not conditions or any(all(test(row) for _, test in tests) for row in rows):
-        return ""
-    if not rows:
-        return f"{what}; no trial of {reader.name} has a usable number under {reader.metric!r}."
-    has = ", ".join(f"{clean(name)}={text(rows[0].get(name))}" for name in dict(tests))
-    return f"{what}; the best, trial {rows[0]['trial']}, has {has}."
-
-
-def _print_trials(found: Sequence[tuple[TrialRow | TrialView, Mapping[str, Any]]], style: str) -> None:
-    """Print trials, the values by which they were chosen, and their configs."""
-    rows, metrics, params = _joined(
-        ({"trial": f"{trial.number:05d}", "state": trial.state, "status": trial.status}, values, trial.config)
-        for trial, values in found
-    )
-    print_rows(rows, ["trial", "state", *["status"] * (style != "table"), *metrics, *params], style)
 
 
 # --- rows ---
@@ -298,10 +168,10 @@ _FIXED = (*_COLUMNS, "logdir")
 _TAIL = ["time_s", "attempt", "failure", "reason", "trial_id", "status"]
 
 
-def _trial_table(reader: ExperimentReader) -> Table:
+def trial_table(reader: ExperimentReader) -> Table:
     """Return one row per trial, ordered by number."""
     snapshot = reader.snapshot()
-    rows, metrics, params = _joined(
+    rows, metrics, params = joined(
         (
             {name: value(trial) for name, value in _COLUMNS.items()}
             | {"logdir": str(reader.layout.trial(trial.trial_id))},
@@ -327,7 +197,7 @@ def _trial_table(reader: ExperimentReader) -> Table:
     )
 
 
-def _joined(
+def joined(
     parts: Iterable[tuple[dict[str, Any], Mapping[str, Any], Mapping[str, Any]]],
 ) -> tuple[list[dict[str, Any]], list[str], list[str]]:
     """Return rows of fixed columns, metrics and configs, and the columns of metrics and of parameters: they bear their
@@ -353,14 +223,3 @@ def _best_cell(reader: ExperimentReader) -> Any:
     points = [f"({', '.join(map(text, values.values()))})" for _, values in front[:MAX_FRONT]]
     more = ["..."] if len(front) > len(points) else []
     return f"Pareto set of {len(front)}: {' '.join(points + more)}" if front else None
-
-
-def _print_configs(configs: Sequence[Mapping[str, Any]], form: str) -> None:
-    if form == "json":
-        emit(json_text(configs[0] if len(configs) == 1 else list(configs)) + "\n")
-    elif form == "yaml":
-        for index, config in enumerate(configs):
-            click.echo(("---\n" if index else "") + (to_yaml(config) or "{}\n"), nl=False)
-    else:
-        for config in configs:
-            emit(as_arguments(config) + "\n")

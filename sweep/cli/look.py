@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sweep.cli.options import goal_option, metric_option, names_argument, open_option, port_option, where_option
-from sweep.cli.requests import ask
+from sweep.cli.running.requests import ask
 from sweep.cli.tables import json_option
 from sweep.core.history import History
 from sweep.core.messages import NodesChanged, PlanChanged

@@ -1,10 +1,7 @@
-"""`sweep run` and `sweep resume`: start a sweep of a Python function or of a spec file, and go on with one."""
+"""`sweep run`: start a sweep of a script, a command, a Python function or a spec file."""
 
 from __future__ import annotations
 
-import json
-import sys
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,41 +10,29 @@ from typing import Any
 import click
 
 from searchers import SEARCHERS
-from sweep.callbacks.base import Callback
-from sweep.cli.arguments import RunArguments, parse_count, parse_seconds, seconds_of
-from sweep.cli.options import name_argument, named_option, some_trials_argument, storage_option, where_option
-from sweep.cli.programs import ProgramCommand, dry_run, print_winner, ranges_in
-from sweep.cli.tables import json_option, require_option, say
-from sweep.core.literals import jsonable
-from sweep.core.results import TrialResult
-from sweep.core.trial import Trial, shown_state
+from sweep.cli.arguments import RunArguments, parse_seconds
+from sweep.cli.conditions import require_option
+from sweep.cli.options import named_option, storage_option
+from sweep.cli.programs import ProgramCommand, dry_run, ranges_in
+from sweep.cli.running.carrying import (
+    carry_out,
+    events_option,
+    junit_option,
+    note,
+    on_end_option,
+    quiet_option,
+    verbose_option,
+)
 from sweep.errors import ConfigError
-from sweep.launch.target import asked, import_trainable, split_target
+from sweep.launch.target import import_trainable, split_target
 from sweep.programs.program import Program
-from sweep.record.reader import ExperimentReader
-from sweep.requests.attached import Attached
 from sweep.schedulers import SCHEDULERS
-from sweep.storage.filesystems import storage_of
 
 span_option = partial(
     click.option, metavar="SPAN", callback=lambda ctx, parameter, text: None if text is None else parse_seconds(text)
 )
 _SPECS = (".yaml", ".yml", ".json")
 _OF_PROGRAMS = ("isolate", "fresh", "workers", "config_file", "pattern")
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-verbose_option = click.option("-v", "--verbose", "is_wordy", is_flag=True, help="Also print a line per result.")
-events_option = json_option("Print one JSON object per event instead of the display.")
-
-
-def _file(ctx: click.Context, parameter: click.Parameter, given: str | None) -> Path | None:
-    path = None if given is None else Path(given).expanduser().absolute()
-    if path is not None and not path.parent.is_dir():
-        raise ConfigError(f"--junit {given}: there is no directory {path.parent}.")
-    return path
-
-
-on_end_option = click.option("--on-end", metavar="COMMAND", help="Run this when the sweep ends, however it does.")
-junit_option = click.option("--junit", metavar="FILE", callback=_file, help="Write the trials as test cases, for a CI.")
 
 
 # An option whose value is a parameter of `sweep.run` bears that parameter's name.
@@ -142,7 +127,7 @@ def run(
     if is_dry:
         raise ConfigError("--dry-run is for programs; `sweep plan` says what other sweeps would do.")
     shown: Any = {"quiet": quiet, "is_wordy": is_wordy, "as_json": as_json, "conditions": conditions, "junit": junit}
-    return _carry_out(trainable, kwargs, **shown)
+    return carry_out(trainable, kwargs, **shown)
 
 
 def asked_for(
@@ -170,45 +155,6 @@ def asked_for(
     if arguments.program is not None:
         return Program(**arguments.program), kwargs
     return import_trainable(arguments.target, say), kwargs
-
-
-def _carry_out(
-    trainable: Any, kwargs: dict[str, Any], *, quiet: bool, is_wordy: bool, as_json: bool, conditions: Any, junit: Any
-) -> int:
-    """Call `sweep.run` with these arguments and return the exit code."""
-    import sweep  # heavy for a help text
-
-    callbacks: list[Callback] = [one for one in kwargs.pop("callbacks", ()) if not isinstance(one, _JsonLines)]
-    if as_json:
-        callbacks.append(_JsonLines())
-    kwargs |= {"verbose": 0 if quiet or as_json else 2 if is_wordy else 1, "callbacks": callbacks}
-    kwargs |= {"on_interrupt": "return", "raise_on_failed_trial": False}
-    from sweep.cli.inspect import unmet  # likewise
-
-    before = sweep.last_analysis()
-    try:
-        analysis = sweep.run(trainable, **kwargs)
-    finally:
-        if junit is not None and (last := sweep.last_analysis()) is not None and last is not before:
-            from sweep.cli.junit import write_junit
-
-            write_junit(junit, ExperimentReader(last.experiment_path), conditions, sys.exception())
-    if not quiet and not as_json and isinstance(trainable, Program):
-        print_winner(analysis)
-    statuses = [trial.status for trial in analysis.trials]
-    if analysis.interrupted:
-        return 130
-    if "ERROR" in statuses and "TERMINATED" not in statuses:
-        return 1  # also where all failed alike, and others were not started
-    if why := unmet(ExperimentReader(analysis.experiment_path), conditions):
-        click.echo(f"error: {why}", err=True)
-        return 4
-    return 3 if "ERROR" in statuses else 0
-
-
-def note(text: str) -> None:
-    """Print a note where it does not get into what a program reads."""
-    click.echo(f"note: {text}", err=True)
 
 
 def _arguments(
@@ -267,110 +213,3 @@ def _target_arguments(target: str | None, words: Sequence[str]) -> RunArguments:
     if parts is None:
         return RunArguments(target="", program={"command": [target, *words]})
     return RunArguments(target=f"{Path(parts[0]).expanduser().absolute()}:{parts[1]}")
-
-
-class _JsonLines(Callback):
-    """Print one JSON object per event."""
-
-    def __init__(self) -> None:
-        self._is_broken = False
-
-    def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
-        self._print("sweep_start", experiment_dir=experiment_dir, num_trials=num_trials, name=info.get("name"))
-
-    def on_trial_start(self, trial: Trial) -> None:
-        self._print("trial_start", trial, config=trial.config, attempt=trial.attempt)
-
-    def on_trial_result(self, trial: Trial, result: TrialResult) -> None:
-        self._print("trial_result", trial, metrics=dict(result))
-
-    def on_trial_save(self, trial: Trial) -> None:
-        self._print("trial_save", trial, checkpoint=trial.checkpoint.path if trial.checkpoint else None)
-
-    def on_trial_pause(self, trial: Trial) -> None:
-        self._print("trial_pause", trial, reason=trial.reason)
-
-    def on_trial_recover(self, trial: Trial) -> None:
-        self._print("trial_retry", trial, reason=trial.reason)
-
-    def on_trial_complete(self, trial: Trial) -> None:
-        self._print("trial_complete", trial, reason=trial.reason)
-
-    def on_trial_error(self, trial: Trial) -> None:
-        self._print("trial_error", trial, reason=trial.reason)
-
-    def on_experiment_end(self, trials: Sequence[Trial]) -> None:
-        ended = sum(trial.is_ended for trial in trials)
-        self._print("sweep_end", num_trials=len(trials), num_ended=ended)
-
-    def _print(self, event: str, trial: Trial | None = None, **more: Any) -> None:
-        if self._is_broken:
-            return
-        facts: dict[str, Any] = {"event": event, "time": time.time()}
-        if trial is not None:
-            facts |= {"trial_id": trial.id, "status": trial.status.value, "state": shown_state(trial)}
-        line = json.dumps(jsonable(facts | more), ensure_ascii=False)
-        try:
-            print(line, flush=True, file=sys.stdout)
-        except (OSError, ValueError):  # their reader has gone: the sweep goes on
-            self._is_broken = True
-
-
-@click.command(short_help="Go on with a sweep, or extend it.")
-@name_argument
-@some_trials_argument
-@click.option("--trials", metavar="N|+N", help="A new number of samples, or so many more.")
-@click.option("--time", "span", metavar="SPAN|+SPAN", help="A new time budget such as 2h, or so much more.")
-@click.option("--errored", is_flag=True, help="Also start failed trials again.")
-@on_end_option
-@require_option
-@junit_option
-@quiet_option
-@verbose_option
-@events_option
-@where_option
-def resume(
-    reader: ExperimentReader, some: tuple[str, ...], trials: str | None, span: str | None, errored: bool, **shown: Any
-) -> int:
-    """Go on with a sweep: after Ctrl-C, after a crash, or with more trials or time after its end. With TRIAL: also with
-    trials that `sweep pause` has paused. A sweep that runs hears it, and none is started anew.
-
-    Works for sweeps that `sweep run` has started, and for those of a Python script: what the script called is recorded.
-    Its trainable is imported from the script, which is run up to its first sweep.
-
-    \b
-    Examples:
-      sweep resume digits
-      sweep resume digits --trials +50
-      sweep resume digits --time +2h
-    """
-    reader.refuse_imported()
-    running, on_end = Attached(reader), shown.pop("on_end")
-    if running.is_running:
-        if on_end or shown["conditions"] or shown["junit"]:
-            raise ConfigError(
-                f"{reader.name} runs already: --on-end, --require and --junit are of the call it began with."
-            )
-        if errored:
-            say(reader, "retry", running.retry(), shown["as_json"])
-        if trials is not None or span is not None:
-            said = running.edit(num_samples=trials, time_budget_s=seconds_of(span))
-            say(reader, "edit", said, shown["as_json"])
-        elif not errored:
-            say(reader, "resume", running.resume(some or None), shown["as_json"])
-        return 0
-    if some:
-        running.resume(some)
-    storage = storage_of(reader.root) or str(reader.root.parent)
-    trainable, given = asked(reader, storage, None if shown["quiet"] or shown["as_json"] else note)
-    before = given.get("num_samples", 1)
-    if trials is not None and before < 0 and trials.strip().startswith("+"):
-        raise ConfigError(f"{reader.root.name} has no limit of trials that could be raised by {trials}.")
-    if trials is not None:
-        given["num_samples"] = parse_count(trials, before)
-    if span is not None:
-        last = reader.last_event() if span.strip().startswith("+") else None
-        driven = 0.0 if last is None else last[1]
-        given["time_budget_s"] = parse_seconds(span.strip().removeprefix("+")) + driven
-    given |= {"resume": "AUTO+ERRORED" if errored else True, "on_end": on_end}
-    return _carry_out(trainable, given, **shown)

@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 from made_experiment import MadeExperiment
 
-from sweep.cli.junit import write_junit
 from sweep.cli.main import sweep
+from sweep.cli.running.junit import write_junit
 from sweep.errors import MetricError, SweepError
 from sweep.record.reader import ExperimentReader
 

@@ -20,7 +20,7 @@ from made_experiment import MadeExperiment
 
 import sweep
 from sweep.cli.main import sweep as command_line
-from sweep.cli.requests import ask
+from sweep.cli.running.requests import ask
 from sweep.errors import ConfigError, ExperimentError, SweepError
 from sweep.record.layout import DATABASE, REMOTE_NOTE
 from sweep.record.reader import ExperimentReader

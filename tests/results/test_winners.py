@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_experiment import MadeExperiment
 
-from sweep.cli.inspect import best as best_command
+from sweep.cli.best import best as best_command
 from sweep.cli.main import sweep
 from sweep.core.plan import Plan
 from sweep.core.reports import improves

@@ -14,7 +14,8 @@ import click
 from searchers.variants import has_domains
 from sweep.cli.options import complete_name
 from sweep.cli.programs import ProgramCommand
-from sweep.cli.run import asked_for, note, run
+from sweep.cli.run import asked_for, run
+from sweep.cli.running.carrying import note
 from sweep.cli.tables import emit, json_option
 from sweep.core.literals import json_text, parse_literal
 from sweep.core.resources import Device, Node, format_bytes, parse_resources

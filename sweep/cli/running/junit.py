@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from sweep.cli.inspect import unmet
+from sweep.cli.best import unmet
 from sweep.core.literals import as_arguments
 from sweep.core.results import flatten, own_metrics
 from sweep.core.values import as_float, printed
