@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -41,6 +43,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _claims_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Each process of the suite keeps its own claims: its sweeps see each other, and wait for none of another's."""
     os.environ["SWEEP_CLAIMS"] = str(tmp_path_factory.mktemp("claims"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _path_of_before() -> Iterator[None]:
+    """Commands put the directory of a script on `sys.path`, as they may; a `train.py` there would hide the tests'."""
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
 
 
 @pytest.fixture(scope="session", autouse=True)
