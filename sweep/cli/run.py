@@ -11,18 +11,9 @@ import click
 
 from searchers import SEARCHERS
 from sweep.cli.arguments import RunArguments, parse_seconds
-from sweep.cli.conditions import require_option
 from sweep.cli.options import named_option, storage_option
 from sweep.cli.programs import ProgramCommand, dry_run, ranges_in
-from sweep.cli.running.carrying import (
-    carry_out,
-    events_option,
-    junit_option,
-    note,
-    on_end_option,
-    quiet_option,
-    verbose_option,
-)
+from sweep.cli.running.carrying import carried_options, carry_out, note
 from sweep.errors import ConfigError
 from sweep.launch.target import import_trainable, split_target
 from sweep.programs.program import Program
@@ -68,12 +59,7 @@ _OF_PROGRAMS = ("isolate", "fresh", "workers", "config_file", "pattern")
 @click.option("--pattern", metavar="REGEX", help="Of lines with a metric: groups key and value, perhaps step.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Run one trial and print its metrics; see `sweep plan`, too.")
 @click.option("--resume", is_flag=True, help="Continue the sweep --name if it exists.")
-@on_end_option
-@require_option
-@junit_option
-@quiet_option
-@verbose_option
-@events_option
+@carried_options
 @click.pass_context
 def run(
     ctx: click.Context,

@@ -108,7 +108,8 @@ class Tuner:
         if resume_errored and restart_errored:
             raise ConfigError("resume_errored and restart_errored were both given; failed trials can do only one.")
         root = _directory_of(path, storage_filesystem)
-        meta = ExperimentReader(root).meta
+        reader = ExperimentReader(root)
+        meta = reader.meta
         recorded = (meta.get("trainable") or {}).get("name")
         if trainable is None:
             raise ConfigError(f"{root} needs the trainable: Tuner.restore(path, trainable={recorded}).")
@@ -117,7 +118,7 @@ class Tuner:
             what = f"the experiment {root} was run with the trainable {recorded!r}"
             raise ConfigError(f"{what}, and {name!r} was given. Pass the same function or class.")
         arguments, lost = read_saved_spec(root)
-        arguments |= ExperimentReader(root).edits()
+        arguments |= reader.edits()
         changes = {} if param_space is None else {"config": param_space}
         if param_space is not None and (odd := set(meta.get("space_keys") or ()) ^ set(space_keys(param_space))):
             what = f"param_space is another space: {', '.join(sorted(odd))} is in one of the two only"

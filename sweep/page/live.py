@@ -87,21 +87,8 @@ def application(live: LivePage, token: str, ask: Callable[[ExperimentReader, Any
             f"sweep watch needs {error.name}, which is not installed. Run: pip install starlette uvicorn"
         ) from error
 
-    def check(request: Request) -> None:
-        # A page elsewhere that makes a browser ask this one by another name for 127.0.0.1 is refused.
-        if not _HOST.fullmatch(request.headers.get("host", "")):
-            raise HTTPException(421, "ask for 127.0.0.1 or localhost\n", _HEADERS)
-        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise HTTPException(403, "not for other pages\n", _HEADERS)
-        given = request.query_params.get("token", "")
-        if request.method == "POST":  # it changes something: only from this page's own script, no form and no link
-            own = f"http://{request.headers['host']}"
-            given = request.headers.get("x-sweep-token", "") if request.headers.get("origin") == own else ""
-        if not secrets.compare_digest(given.encode(), token.encode()):
-            raise HTTPException(403, "the token is missing or wrong: open the address that was printed\n", _HEADERS)
-
     async def whole(request: Request) -> Response:
-        check(request)
+        _refuse_strangers(request, token)
         try:
             text = await asyncio.to_thread(live.page, f"events?token={token}{'&ask=1' * (ask is not None)}")
         except ExperimentError as error:  # its directory was removed, for instance
@@ -109,7 +96,7 @@ def application(live: LivePage, token: str, ask: Callable[[ExperimentReader, Any
         return HTMLResponse(text, headers=_HEADERS)
 
     async def events(request: Request) -> Response:
-        check(request)
+        _refuse_strangers(request, token)
         known = request.query_params.get("version", "").split(",")
         if len(known) != len(live.models) or not all(part.isdecimal() for part in known):
             raise HTTPException(400, "version= names the version of each experiment, such as 12,7\n", _HEADERS)
@@ -119,7 +106,7 @@ def application(live: LivePage, token: str, ask: Callable[[ExperimentReader, Any
         return StreamingResponse(stream, media_type="text/event-stream", headers=_HEADERS)
 
     async def asked(request: Request) -> Response:
-        check(request)
+        _refuse_strangers(request, token)
         try:
             given = await request.json()
             async with in_turn:  # what waits for a driver that does not answer holds one thread, and not all
@@ -142,6 +129,23 @@ def application(live: LivePage, token: str, ask: Callable[[ExperimentReader, Any
             task.cancel()
 
     return Starlette(routes=routes, lifespan=lifespan)
+
+
+def _refuse_strangers(request: Any, token: str) -> None:
+    """Raise HTTPException for a request of starlette's that does not come from who was given the token."""
+    from starlette.exceptions import HTTPException
+
+    # A page elsewhere that makes a browser ask this one by another name for 127.0.0.1 is refused.
+    if not _HOST.fullmatch(request.headers.get("host", "")):
+        raise HTTPException(421, "ask for 127.0.0.1 or localhost\n", _HEADERS)
+    if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        raise HTTPException(403, "not for other pages\n", _HEADERS)
+    given = request.query_params.get("token", "")
+    if request.method == "POST":  # it changes something: only from this page's own script, no form and no link
+        own = f"http://{request.headers['host']}"
+        given = request.headers.get("x-sweep-token", "") if request.headers.get("origin") == own else ""
+    if not secrets.compare_digest(given.encode(), token.encode()):
+        raise HTTPException(403, "the token is missing or wrong: open the address that was printed\n", _HEADERS)
 
 
 async def _keep_fresh(live: LivePage, changed: asyncio.Condition) -> None:

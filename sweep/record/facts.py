@@ -83,19 +83,14 @@ def read_facts(
             yield Fact(seq, data["at"], data["wall"], event, caused, metrics)
 
 
-def last_plan(db: sqlite3.Connection) -> Plan | None:
-    """Return what was asked of the sweep at its last start, and since; None: nothing was recorded yet."""
+def plan_and_requests(db: sqlite3.Connection) -> tuple[Plan | None, tuple[Asked, ...]]:
+    """Return what was asked of the sweep at its last start, and since (None: nothing was recorded yet); and all that
+    persons have ever asked for, but for signals."""
     history, facts = History(), list(read_facts(db, kinds=[PlanChanged, Asked]))
     for fact in facts:
         history.happened(fact)
-    return history.plan if facts else None
-
-
-def requests(db: sqlite3.Connection) -> Iterator[Asked]:
-    """Yield what persons have asked for, but for signals."""
-    for fact in read_facts(db, kinds=[Asked]):
-        if isinstance(fact.event, Asked) and fact.event.detail:
-            yield fact.event
+    asked = tuple(fact.event for fact in facts if isinstance(fact.event, Asked) and fact.event.detail)
+    return (history.plan if facts else None), asked
 
 
 def edits(db: sqlite3.Connection) -> dict[str, Any]:
@@ -107,8 +102,8 @@ def edits(db: sqlite3.Connection) -> dict[str, Any]:
                 changed.clear()
             case Asked(Ask.EDIT, _, detail):
                 said = json.loads(detail)
-                changed |= {name: said[name] for name in ("num_samples",) if name in said}
-                changed |= {name: said["plan"][name] for name in ("time_budget_s",) if name in said["plan"]}
+                places = {"num_samples": said, "time_budget_s": said["plan"]}
+                changed |= {name: place[name] for name, place in places.items() if name in place}
     return changed
 
 

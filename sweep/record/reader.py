@@ -22,7 +22,7 @@ from sweep.core.trial import CheckpointRef, Status, shown_status
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.record.checksums import check_state, checked_events, end_of
 from sweep.record.db import last_event, read_meta, understood
-from sweep.record.facts import END, Report, edits, last_exit, last_plan, read_facts, read_reports, reports_of
+from sweep.record.facts import END, Report, edits, last_exit, plan_and_requests, read_facts, read_reports, reports_of
 from sweep.record.layout import ExperimentLayout
 from sweep.record.lock import Driver, find_driver
 from sweep.record.rows import Snapshot, TrialRow
@@ -173,7 +173,7 @@ class ExperimentReader:
     def plan(self) -> Plan:
         """Return what was asked of the sweep, as of its last start."""
         with self.connect() as connection:
-            return last_plan(connection) or Plan()
+            return plan_and_requests(connection)[0] or Plan()
 
     def edits(self) -> dict[str, Any]:
         """Return the arguments of `sweep.run` that persons have changed since the last start."""

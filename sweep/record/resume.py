@@ -27,7 +27,7 @@ from sweep.record.checksums import check_state, check_structure, checked_events
 from sweep.record.codec import metrics_of, request_of, unpacked
 from sweep.record.db import last_event, open_for_reading, read_meta, understood
 from sweep.record.encoding import decode, untag
-from sweep.record.facts import END, last_plan, read_facts, requests
+from sweep.record.facts import END, plan_and_requests, read_facts
 from sweep.record.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
 from sweep.record.stored import StoredCheckpoints, saved_before
 
@@ -79,14 +79,13 @@ def load(database: Path, *, root: Path | None = None) -> Loaded:
         check_state(db, database)
         loaded = Loaded(meta=read_meta(db))
         loaded.seq, loaded.at, _ = last_event(db) or (0, 0.0, 0.0)
-        plan = loaded.plan = last_plan(db)
-        loaded.asked = tuple(requests(db))
+        loaded.plan, loaded.asked = plan_and_requests(db)
         loaded.trials = list(read_trials(db, database, trust=True))
         stored = StoredCheckpoints()
         stored.follow(db)
         existing = _existing(root, loaded.trials)
         # what was discarded, and not deleted yet, is over
-        loaded.kept = _kept(db, plan or Plan(), existing & stored.kept, END)
+        loaded.kept = _kept(db, loaded.plan or Plan(), existing & stored.kept, END)
         loaded.lost = tuple(sorted(stored.kept - existing))
         wanted = {item.ref.path for items in loaded.kept.values() for item in items}
         for i, trial in enumerate(loaded.trials):

@@ -121,9 +121,9 @@ class Attached:
             trials = ()
         given = [trials] if isinstance(trials, (str, int)) else trials
         ids = tuple(self.reader.trial(one).trial_id for one in given)
-        driver, root = self.reader.driver(), self.reader.root
+        root = self.reader.root
         self.reader.refuse_imported()
-        if driver is None or driver.is_alive is False:
+        if not self._may_answer():
             return self._keep(verb, ids, values)
         request = write(root, verb, ids, values)
         give_up = time.monotonic() + _PATIENCE_S

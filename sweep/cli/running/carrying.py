@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from sweep.callbacks.base import Callback
+from sweep.cli.conditions import require_option
 from sweep.cli.programs import print_winner
 from sweep.cli.tables import json_option
 from sweep.core.literals import jsonable
@@ -23,7 +24,7 @@ from sweep.record.reader import ExperimentReader
 
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 verbose_option = click.option("-v", "--verbose", "is_wordy", is_flag=True, help="Also print a line per result.")
-events_option = json_option("Print one JSON object per event instead of the display.")
+_events_option = json_option("Print one JSON object per event instead of the display.")
 
 
 def _file(ctx: click.Context, parameter: click.Parameter, given: str | None) -> Path | None:
@@ -33,8 +34,17 @@ def _file(ctx: click.Context, parameter: click.Parameter, given: str | None) -> 
     return path
 
 
-on_end_option = click.option("--on-end", metavar="COMMAND", help="Run this when the sweep ends, however it does.")
-junit_option = click.option("--junit", metavar="FILE", callback=_file, help="Write the trials as test cases, for a CI.")
+_on_end_option = click.option("--on-end", metavar="COMMAND", help="Run this when the sweep ends, however it does.")
+_junit_option = click.option(
+    "--junit", metavar="FILE", callback=_file, help="Write the trials as test cases, for a CI."
+)
+
+
+def carried_options(command: Any) -> Any:
+    """Give a command the options of what is carried out: `on_end`, and what `carry_out` takes by name."""
+    for option in (_events_option, verbose_option, quiet_option, _junit_option, require_option, _on_end_option):
+        command = option(command)
+    return command
 
 
 def carry_out(

@@ -7,17 +7,8 @@ from typing import Any
 import click
 
 from sweep.cli.arguments import parse_count, parse_seconds, seconds_of
-from sweep.cli.conditions import require_option
 from sweep.cli.options import name_argument, some_trials_argument, where_option
-from sweep.cli.running.carrying import (
-    carry_out,
-    events_option,
-    junit_option,
-    note,
-    on_end_option,
-    quiet_option,
-    verbose_option,
-)
+from sweep.cli.running.carrying import carried_options, carry_out, note
 from sweep.cli.tables import say
 from sweep.errors import ConfigError
 from sweep.launch.target import asked
@@ -32,12 +23,7 @@ from sweep.storage.filesystems import storage_of
 @click.option("--trials", metavar="N|+N", help="A new number of samples, or so many more.")
 @click.option("--time", "span", metavar="SPAN|+SPAN", help="A new time budget such as 2h, or so much more.")
 @click.option("--errored", is_flag=True, help="Also start failed trials again.")
-@on_end_option
-@require_option
-@junit_option
-@quiet_option
-@verbose_option
-@events_option
+@carried_options
 @where_option
 def resume(
     reader: ExperimentReader, some: tuple[str, ...], trials: str | None, span: str | None, errored: bool, **shown: Any
