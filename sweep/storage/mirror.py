@@ -113,6 +113,11 @@ class Mirror:
         if not self._is_held(found):
             self._begin(found)
 
+    def _hold_on(self) -> None:
+        """Refuse to go on with a pass in which a driver from before wrote late: what is there must be compared again."""
+        if not self._is_held(Owner.of(self.remote)):
+            raise ExperimentError(f"{self.remote} was changed while it was written")
+
     def _begin(self, found: Owner) -> None:
         """Take ownership; the first time the record must be the one that was pulled."""
         self._state = state = LocalState.load(self.home)
@@ -176,8 +181,7 @@ class Mirror:
     def _put(self, snapshot: Path) -> None:
         """Send a snapshot."""
         self.await_flush()
-        if not self._is_held(Owner.of(self.remote)):
-            raise ExperimentError(f"{self.remote} was changed while it was written")
+        self._hold_on()
         self.remote.write(DATABASE, snapshot)
         totals = totals_of(snapshot)
         self._state.version = self.remote.stamp(DATABASE)

@@ -133,6 +133,9 @@ class SharedRecord(Mirror):
     def _begin(self, found: Owner) -> None:
         self._own(found)
 
+    def _hold_on(self) -> None:
+        self._hold()  # the record is all that is sent, so there is nothing to compare
+
     def _put(self, snapshot: Path) -> None:
         """Send a snapshot. The record before keeps a name until the next one, so that who reads it on another machine
         may go on: the server of a network file system forgets files that have none."""

@@ -343,6 +343,19 @@ def test_a_driver_that_renews_its_ownership_is_not_taken_over_where_locks_do_not
     first.close()
 
 
+def test_a_driver_that_writes_late_does_not_keep_another_from_taking_over(machines, monkeypatch):
+    first = Driver(machines.at("first"))
+    first.report()
+    first.record.sync()
+    late, taken = first.record.owner, machines.at("second")
+    monkeypatch.setattr(taken, "await_flush", lambda: late.write(taken.remote))  # right before the record is sent
+    second = Driver(taken)
+    with pytest.raises(TakenOver):
+        first.record.sync()
+    assert second.trials[0].count == 1
+    second.close()
+
+
 def test_whether_a_driver_on_another_machine_lives_is_seen_by_its_ownership_or_by_its_last_word(machines):
     record = machines.at("first")
     lock = DriverLock(ExperimentLayout(machines.storage).lock, "mark", is_shared=True)
