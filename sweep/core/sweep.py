@@ -612,7 +612,7 @@ class Sweep:
             case m.Ask.DRAIN if event.trial_id is None:
                 self._ending = self._ending or m.Ask.DRAIN
             case m.Ask.DRAIN if trial is not None and not trial.is_ended:
-                self._apply(m.StopTrial(trial.id, "stopped by a person", Cause.NONE), trial, now)
+                self._apply(m.StopTrial(trial.id, "stopped by a person"), trial, now)
             case m.Ask.EDIT | m.Ask.ENQUEUE:
                 self.plan = self.plan.edited(event.detail)
                 self._suggestions.is_exhausted = False
@@ -629,7 +629,7 @@ class Sweep:
                 for held in [t for t in self._trials.values() if t.is_held]:
                     self._out.append(m.Kill(held.id, held.attempt, "cancelled"))
             case m.Ask.CANCEL if trial is not None and not trial.is_ended:
-                self._apply(m.StopTrial(trial.id, "cancelled", Cause.NONE), trial, now)
+                self._apply(m.StopTrial(trial.id, "cancelled"), trial, now)
                 if trial.is_held:
                     self._out.append(m.Kill(trial.id, trial.attempt, "cancelled"))
             case m.Ask.PAUSE if trial is not None and trial.status in (Status.STARTING, Status.RUNNING):

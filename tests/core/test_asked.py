@@ -7,7 +7,7 @@ import json
 from core_world import World, cpus, opened, running, tid
 
 from sweep.core.messages import Ask, Asked, Suggested
-from sweep.core.trial import Status, Trial
+from sweep.core.trial import Status, Trial, shown_state
 
 
 def said(world: World, what: Ask, **detail: object) -> list[str]:
@@ -25,6 +25,7 @@ def test_a_trial_that_is_to_stop_ends_at_its_next_report_and_the_sweep_goes_on()
     assert world.sweep.ending is None
     assert "tell complete 0" in world.ended(0)
     assert world[0].reason == "stopped by a person"
+    assert shown_state(world[0]) == "stopped early"
     assert world.suggest(2) == ["start 2.1"]
 
 
