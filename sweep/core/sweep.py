@@ -625,7 +625,7 @@ class Sweep:
             case m.Ask.INTERRUPT:
                 self._interrupt(now)
             case m.Ask.CANCEL if event.trial_id is None:
-                self._stop_all("cancelled", now)
+                self._stop_all("cancelled", now, Cause.EARLY)
                 for held in [t for t in self._trials.values() if t.is_held]:
                     self._out.append(m.Kill(held.id, held.attempt, "cancelled"))
             case m.Ask.CANCEL if trial is not None and not trial.is_ended:

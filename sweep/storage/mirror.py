@@ -114,7 +114,7 @@ class Mirror:
             self._begin(found)
 
     def _hold_on(self) -> None:
-        """Refuse to go on with a pass in which a driver from before wrote late: what is there must be compared again."""
+        """Refuse to go on with a pass in which a driver from before wrote late: what is there must be compared."""
         if not self._is_held(Owner.of(self.remote)):
             raise ExperimentError(f"{self.remote} was changed while it was written")
 

@@ -132,7 +132,7 @@ def test_a_sweep_is_stopped_from_another_process(start):
     (running.directory / "store" / "one" / "requests" / "1764196800000000000-1f0a.json").unlink()
     assert attached.cancel() == "the sweep ends now, with 2 trials that ran"
     assert running.driver.wait(30) == 0
-    assert running.states() == ["finished"] * len(running.states())
+    assert running.states() == ["stopped early"] * len(running.states())
     assert waiting(running.directory / "store" / "one") == ([], [])
     with pytest.raises(ExperimentError, match="no driver runs one: there is nothing to stop"):
         attached.stop()
@@ -177,9 +177,9 @@ def test_every_verb_through_the_console_script(start):
     assert say("retry", "one", "--failed", "user") == (0, "1 trial again\n")
     until(lambda: states()[failed] == "waiting")
     assert say("stop", "one", "0") == (0, "trial 00000 ends at its next report\n")
-    until(lambda: states()[0] == "finished")
+    until(lambda: states()[0] == "stopped early")
     assert say("cancel", "one", "1") == (0, "trial 00001 is ended\n")
-    until(lambda: states()[1] == "finished")
+    until(lambda: states()[1] == "stopped early")
     code, said = say("edit", "one", "--trials", "1")
     assert (code, "were made already; give at least that many" in said) == (2, True)
 
@@ -231,7 +231,7 @@ def test_a_driver_that_is_killed_before_it_answers_has_done_it_once(start, verb)
     attached = sweep.attach(root)
     if verb == "retry":
         attached.stop(0)
-        running.until(lambda: running.states()[0] == "finished")
+        running.until(lambda: running.states()[0] == "stopped early")
     values = {"enqueue": {"config": {"lr": 0.123}}, "edit": {"num_samples": "+1"}}.get(verb, {})
     trials = (running.trials()[0].trial_id,) if verb in ("cancel", "pause", "retry") else ()
     running.driver.send_signal(signal.SIGSTOP)
@@ -250,7 +250,7 @@ def test_a_driver_that_is_killed_before_it_answers_has_done_it_once(start, verb)
     states = running.states()
     match verb:
         case "cancel":
-            assert states[0] == "finished"
+            assert states[0] == "stopped early"
         case "pause":
             assert states[0] in ("paused", "running")  # it was asked to, and had not reached a checkpoint
         case "retry":
@@ -330,7 +330,7 @@ def test_the_page_of_sweep_watch_asks_a_sweep_that_runs(start):
                 assert post("stop")[0] == 404
                 continue
             assert post("stop", trials=[0]) == (200, "trial 00000 ends at its next report")
-            running.until(lambda: running.states()[0] == "finished")
+            running.until(lambda: running.states()[0] == "stopped early")
             assert post("pause", trials=[0])[0] == 409
             assert post("enqueue", typed={"config": "lr=0.123"}) == (200, "it is tried next")
             running.until(lambda: [trial.config["lr"] for trial in running.trials()].count(0.123) == 1)
