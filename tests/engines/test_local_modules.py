@@ -9,8 +9,8 @@ import textwrap
 from pathlib import Path
 from types import ModuleType
 
-from sweep.engines.cluster import agents as agents_module
-from sweep.engines.cluster.agents import ship_local_modules
+from sweep.engines.cluster import modules
+from sweep.engines.cluster.modules import ship_local_modules
 
 
 def make_project(root):
@@ -35,9 +35,9 @@ def shipped(tmp_path, *, most=None):
             from pathlib import Path
             import numpy
             import package.deep
-            from sweep.engines.cluster import agents as agents_module
-            agents_module.MOST_BYTES = {most or agents_module.MOST_BYTES}
-            print(agents_module.ship_local_modules(Path({str(store)!r}), print))
+            from sweep.engines.cluster import modules
+            modules.MOST_BYTES = {most or modules.MOST_BYTES}
+            print(modules.ship_local_modules(Path({str(store)!r}), print))
             """
         )
     )
@@ -83,6 +83,6 @@ def test_too_many_are_not_copied_and_it_is_said_what_to_do(tmp_path):
 
 
 def test_nothing_is_copied_where_there_is_nothing_of_the_users_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(agents_module, "_roots", list)
+    monkeypatch.setattr(modules, "_roots", list)
     assert ship_local_modules(tmp_path, print) == ""
     assert not list(tmp_path.iterdir())
