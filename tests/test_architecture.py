@@ -137,6 +137,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "searchers.space",
     ),
     "sweep.page": (
+        "sweep.confirmation.outcome",
         "sweep.core",
         "sweep.display.formats",
         "sweep.figures",

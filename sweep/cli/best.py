@@ -65,6 +65,7 @@ def best(
       sweep best digits --require 'loss<0.1'    # exits with 4 if it is not
     """
     title = note = ""
+    winner: int | None = None  # the trial that was confirmed
     found: list[tuple[TrialRow | TrialView, dict[str, Any]]]
     if reader.objectives and metric is None and mode is None and scope == "last":
         front = objectives_front(reader)
@@ -82,7 +83,8 @@ def best(
 
         confirmed = confirmation_of(reader)
         if ranked and confirmed and confirmed.best and (confirmed.metric, confirmed.mode) == (metric, mode):
-            which = "" if confirmed.best["trial"] == ranked[0][0].number else " another"
+            winner = confirmed.best["trial"]
+            which = "" if winner == ranked[0][0].number else " another"
             note += f"{note and chr(10)}confirmed{which}: {clean(confirmed)}"
     if not found:
         reported = f"Reported were: {', '.join(map(clean, reader.metric_names())) or 'nothing'}."
@@ -90,10 +92,12 @@ def best(
     configs = [without_index(trial.config) for trial, _ in found]
     if form is not None:
         _print_configs(configs, form)
+        if winner is not None:
+            click.echo(note, err=True)
     elif title or style != "table" or (top or 1) > 1:
         if title and style == "table":
             click.echo(title)
-        _print_trials(found, style)
+        _print_trials(found, style, winner)
         if note and style == "table":
             click.echo(note, err=True)
     else:
@@ -136,13 +140,20 @@ def unmet(
     return f"{what}; the best, trial {rows[0]['trial']}, has {has}."
 
 
-def _print_trials(found: Sequence[tuple[TrialRow | TrialView, Mapping[str, Any]]], style: str) -> None:
-    """Print trials, the values by which they were chosen, and their configs."""
+def _print_trials(
+    found: Sequence[tuple[TrialRow | TrialView, Mapping[str, Any]]], style: str, winner: int | None
+) -> None:
+    """Print trials, the values by which they were chosen, and their configs; of which one was confirmed, if one was."""
+    fixed = [
+        {"trial": f"{trial.number:05d}", "state": trial.state}
+        | ({} if style == "table" else {"status": trial.status})
+        | ({} if winner is None else {"confirmed": trial.number == winner})
+        for trial, _ in found
+    ]
     rows, metrics, params = joined(
-        ({"trial": f"{trial.number:05d}", "state": trial.state, "status": trial.status}, values, trial.config)
-        for trial, values in found
+        (one, values, trial.config) for one, (trial, values) in zip(fixed, found, strict=True)
     )
-    print_rows(rows, ["trial", "state", *["status"] * (style != "table"), *metrics, *params], style)
+    print_rows(rows, [*dict.fromkeys(key for one in fixed for key in one), *metrics, *params], style)
 
 
 def _print_configs(configs: Sequence[Mapping[str, Any]], form: str) -> None:

@@ -10,6 +10,7 @@ import click
 from sweep.cli.options import goal_option, metric_option, name_argument, where_option
 from sweep.cli.running.carrying import quiet_option, verbose_option
 from sweep.cli.tables import emit, json_option, print_rows
+from sweep.confirmation import REPEATS, TOP
 from sweep.core.literals import json_text
 from sweep.display.formats import clean
 from sweep.errors import ConfigError
@@ -19,8 +20,8 @@ from sweep.record.reader import ExperimentReader
 
 @click.command(short_help="Run the best configs again with other seeds.")
 @name_argument
-@click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="How many configs.")
-@click.option("--repeats", type=click.IntRange(min=2), default=5, show_default=True, help="Runs of each, at most.")
+@click.option("--top", type=click.IntRange(min=1), default=TOP, show_default=True, help="How many configs.")
+@click.option("--repeats", type=click.IntRange(min=2), default=REPEATS, show_default=True, help="Runs of each at most.")
 @metric_option
 @goal_option
 @click.option("--concurrency", "max_concurrent_trials", type=click.IntRange(min=1), help="Trials at a time, at most.")
@@ -38,7 +39,7 @@ def confirm(
     \b
     Examples:
       sweep confirm digits
-      sweep confirm digits --top 3 --repeats 10 --figure confirmed.html
+      sweep confirm digits --top 3 --repeats 40 --figure confirmed.html
       sweep confirm digits --json
 
     Exit codes: 0 there is a winner, 1 there is none, 2 bad usage, 130 interrupted.

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.confirmation.race import Race, of_mean
 from sweep.core.messages import Suggested
-from sweep.core.results import TrialResult, flatten, without_index
+from sweep.core.results import TrialResult, without_index
 from sweep.errors import NoExperimentError
 from sweep.record.reader import ExperimentReader
 from sweep.results.winners import scores
 
 if TYPE_CHECKING:
-    import pandas as pd
     import plotly.graph_objects as go
 
 
@@ -68,12 +67,6 @@ class Confirmation:
                 lead["p"] > 0.05
             )
         return f"{text}; {runs} of at most {most} runs"
-
-    def dataframe(self) -> pd.DataFrame:
-        """Return one row per config, in the order of `configs`, with its parameters as `config/...`."""
-        from sweep.results.frames import metrics_frame
-
-        return metrics_frame([flatten(one) for one in self.configs])
 
     def figure(self) -> go.Figure:
         """Return the runs of each config, and their means with intervals, drawn with plotly."""

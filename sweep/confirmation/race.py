@@ -95,8 +95,8 @@ def of_mean(values: Sequence[float], confidence: float) -> tuple[float, float, f
 class Race(Searcher):
     """Try each of a few configs with one seed after the other, until one is left (`standing`) or all repeats are made.
 
-    In a repeat all have the same seed, so that they are compared in pairs. It begins when the last trial of the one
-    before has ended; the first three begin at once. Results count when trials end.
+    In a repeat all have the same seed (`seeds`, `seeded_as`), so that they are compared in pairs. It begins when the
+    last trial of the one before has ended; the first three begin at once. Results count when trials end.
 
     Args:
         configs: by names that `suggestion_state` gives back; the first wins a tie.
@@ -148,6 +148,11 @@ class Race(Searcher):
                 node = node[key]
             node[last] = (value + 1 + repeat) % 2**32
         return config
+
+    def seeded_as(self, trial_id: str) -> str:
+        """Return the id of the first trial of a trial's repeat, whose seed all of the repeat have."""
+        repeat = self._pairs.get(trial_id, ("", -1))[1]
+        return next((one for one, (_, its) in self._pairs.items() if its == repeat), trial_id)
 
     def suggestion_state(self, trial_id: str) -> Mapping[str, Any]:
         """Return which config and repeat a trial is, and what else tells the race from its record alone."""

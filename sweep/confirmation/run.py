@@ -8,10 +8,11 @@ from typing import Any
 from searchers.base import derived_seed
 from searchers.variants import Path, walk
 from sweep import checks
+from sweep.confirmation import REPEATS, TOP
 from sweep.confirmation.outcome import Confirmation, confirmation_of
 from sweep.confirmation.race import Race
 from sweep.core.ranking import shown_objectives
-from sweep.core.results import without_index
+from sweep.core.results import TRIAL_INDEX
 from sweep.core.stoppers import ExperimentPlateauStopper, FunctionStopper, reached
 from sweep.errors import ConfigError, SweepStalled, refuse_unknown
 from sweep.launch.execute import execute
@@ -32,8 +33,8 @@ _SET = {"config", "name", "num_samples", "resume", "resume_config", "scheduler",
 @refuse_unknown(also=PARAMETERS.keys() - _SET)
 def confirm(
     experiment: Any,
-    top: int = 5,
-    repeats: int = 5,
+    top: int = TOP,
+    repeats: int = REPEATS,
     *,
     metric: str | None = None,
     mode: str | None = None,
@@ -47,8 +48,9 @@ def confirm(
 
     After three repeats of each, a config is dropped as soon as it is unlikely to have the best mean in the end (see
     `standing` in race.py); the sweep ends when one is left. Trials run to their full length, with the resources and
-    settings that they had. Parameters called seed, random_state or random_seed that are whole numbers have new values
-    in each repeat, the same for all configs; configs that differ in nothing else count once.
+    settings that they had. In each repeat all configs have the same new seed of the trial, and the same new values of
+    parameters called seed, random_state or random_seed that are whole numbers, and of a Repeater's index; configs that
+    differ in nothing else count once.
 
     Args:
         experiment: its name, directory, analysis or results. It has ended, or was stopped.
@@ -106,12 +108,12 @@ def _candidates(
     found: dict[Any, set[Path]] = {}
     largest: dict[Path, int] = {}
     for trial, _ in analysis.ranking(metric, mode):
-        leaves = dict(walk(config := without_index(trial.config)))
+        leaves = dict(walk(trial.config))
         seeds = {path: leaf for path, leaf in leaves.items() if type(leaf) is int and _is_seed(path)}
         largest |= {path: max(leaf, largest.get(path, leaf)) for path, leaf in seeds.items()}
         key = frozenset((path, repr(leaf)) for path, leaf in leaves.items() if path not in seeds)
         if trial.status != "ERROR" and key not in found and len(found) < top:
-            configs[trial.number], found[key] = config, set(seeds)
+            configs[trial.number], found[key] = dict(trial.config), set(seeds)
     if not configs:
         raise no_number(analysis._reader, metric)
     return configs, {path: largest[path] for path in set.intersection(*found.values())}
@@ -119,7 +121,7 @@ def _candidates(
 
 def _is_seed(path: Path) -> bool:
     last = str(path[-1]).rpartition(".")[2]
-    return last in ("seed", "random_state", "random_seed") and all(isinstance(key, str) for key in path)
+    return last in ("seed", "random_state", "random_seed", TRIAL_INDEX) and all(isinstance(key, str) for key in path)
 
 
 def _end_of(given: dict[str, Any]) -> Any:

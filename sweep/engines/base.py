@@ -35,6 +35,7 @@ class EngineContext:
         nodes: the inventory.
         start_at: seconds of driving that earlier runs spent.
         seed: of the sweep; the global generators of each trial are seeded from it and the trial's number.
+        seeded_as: returns, for the id of a trial, that of the one whose seed it has; None: each has its own.
         experiment_name: empty: that of the directory.
         node: id of the one of `nodes` that the engine is; empty: it runs all of them.
         environ: the variables that trials start from; None: those of this process.
@@ -65,6 +66,7 @@ class EngineContext:
     nodes: Sequence[Node]
     start_at: float = 0.0
     seed: int = 0
+    seeded_as: Callable[[str], str] | None = None
     experiment_name: str = ""
     node: str = ""
     environ: Mapping[str, str] | None = None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What a job says of a trial that is made of the user's own objects, which only the driver has.
+    """What a job says of a trial that is made of the user's own objects, or by the searcher, which only the driver has.
 
     Attributes:
         config: as cloudpickle bytes.
@@ -36,6 +36,7 @@ class Payload:
         name: that the user gives to the trial, or an empty text.
         nodes: those of a group whose ranks lie on several machines, as the driver knows them; empty: on one.
         script: that the driver runs, for processes that a trial starts.
+        seed: of the trial's global generators.
     """
 
     config: bytes
@@ -43,6 +44,7 @@ class Payload:
     name: str = ""
     nodes: tuple[Node, ...] = ()
     script: str = ""
+    seed: int = 0
 
 
 def payload_of(trial: Trial, context: EngineContext) -> Payload:
@@ -54,6 +56,7 @@ def payload_of(trial: Trial, context: EngineContext) -> Payload:
         None if group is None else group(trial.config),
         context.name_of(trial) if context.name_of is not None else "",
         script=script_of_driver(),
+        seed=environment.trial_seed(context.seed, context.seeded_as(trial.id) if context.seeded_as else trial.id),
     )
 
 
@@ -223,7 +226,7 @@ class JobMaker:
             config=payload.config,
             variables={**self._env, **variables, environment.CALLER_VARIABLE: self._caller},
             num_threads=environment.num_threads(trial.resources, self.environ),
-            seed=environment.trial_seed(self._context.seed, trial.id),
+            seed=payload.seed,
             base_count=start.count if start is not None else 0,
             checkpoint=os.path.join(self._directory, start.path)
             if start is not None

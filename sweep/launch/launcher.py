@@ -328,6 +328,7 @@ class Launch:
             nodes=built.packer.nodes,
             start_at=self.loaded.at,
             seed=built.seed,
+            seeded_as=getattr(spec.search_alg, "seeded_as", None),  # of a race, whose repeats have common seeds
             experiment_name=place.name,
             env={**inventory.env_vars(), **(spec.env or {})},
             is_chdir=bool(spec.chdir_to_trial_dir),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from sweep.confirmation.outcome import confirmation_of
 from sweep.errors import ExperimentError, SweepError
 from sweep.figures.comparison import draw_best_so_far, draw_values
 from sweep.figures.plots import Plots
@@ -252,6 +253,9 @@ class ExperimentModel(PageModel):
             for metric, axis in [(metric, axis) for metric in metrics for axis in axes][1:]:
                 other = partial(draw, metric=metric, **({argument: axis} if argument else {}))
                 self.figures.setdefault(f"{name}\n{metric}\n{axis}", Piece(partial(_drawn, other)))
+        if confirmed := confirmation_of(self.reader):
+            self.order.append("confirmation")
+            self.figures["confirmation"] = Piece(partial(_drawn, confirmed.figure))
         return json.dumps([self.order, self.choices])
 
 

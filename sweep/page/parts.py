@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from searchers.space import Beta, Categorical, Float, Integer, LogNormal, LogUniform, Normal
+from sweep.confirmation.outcome import confirmation_of
 from sweep.core.failures import without_numbers
 from sweep.core.literals import as_arguments, json_text
 from sweep.core.results import flatten, without_index
@@ -65,6 +66,8 @@ def winner(subject: Subject) -> str:
             found += facts([("checkpoint", reader.root / best.row.checkpoint.path)])
     if earlier is not None:
         found += line("At an earlier step:", _value(earlier), at_step(earlier.step), "(scope=&#x27;all&#x27;).")
+    if (confirmed := confirmation_of(reader)) is not None:
+        found += line("Run again with other seeds:", escaped(str(confirmed), 0))
     return found
 
 

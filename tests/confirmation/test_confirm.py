@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from sweep.cli.clients.schema import SCHEMAS
 from sweep.cli.main import sweep as command_line
 from sweep.confirmation.outcome import confirmation_of
 from sweep.errors import ConfigError, ExperimentError, MetricError
+from sweep.page.model import models_of
+from sweep.page.subject import Subject
 from sweep.record.reader import ExperimentReader
 
 ROOT = Path(__file__).parents[2]
@@ -54,13 +57,41 @@ def test_the_best_configs_are_run_again_with_other_seeds_and_one_is_taken(tmp_pa
 
 
 @pytest.mark.slow
-def test_its_dataframe_has_a_row_for_each_config_and_its_figure_a_column(tmp_path):
+def test_its_figure_has_a_column_for_each_config_and_is_on_the_page_of_the_experiment(tmp_path):
     made(tmp_path, noisy, {"lr": sweep.grid_search([0.1, 0.2, 3.0, 4.0]), "seed": 5})
     found = sweep.confirm("digits", top=3, storage_path=str(tmp_path), verbose=0)
-    frame = found.dataframe()
-    assert list(frame["trial"]) == [0, 1, 2]
-    assert {"mean", "low", "high", "runs", "dropped", "config/lr"} <= set(frame.columns)
     check(found.figure(), [0, 1, 2])
+    (model,) = models_of([Subject(ExperimentReader(tmp_path / "digits"))])
+    model.refresh()
+    assert "Run again with other seeds: take trial 00000" in model.parts["winner"].text
+    assert model.order[-1] == "confirmation"
+    assert json.loads(model.figures["confirmation"].text)["layout"]["meta"]["figure"] == "confirmation"
+
+
+def unseeded(config: dict[str, Any]) -> dict[str, float]:
+    return {"loss": config["lr"] + random.random(), "seed": sweep.get_context().get_seed()}
+
+
+@pytest.mark.parametrize("more", [{}, {"max_concurrent_trials": 2}])
+def test_without_a_seed_among_the_parameters_the_trials_of_a_repeat_have_one_seed(tmp_path, more):
+    analysis = made(tmp_path, unseeded, {"lr": sweep.grid_search([0.1, 0.11, 0.12])})
+    sweep.confirm(analysis, repeats=3, verbose=0, **more)
+    found = [row.last_metrics["seed"] for row in ExperimentReader(tmp_path / "digits-confirm").trials()]
+    assert found == [seed for seed in found[::3] for _ in range(3)]
+    assert len({*found, *analysis.dataframe()["seed"]}) == 3 + 3
+
+
+def indexed(config: dict[str, Any]) -> dict[str, float]:
+    return noisy(config | {"seed": config["__trial_index__"]}) | {"index": config["__trial_index__"]}
+
+
+def test_what_a_repeater_has_repeated_goes_on_with_the_next_indices(tmp_path):
+    searcher = sweep.search.Repeater(sweep.BasicVariantGenerator(), repeat=2)
+    analysis = made(tmp_path, indexed, {"lr": sweep.grid_search([0.1, 0.2])}, num_samples=2, search_alg=searcher)
+    found = sweep.confirm(analysis, repeats=3, verbose=0)
+    assert [(one["failed"], one["config"]) for one in found.configs] == [(0, {"lr": 0.1}), (0, {"lr": 0.2})]
+    rows = ExperimentReader(tmp_path / "digits-confirm").trials()
+    assert [row.last_metrics["index"] for row in rows] == [2, 2, 3, 3, 4, 4]
 
 
 def test_asked_again_it_runs_nothing_twice_and_something_else_is_refused(tmp_path):
@@ -156,6 +187,11 @@ def test_the_command_prints_the_table_and_best_says_what_was_confirmed(tmp_path,
     Draft202012Validator(SCHEMAS["confirm"]).validate(told)
     assert (told["best"]["trial"], told["is_over"], told["configs"][0]["failed"]) == (0, True, 0)
     assert "confirmed: take trial 00000" in CliRunner().invoke(command_line, ["best", "digits"]).output
+    quoted = CliRunner().invoke(command_line, ["best", "digits", "--as", "args"])
+    assert quoted.stdout == "lr=0.1 seed=5\n"
+    assert quoted.stderr.startswith("confirmed: take trial 00000")
+    rows = json.loads(CliRunner().invoke(command_line, ["best", "digits", "--top", "2", "--format", "json"]).stdout)
+    assert [row["confirmed"] for row in rows] == [True, False]
     by_other = CliRunner().invoke(command_line, ["best", "digits", "--goal", "maximize"]).output
     assert "confirmed" not in by_other
 

@@ -31,6 +31,7 @@ from sweep.cli.clients.offers import ACTING, FIGURES, PLACES, READING, command_o
 from sweep.cli.clients.schema import Schema, one_of
 from sweep.cli.main import COMMANDS
 from sweep.cli.ranges import parse_parameter
+from sweep.confirmation import REPEATS, TOP
 from sweep.core.literals import as_arguments, json_text
 from sweep.errors import ConfigError, ExperimentError, SweepError
 from sweep.record.layout import DATABASE, check_name
@@ -149,7 +150,7 @@ class Desk(Bounds):
             seconds = (seconds or 0) + max(reader.driven_s(), plan.time_budget_s or 0)
         if verb == "confirm":
             over = next((ExperimentReader(one) for one in self.experiments() if one.name == f"{name}-confirm"), None)
-            self.afford(over, given.get("top", 5) * given.get("repeats", 5), None)
+            self.afford(over, given.get("top", TOP) * given.get("repeats", REPEATS), None)
             if over is not None and over.state() == "ended":
                 return _sweep(*words)  # what came of it
         elif verb in ("enqueue", "edit", "resume", "retry"):

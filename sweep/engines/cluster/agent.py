@@ -82,6 +82,7 @@ def context_for_agents(context: EngineContext) -> EngineContext:
         env=dict(context.env),
         environ=None,
         name_of=None,
+        seeded_as=None,
         lock_fd=None,
         home=None,
         notice=None,
