@@ -6,11 +6,12 @@ import hashlib
 import os
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 MOST_BYTES = 50 << 20
-_OURS = ("sweep", "searchers")
+_OURS = ("sweep", "searchers", "__main__")
+_INSTALLED = {"site-packages", "dist-packages"}  # directories of these names are an environment's
 _HERE = Path(__file__).resolve().parents[3]
 
 
@@ -18,15 +19,22 @@ def ship_local_modules(directory: Path, say: Callable[[str], None]) -> str:
     """Copy the modules that this process has loaded from directories of the user's own, and those beside the script;
     return the directory to look for them in, or an empty text. What is installed is on the nodes, too, or Ray's
     `runtime_env` brings it."""
-    files = dict(_files())
-    if not files:
-        return ""
-    size = sum(path.stat().st_size for path in files.values())
-    if size > MOST_BYTES:
+    roots = _roots()
+    files = {path.name: path for root in roots[:1] for path in root.glob("*.py") if path.is_file()}
+    loaded = {name: (_bytes_of(found), found) for name, found in _loaded(roots).items()}
+    size, left = _bytes_of(files), []
+    for name, (num_bytes, found) in sorted(loaded.items(), key=lambda one: one[1][0]):
+        if size + num_bytes <= MOST_BYTES or found.keys() <= files.keys():
+            files |= found
+            size += num_bytes
+        else:
+            left.append(f"{name} ({num_bytes / 1e6:.0f} MB)")
+    if left:
         say(
-            f"the modules beside the script have {size / 1e6:.0f} MB, more than {MOST_BYTES / 1e6:.0f} MB, and are not "
-            "copied to the nodes: runtime_env={'working_dir': '.'} ships them, or keep them where every node sees them"
+            f"{', '.join(left)} would make more than {MOST_BYTES / 1e6:.0f} MB of modules and is not copied to the "
+            "nodes: runtime_env={'working_dir': '.'} ships it, or keep it where every node sees it"
         )
+    if not files:
         return ""
     contents = {name: path.read_bytes() for name, path in sorted(files.items())}
     digest = hashlib.sha256(repr([(name, hashlib.sha256(data).digest()) for name, data in contents.items()]).encode())
@@ -39,45 +47,44 @@ def ship_local_modules(directory: Path, say: Callable[[str], None]) -> str:
     return str(home)
 
 
-def _files() -> Iterator[tuple[str, Path]]:
-    """Yield files of the user's own code, with their places below the directories in which they are found."""
-    roots = _roots()
-    for root in roots[:1]:
-        yield from ((path.name, path) for path in root.glob("*.py") if path.is_file())
-    packages, installed = set(), _installed()
+def _bytes_of(files: dict[str, Path]) -> int:
+    return sum(path.stat().st_size for path in files.values())
+
+
+def _loaded(roots: Collection[Path]) -> dict[str, dict[str, Path]]:
+    """Return the files of the user's top-level modules that are loaded from `roots`, by their places below these."""
+    installed = {root: _recorded(root) for root in roots}
+    found: dict[str, dict[str, Path]] = {}
     for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if not file or not file.endswith(".py") or name.partition(".")[0] in (*_OURS, "__main__"):
+        file, (top, *below) = getattr(module, "__file__", None), name.split(".")
+        if top in _OURS or top in found or not str(file).endswith(".py"):
             continue
-        path = Path(file)
-        if any(path.is_relative_to(place) for place in installed):
-            continue  # an environment may lie in the directory of the script
-        home = next((root for root in roots if path.is_relative_to(root)), None)
-        if home is None:
-            continue
-        top = path.relative_to(home).parts[0]
-        if top.endswith(".py"):
-            yield top, path
-        else:
-            packages.add((home, top))
-    for root, top in sorted(packages):
-        for path in (root / top).rglob("*.py"):
-            yield str(path.relative_to(root)), path
-
-
-def _installed() -> set[str]:
-    """Return the directories of the environment that this process runs in."""
-    given = {*sysconfig.get_paths().values(), sys.prefix, sys.base_prefix}
-    return given | {os.path.realpath(path) for path in given}
+        path = Path(str(file)).absolute()
+        depth = len(below) + (path.name == "__init__.py")
+        root = path.parents[min(depth, len(path.parents) - 1)]
+        if top not in installed.get(root.resolve(), {top}):
+            paths = (root / top).rglob("*.py") if depth else [path]
+            found[top] = {str(one.relative_to(root)): one for one in paths if _INSTALLED.isdisjoint(one.parts)}
+    return found
 
 
 def _roots() -> list[Path]:
-    """Return the directories of `sys.path` in which nothing is installed, the script's first."""
-    installed = _installed()
-    roots = []
-    for entry in sys.path:
-        root = Path(entry or os.curdir).resolve()
-        is_installed = any(root.is_relative_to(place) for place in installed) or root == _HERE
-        if root.is_dir() and not is_installed and root not in roots:
-            roots.append(root)
-    return roots
+    """Return the directories of `sys.path` in which what the user has written may lie, the script's first."""
+    roots = [Path(entry or os.curdir).resolve() for entry in sys.path]
+    return [root for root in dict.fromkeys(roots) if root.is_dir() and root != _HERE and not _is_installed(root)]
+
+
+def _is_installed(path: Path) -> bool:
+    """Whether a path lies where Python, pip or a site's modules of software (Lmod's of EasyBuild) install."""
+    schemes = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
+    kinds = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
+    places = {sysconfig.get_path(kind, scheme) for scheme in schemes for kind in kinds}
+    places |= {value for name, value in os.environ.items() if name.startswith("EBROOT") and os.path.isabs(value)}
+    is_within = any(path.is_relative_to(one) for place in places for one in (place, os.path.realpath(place)))
+    return is_within or not _INSTALLED.isdisjoint(path.parts)
+
+
+def _recorded(root: Path) -> set[str]:
+    """Return the modules that `pip install --target` has put into a directory; the others there are the user's own."""
+    lines = [line for file in root.glob("*.dist-info/RECORD") for line in file.read_text().splitlines()]
+    return {line.partition(",")[0].partition("/")[0].removesuffix(".py") for line in lines}
