@@ -25,8 +25,8 @@ class Confirmation:
         name: of the sweep that has made the repeats.
         repeats: of a config at most.
         configs: a dict for each, the one to take first, those dropped last: `trial` (its number in the experiment),
-            `value` (there), `runs`, `failed` (how many of them), `mean`, `low` and `high` (confidence interval of the
-            mean), `values`, `dropped` (after which repeat), `config`. None: not known, or it did not happen.
+            `value` (there), `runs`, `failed` (how many of them), `mean`, `low`, `high` (its 95% confidence interval),
+            `values`, `dropped` (after which repeat), `config`. None: not known, or it did not happen.
         lead: of the first over the next, in the repeats that both have: `over` (its trial), `pairs`, `mean`, `low`,
             `high`, and the two-sided `p` of a paired t-test. It does not allow for what the race has selected by then.
         is_over: whether all repeats were made that were needed.
@@ -38,7 +38,6 @@ class Confirmation:
     metric: str
     mode: str
     repeats: int
-    confidence: float
     configs: list[dict[str, Any]]
     lead: dict[str, Any] | None
     is_over: bool
@@ -56,7 +55,7 @@ class Confirmation:
             why = f"none of {len(self.configs)} configs came through: see `sweep why {self.name}`"
             return f"{why if self.is_over else 'not finished'}; {runs} of at most {most} runs"
         text = f"take trial {best['trial']:05d}: mean {self.metric} {best['mean']:.6g} of {best['runs']} runs"
-        text += f" ({100 * self.confidence:g}%: {best['low']:.6g} to {best['high']:.6g}; before: {best['value']:.6g})"
+        text += f" (95%: {best['low']:.6g} to {best['high']:.6g}; before: {best['value']:.6g})"
         if self.is_constant:
             text += "; repeats do not differ at all: the trainable does not vary with the seed"
         elif lead := self.lead:
@@ -100,7 +99,7 @@ def confirmation_of(original: ExperimentReader) -> Confirmation | None:
         told: dict[str, Any] = {"trial": number, "value": before.get(trial.trial_id), "runs": len(runs)}
         told |= {"failed": len(runs) - len(values), "mean": values[0] if values else None, "low": None, "high": None}
         if len(values) > 1:
-            told["mean"], told["low"], told["high"], _ = of_mean(values, race.confidence)
+            told["mean"], told["low"], told["high"], _ = of_mean(values)
         told |= {"dropped": now.dropped.get(place), "values": values, "config": without_index(trial.config)}
         found.append(told)
     found.sort(
@@ -109,7 +108,7 @@ def confirmation_of(original: ExperimentReader) -> Confirmation | None:
     lead, (first, *others) = None, [race.runs[one["trial"]] for one in found]
     gaps = [others[0][at] - first[at] for at in first.keys() & others[0].keys()] if others else []
     if len(gaps := [gap for gap in gaps if gap == gap]) > 1:
-        mean, low, high, p = of_mean(gaps, race.confidence)
+        mean, low, high, p = of_mean(gaps)
         lead = {"over": found[1]["trial"], "pairs": len(gaps), "mean": mean, "low": low, "high": high, "p": p}
-    of = (reader.name, metric, mode, race.repeats, race.confidence)
+    of = (reader.name, metric, mode, race.repeats)
     return Confirmation(*of, found, lead, now.is_over, now.is_constant)

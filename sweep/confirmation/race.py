@@ -14,6 +14,7 @@ from searchers.keywords import refuse_unknown
 from searchers.variants import Path, fresh
 
 LEAST = 3  # repeats before somebody is dropped: after two the best of five is lost too often (benchmarks/confirm.py)
+_CHANCE = 0.05  # to win, below which a config is dropped; of what lies outside an interval
 _PRIOR = 4  # degrees of freedom that the variance of all pairs counts for, beside those of a pair's own
 
 
@@ -27,11 +28,11 @@ class Standing(NamedTuple):
     is_over: bool
 
 
-def standing(runs: Sequence[Mapping[int, float]], repeats: int, confidence: float = 0.95) -> Standing:
+def standing(runs: Sequence[Mapping[int, float]], repeats: int) -> Standing:
     """Return how a race stands that the lowest mean over `repeats` repeats wins.
 
     From the third repeat on a config is dropped once the chance that its mean would be below the leader's after all
-    repeats is less than `1 - confidence`, given those so far. That is predictive power (Spiegelhalter, Freedman and
+    repeats is less than 5%, given those so far. That is predictive power (Spiegelhalter, Freedman and
     Blackburn 1986, Controlled Clinical Trials 7:8-17; curtailment: Lan, Simon and Halperin 1982, Communications in
     Statistics C 1:207-219) in place of the bound of a Hoeffding race (Maron and Moore 1997, Artificial Intelligence
     Review 11:193-225): after R repeats, given n, the mean difference in pairs is Student's t around that of n, its
@@ -50,14 +51,14 @@ def standing(runs: Sequence[Mapping[int, float]], repeats: int, confidence: floa
         alive = [one for one in alive if not math.isnan(runs[one][n - 1])]
         table = np.array([[runs[one][at] for at in range(n)] for one in alive])
         if LEAST <= n < repeats and len(alive) > 1:
-            kept = _could_win(table, repeats, 1 - confidence)
+            kept = _could_win(table, repeats)
             alive, table = [alive[row] for row in kept], table[kept]
         dropped |= {one: n for one in range(len(runs)) if one not in alive and one not in dropped}
         is_constant = n >= LEAST and bool(alive) and bool((table == table[:, :1]).all())
     return Standing(alive, dropped, n, is_constant, True)
 
 
-def _could_win(table: Any, repeats: int, least: float) -> list[int]:
+def _could_win(table: Any, repeats: int) -> list[int]:
     """Return the rows that have at least this chance to have the lowest mean in the end, and the one that has it."""
     (num, n), leader = table.shape, int(table.mean(1).argmin())
     gaps = table - table[leader]
@@ -65,7 +66,7 @@ def _could_win(table: Any, repeats: int, least: float) -> list[int]:
     moderated = (prior * squares.sum() / (num - 1) + (n - 1) * squares) / (prior + n - 1)
     scales = np.maximum(np.sqrt(moderated * (1 / n - 1 / repeats)), 1e-300)  # equal gaps: no chance, or an even one
     chances = [t_tail(gap / scale, prior + n - 1) for gap, scale in zip(gaps.mean(1), scales, strict=True)]
-    return [row for row, chance in enumerate(chances) if chance >= least or row == leader]
+    return [row for row, chance in enumerate(chances) if chance >= _CHANCE or row == leader]
 
 
 def t_tail(t: float, df: int) -> float:
@@ -79,13 +80,13 @@ def t_tail(t: float, df: int) -> float:
     return 0.5 - 0.5 * (2 / math.pi * (angle + total) if odd else total)
 
 
-def of_mean(values: Sequence[float], confidence: float) -> tuple[float, float, float, float]:
-    """Return the mean of two values or more, its confidence interval by Student's t, and the two-sided p that it is 0
-    in truth."""
+def of_mean(values: Sequence[float]) -> tuple[float, float, float, float]:
+    """Return the mean of two values or more, its 95% confidence interval by Student's t, and the two-sided p that it is
+    0 in truth."""
     mean, low, high, df = float(np.mean(values)), 0.0, 1e6, len(values) - 1
     for _ in range(80):
         middle = (low + high) / 2
-        low, high = (middle, high) if t_tail(middle, df) > (1 - confidence) / 2 else (low, middle)
+        low, high = (middle, high) if t_tail(middle, df) > _CHANCE / 2 else (low, middle)
     error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
     p = 2 * t_tail(abs(mean) / error, df) if error else float(mean == 0)
     return mean, mean - high * error, mean + high * error, p
@@ -102,23 +103,15 @@ class Race(Searcher):
         configs: by names that `suggestion_state` gives back; the first wins a tie.
         repeats: trials of a config at most, at least 2.
         seeds: paths of parameters that are seeds, and the value before that of the first repeat.
-        confidence: as of `standing`, from 0.5 to below 1.
 
     Raises:
         SearchError: an argument is wrong.
     """
 
-    def __init__(
-        self,
-        configs: Mapping[int, Config],
-        repeats: int,
-        seeds: Mapping[Path, int] | None = None,
-        confidence: float = 0.95,
-    ) -> None:
+    def __init__(self, configs: Mapping[int, Config], repeats: int, seeds: Mapping[Path, int] | None = None) -> None:
         super().__init__()
         self.configs, self.seeds = configs, seeds or {}
         self.repeats = checks.whole("repeats", repeats, least=2, hint="One run more says nothing of the spread.")
-        self.confidence = checks.number("confidence", confidence, least=0.5, below=1)
         self.runs: dict[int, dict[int, float]] = {name: {} for name in configs}  # as `standing` takes them
         self._pairs: dict[str, tuple[int, int]] = {}  # by trial: name and repeat
 
@@ -128,7 +121,7 @@ class Race(Searcher):
 
     def standing(self) -> Standing:
         """Return how the race stands."""
-        return standing(list(self.runs.values()), self.repeats, self.confidence)
+        return standing(list(self.runs.values()), self.repeats)
 
     def suggest(self, trial_id: str) -> Config | Signal:
         if trial_id not in self._pairs:
@@ -157,7 +150,7 @@ class Race(Searcher):
     def suggestion_state(self, trial_id: str) -> Mapping[str, Any]:
         """Return which config and repeat a trial is, and what else tells the race from its record alone."""
         name, repeat = self._pairs[trial_id]
-        race = {"configs": list(self.configs), "repeats": self.repeats, "confidence": self.confidence}
+        race = {"configs": list(self.configs), "repeats": self.repeats}
         return {"config": name, "repeat": repeat, "race": race}
 
     def retell(self, trial_id: str, config: Config, state: Mapping[str, Any] | None) -> None:

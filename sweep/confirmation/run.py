@@ -38,7 +38,6 @@ def confirm(
     *,
     metric: str | None = None,
     mode: str | None = None,
-    confidence: float = 0.95,
     storage_path: str | None = None,
     trainable: Any = None,
     **arguments: Any,
@@ -57,7 +56,6 @@ def confirm(
         top: how many configs, by their last reports; without trials in ERROR.
         repeats: runs of each config at most, at least 2.
         metric, mode: as of `ExperimentAnalysis.get_best_trial`.
-        confidence: of intervals; a config whose chance to win is below 1 - confidence is dropped.
         storage_path: where experiments lie, for a name.
         trainable: where that of the experiment cannot be loaded.
         arguments: of `sweep.run`, in place of those of the experiment.
@@ -77,15 +75,15 @@ def confirm(
     analysis = ExperimentAnalysis(reader.root, trust=True)
     metric, mode = analysis.chosen_metric(metric, mode)
     configs, seeds = _candidates(analysis, metric, mode, checks.whole("top", top, least=1))
-    race = Race(configs, repeats, seeds=seeds, confidence=confidence)
+    race = Race(configs, repeats, seeds=seeds)
     place = reader.root.with_name(f"{reader.root.name}-confirm")
     found = confirmation_of(reader)
     if found is None and (place / "sweep.db").is_file() and ExperimentReader(place).trials():
         raise ConfigError(f"{place} is another sweep, and the repeats would have its name. Rename it, or delete it.")
     if found is not None:
-        was = (sorted(one["trial"] for one in found.configs), found.metric, found.mode, found.repeats, found.confidence)
-        if was != (now := (sorted(configs), metric, mode, repeats, confidence)):
-            had, asks = ("trials {}, metric {} ({}), repeats {}, confidence {}".format(*one) for one in (was, now))
+        was = (sorted(one["trial"] for one in found.configs), found.metric, found.mode, found.repeats)
+        if was != (now := (sorted(configs), metric, mode, repeats)):
+            had, asks = ("trials {}, metric {} ({}), repeats {}".format(*one) for one in (was, now))
             raise ConfigError(f"{place} was begun with {had}; asked for is {asks}. Ask for the same, or delete it.")
     if found is None or not found.is_over:
         storage = storage_of(reader.root) or str(reader.root.parent)

@@ -32,8 +32,8 @@ def test_tails_and_intervals_of_students_t_are_those_of_scipy():
     values = [1.0, 2.0, 4.0, 3.5]
     known = stats.ttest_1samp(values, 0.0)
     bounds = known.confidence_interval(0.95)
-    assert of_mean(values, 0.95) == pytest.approx((2.625, bounds.low, bounds.high, known.pvalue), rel=1e-9)
-    assert of_mean([0.0, 0.0], 0.95) == (0.0, 0.0, 0.0, 1.0)
+    assert of_mean(values) == pytest.approx((2.625, bounds.low, bounds.high, known.pvalue), rel=1e-9)
+    assert of_mean([0.0, 0.0]) == (0.0, 0.0, 0.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -135,11 +135,9 @@ def test_in_mode_max_the_highest_wins_and_what_is_no_finite_number_has_failed():
     assert max(race.runs[2].values()) < min(race.runs[1].values())
 
 
-def test_one_repeat_is_refused_and_so_is_a_confidence_that_is_none():
+def test_one_repeat_is_refused():
     with pytest.raises(SearchError, match="repeats"):
         Race({1: {}}, 1)
-    with pytest.raises(SearchError, match="confidence"):
-        Race({1: {}}, 2, confidence=1.0)
 
 
 @pytest.fixture(scope="module")

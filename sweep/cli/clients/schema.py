@@ -117,7 +117,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "resume": {"anyOf": [_EVENT, _SAID]},  # of one that runs: what came of it
     **dict.fromkeys(("note", "stop", "cancel", "pause", "retry", "enqueue", "edit"), _SAID),
     "confirm": _of(
-        "name:text metric:text mode:text repeats:count confidence:number configs:repeated[] lead:lead? is_over:flag "
+        "name:text metric:text mode:text repeats:count configs:repeated[] lead:lead? is_over:flag "
         "is_constant:flag interrupted:flag best:repeated? said:text"
     ),
     "replay": {
