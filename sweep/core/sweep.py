@@ -89,7 +89,7 @@ class Sweep:
         self._end_reason: tuple[str, Cause] = ("", Cause.NONE)
         self._ending: m.Ask | None = None  # DRAIN, INTERRUPT or CANCEL (which also stands for budget and stop_all)
         self._is_open = False
-        self._is_paused = False  # the whole sweep, by a person
+        self.is_paused = False  # the whole sweep, by a person
         self._has_nodes = False
         self._must_pump = False
         self._failed = False
@@ -540,7 +540,7 @@ class Sweep:
     def _resume(self, trial: Trial, now: float) -> None:
         if trial.is_by_person:
             return  # a person paused it; only a person resumes it
-        if trial.status in (Status.STARTING, Status.RUNNING) and isinstance(trial.pending, m.PauseTrial):
+        if trial.status is not Status.STOPPING and isinstance(trial.pending, m.PauseTrial):
             self._put(evolve(trial, pending=None))
         elif trial.status is Status.STOPPING and trial.next_status is Status.PAUSED:
             self._put(evolve(trial, next_status=Status.PENDING))
@@ -619,8 +619,8 @@ class Sweep:
                 if event.what is m.Ask.ENQUEUE and self._can_ask:
                     self._out.append(m.Suggest(self._id(self._suggestions.next_number())))
             case m.Ask.PAUSE | m.Ask.RESUME if event.trial_id is None:
-                self._is_paused = event.what is m.Ask.PAUSE
-                for one in [t for t in self._trials.values() if self._is_paused or t.is_by_person]:
+                self.is_paused = event.what is m.Ask.PAUSE
+                for one in [t for t in self._trials.values() if self.is_paused or t.is_by_person]:
                     self._on_asked(replace(event, trial_id=one.id), now)
             case m.Ask.INTERRUPT:
                 self._interrupt(now)
@@ -760,9 +760,9 @@ class Sweep:
             return
         while self._start_one(now):
             pass
-        if not self._is_paused:
+        if not self.is_paused:
             self._ask()
-        if self._is_paused or self.num_held or self._unreleased or self._queue.awaits_nodes(self._packer):
+        if self.is_paused or self.num_held or self._unreleased or self._queue.awaits_nodes(self._packer):
             self._suggestions.something_runs(now)
             return
         if self._suggestions.num_outstanding or self._failed or self.wanted is not None:
@@ -792,13 +792,13 @@ class Sweep:
 
     def _num_paused(self) -> int:
         """How many trials are PAUSED, not counting those that only a person may resume."""
-        if not self._counts[Status.PAUSED]:
-            return 0
-        paused = [trial for trial in self._trials.values() if trial.status is Status.PAUSED]
-        return sum(self._is_paused or not trial.is_by_person for trial in paused)
+        trials = self._trials.values() if self._counts[Status.PAUSED] else ()
+        paused = [trial for trial in trials if trial.status is Status.PAUSED]
+        return sum(self.is_paused or not trial.is_by_person for trial in paused)
 
     def _stall(self, why: str) -> None:
-        self._fail(SweepStalled(f"nothing runs, and {why}"))
+        if not any(trial.is_by_person for trial in self._trials.values()):  # else a person has paused what would run
+            self._fail(SweepStalled(f"nothing runs, and {why}"))
 
     def _say_why(self, trial_id: str, why: str = "") -> None:
         trial = self._trials[trial_id]
@@ -811,7 +811,7 @@ class Sweep:
         oldest_id, fitting = self._queue.startable(self._packer)
         if oldest_id is None:
             return False
-        if why := PAUSED if self._is_paused else self.plan.why_full(self.num_held):
+        if why := PAUSED if self.is_paused else self.plan.why_full(self.num_held):
             self._say_why(oldest_id, why)
             return False
         is_blocked = not fitting or fitting[0] != oldest_id

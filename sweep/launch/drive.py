@@ -56,15 +56,15 @@ def drive(
     judge: Judge | None = None,
     complete: Complete | None = None,
     attend: Callable[[], float] = lambda: math.inf,
+    inbox: deque[m.Event] | None = None,
 ) -> None:
     """Run a sweep to its end.
 
     `request_of`, the resources of a config, and `judge`, the verdict of stop functions, are the user's; `complete` is
     what the scheduler makes of a config. `attend` does what is due from time to time, and returns in how many seconds
-    that is again."""
-    inbox: deque[m.Event] = deque(
-        [m.PlanChanged(sweep.plan), m.NodesChanged(tuple(engine.nodes()), tuple(engine.away))]
-    )
+    that is again. `inbox` takes what happens elsewhere than in the engine."""
+    inbox = deque() if inbox is None else inbox
+    inbox.extend((m.PlanChanged(sweep.plan), m.NodesChanged(tuple(engine.nodes()), tuple(engine.away))))
     if others := tuple(engine.claims()):
         inbox.append(m.ClaimsChanged(others))
     name = f"the searcher {_name(searcher)}"

@@ -210,10 +210,10 @@ class Launch:
             attend=self.journal.attend,
             replanned=self._replanned,
         )
-        loop = partial(drive, sweep, engine, self.searcher, dispatcher, requests, attend=requests.attend)
-        judge = built.spec.stop_rules.judge
+        loop = partial(drive, sweep, engine, self.searcher, dispatcher, requests, inbox=requests.inbox)
+        loop = partial(loop, attend=requests.attend, request_of=built.request_of, complete=self._complete)
         try:
-            engine.run_loop(lambda: loop(request_of=built.request_of, judge=judge, complete=self._complete))
+            engine.run_loop(lambda: loop(judge=built.spec.stop_rules.judge))
             self.guard.check()
             self.journal.flush()  # before anybody is told that it is over
         except BaseException as error:

@@ -10,10 +10,11 @@ import json
 import math
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from searchers.base import Searcher, keyed_rng
 from searchers.errors import SearchError
@@ -35,6 +36,7 @@ from sweep.requests.files import Answer, Request, answer, forget_answers, read, 
 _LOOK_S = 0.25
 _ASKS = {"stop": Ask.DRAIN, "cancel": Ask.CANCEL, "pause": Ask.PAUSE, "resume": Ask.RESUME, "retry": Ask.RETRY}
 _RUNS = (Status.STARTING, Status.RUNNING)
+_Number = TypeVar("_Number", int, float)
 
 
 def continued(plan: Plan, loaded: Loaded) -> Plan:
@@ -54,6 +56,9 @@ class Requests:
         attend: what else is due from time to time.
         searcher: of the loop, which hears of requests when they are committed.
         replanned: called with a plan that a person has changed.
+
+    Attributes:
+        inbox: where the loop finds what was asked for. Nothing is put there before the sweep knows how it stands.
     """
 
     def __init__(
@@ -75,9 +80,10 @@ class Requests:
         self._root, self._store, self._sweep, self._engine = root, store, sweep, engine
         self._policies, self._seed, self._notice, self._attend = policies, seed, notice, attend
         self._searcher, self._replanned = searcher, replanned
-        self._open: dict[str, tuple[Request, str]] = {}  # handed in and not answered, with what to say
+        self._open: tuple[Request, str] | None = None  # handed in, and answered so once it is committed
         self._known: set[str] = set()  # names of files that are no requests, or cannot be taken away
-        self._look_at = 0.0
+        self._look_at = math.inf
+        self.inbox: deque[Event] = deque()
         forget_answers(root)
         self._samples = samples
         self._done = {json.loads(event.detail)["id"] for event in asked}
@@ -87,23 +93,24 @@ class Requests:
     def attend(self) -> float:
         """Do what is due; return in how many seconds that is again."""
         due_s, now = self._attend(), time.monotonic()
-        if now >= self._look_at:
-            self._look_at = now + _LOOK_S
+        if now >= self._look_at and self._open is None:
             self._look()
         return min(due_s, max(self._look_at - now, 0.0))
 
     def commit(
         self, events: Sequence[Event], commands: Sequence[Sequence[Command]], changes: Changes, now: float
     ) -> None:
-        """Commit, then answer the requests among the events."""
+        """Commit, answer the request among the events, and look for the next before the sweep may be over."""
         self._store.commit(events, commands, changes, now)
-        for event in events if self._open else ():
-            if isinstance(event, Asked) and event.detail:
-                if event.what in (Ask.EDIT, Ask.ENQUEUE):
-                    self._searcher.on_request(request_of(event))
-                    self._replanned(self._sweep.plan)
-                if (found := self._open.pop(json.loads(event.detail)["id"], None)) is not None:
-                    self._answer(found[0], Answer(True, found[1]))
+        done, self._open = self._open, None
+        for event in events if done else ():
+            if isinstance(event, Asked) and event.what in (Ask.EDIT, Ask.ENQUEUE):
+                self._searcher.on_request(request_of(event))
+                self._replanned(self._sweep.plan)
+        if done is not None:
+            self._answer(done[0], Answer(True, done[1]))
+        if done is not None or math.isinf(self._look_at):
+            self._look()
 
     def discard(self, checkpoint: CheckpointRef) -> None:
         self._store.discard(checkpoint)
@@ -111,13 +118,15 @@ class Requests:
     # --- requests ---
 
     def _look(self) -> None:
+        """Hand in the oldest request that can be carried out: the next is judged by what came of it."""
+        self._look_at = time.monotonic() + _LOOK_S
         names, others = waiting(self._root)
         for name in others:
             if name not in self._known:
                 self._known.add(name)
                 self._notice(f"requests/{name} is no request and is left alone")
         for name in names:
-            if name in self._known or name.removesuffix(".json") in self._open:
+            if name in self._known:
                 continue
             try:
                 request = read(self._root, name)
@@ -137,9 +146,9 @@ class Requests:
                 self._answer(request, Answer(False, why))
                 continue
             self._notice(f"{request.verb}{who}: {said}")
-            self._open[request.id] = request, said
-            for event in events:
-                self._engine.post(event)
+            self._open = request, said
+            self.inbox += events
+            return
 
     def _answer(self, request: Request, reply: Answer) -> None:
         try:
@@ -204,12 +213,18 @@ class Requests:
             "pause": "" if trial.status in _RUNS else "only a trial that runs can be paused",
             "resume": "" if is_paused else "only a trial that is paused can be resumed",
         }[verb]
+        if verb == "resume" and self._sweep.is_paused:
+            advice = "so is the whole sweep; `sweep resume` without a trial lets all go on"
         if advice:
             raise ConfigError(f"{name} is {state}: {advice}.")
+        has_saved = trial.checkpoint is not None or self._sweep.plan.can_save_on_demand
+        when = (
+            "that has a checkpoint" if has_saved else "if that has a checkpoint; it never saved one, and else goes on"
+        )
         what = {
             "stop": "ends at its next report" if trial.is_held else "ends",
             "cancel": "is ended",
-            "pause": "is paused at its next report that has a checkpoint",
+            "pause": f"is paused at its next report {when}",
             "resume": "goes on",
         }
         return f"{name} {what[verb]}"
@@ -256,14 +271,14 @@ class Requests:
         changed: dict[str, Any] = {}
         more: dict[str, Any] = {"plan": changed}
         if (count := values.get("num_samples")) is not None:
-            samples, made = _total("the number of trials", count, self._samples), len(sweep.trials)
+            samples, made = _total("the number of trials", count, self._samples, int), len(sweep.trials)
             given = 0 if plan.num_trials is None else plan.num_trials - (searcher.num_trials(self._samples) or 0)
-            trials = (searcher.num_trials(int(samples)) or 0) + given  # with those that persons gave
+            trials = (searcher.num_trials(samples) or 0) + given  # with those that persons gave
             if trials < made:
                 raise ConfigError(f"{made} trials were made already; give at least that many, or `sweep stop` it.")
-            changed["num_trials"], more["num_samples"] = trials, int(samples)
+            changed["num_trials"], more["num_samples"] = trials, samples
         if (span := values.get("time_budget_s")) is not None:
-            budget, driven = _total("the time budget", span, plan.time_budget_s), self._engine.now()
+            budget, driven = _total("the time budget", span, plan.time_budget_s, float), self._engine.now()
             if budget <= driven:
                 raise ConfigError(f"it has run for {driven:.0f} s already; give more, or `sweep stop` it.")
             changed["time_budget_s"] = budget
@@ -278,18 +293,20 @@ class Requests:
         return more, ", ".join(f"{value:g} {shown[name]}" for name, value in changed.items())
 
 
-def _total(what: str, given: Any, before: float | None) -> float:
+def _total(what: str, given: Any, before: _Number | None, kind: type[_Number]) -> _Number:
     """Return a new total: a number, or as a text such as "+50" so much more than before."""
     is_more = isinstance(given, str) and given.startswith("+")
     try:
-        number = float(given)
-    except (TypeError, ValueError):
-        number = math.nan
-    if isinstance(given, bool) or not 0 < number < math.inf:
-        raise ConfigError(f"{what} is {given!r:.100}; expected a number above 0, or a text such as '+50'.")
+        number = kind(given)
+    except (TypeError, ValueError, OverflowError):
+        number = kind(0)
+    is_same = isinstance(given, str) or (number == given and not isinstance(given, bool))
+    if not (is_same and 0 < number < math.inf):
+        whole = "whole number" if kind is int else "number"
+        raise ConfigError(f"{what} is {given!r:.100}; expected a {whole} above 0, or a text such as '+50'.")
     if is_more and before is None:
         raise ConfigError(f"{what} has no limit that {given} could be added to.")
-    return number + (before or 0.0 if is_more else 0.0)
+    return number + before if is_more and before is not None else number
 
 
 def _num(count: int, what: str = "") -> str:

@@ -180,6 +180,11 @@ class ExperimentReader:
         with self.connect() as connection:
             return edits(connection)
 
+    def requests_done(self) -> set[str]:
+        """Return the ids of the requests by persons that were carried out."""
+        with self.connect() as connection:
+            return {json.loads(event.detail)["id"] for event in plan_and_requests(connection)[1]}
+
     def driver(self) -> Driver | None:
         """Return the driver that runs the sweep, or ran it last; None when it is not known."""
         return find_driver(self.layout.lock)

@@ -24,7 +24,7 @@ class TrialRow:
         status: as users see it: PENDING, RUNNING, PAUSED, TERMINATED or ERROR.
         config_text: the decided config as JSON.
         resources, reason, cause, attempt, failures, losses, node_losses, count, failure, escalation, placement,
-            checkpoint: as of `sweep.core.trial.Trial`.
+            checkpoint, is_by_person: as of `sweep.core.trial.Trial`.
         name: what `trial_name_creator` called it; empty: nothing.
         last_seq, best_seq: numbers of its last and its best result; None before the first.
         last_report: its last result; None before the first.
@@ -51,6 +51,7 @@ class TrialRow:
     escalation: Escalation | None = None
     placement: Placement | None = None
     checkpoint: CheckpointRef | None = None
+    is_by_person: bool = False
     last_report: Report | None = field(default=None, repr=False)
     is_trusted: bool = field(default=False, repr=False, compare=False)
     meta: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)

@@ -14,7 +14,7 @@ from sweep.record.reader import ExperimentReader, find_experiment
 from sweep.requests.files import DIRECTORY, KEPT, take_answer, withdraw, write
 
 _LOOK_S = 0.02
-_PATIENCE_S = 30.0  # a driver may be in the user's searcher, or waiting for a disk
+_PATIENCE_S = 15.0  # a driver may be starting, in the user's searcher, or waiting for a disk
 
 Trials = str | int | Sequence[str | int] | None
 
@@ -45,7 +45,7 @@ class Attached:
 
     A sweep that runs answers within half a second. Of one that does not, `retry`, `enqueue`, `edit` and `resume` are
     kept for its next start, and the rest is refused. Each method raises ConfigError if the sweep refuses what it is
-    asked for, and ExperimentError if nobody can be asked.
+    asked for, and ExperimentError if nobody can be asked, or does not answer for 15 s.
 
     Attributes:
         reader: of the experiment.
@@ -121,34 +121,43 @@ class Attached:
             trials = ()
         given = [trials] if isinstance(trials, (str, int)) else trials
         ids = tuple(self.reader.trial(one).trial_id for one in given)
-        root = self.reader.root
+        root, name = self.reader.root, self.reader.name
         self.reader.refuse_imported()
-        if not self._may_answer():
-            return self._keep(verb, ids, values)
-        request = write(root, verb, ids, values)
-        give_up = time.monotonic() + _PATIENCE_S
+        if not (may_come := self._may_answer()):
+            self._refuse_unless_kept(verb)
+        request, give_up = write(root, verb, ids, values), time.monotonic() + _PATIENCE_S
         answer = None
-        while answer is None and time.monotonic() < give_up:
-            time.sleep(_LOOK_S)
-            may_come = self._may_answer()
-            answer = take_answer(root, request)
-            if answer is None and not may_come:
-                withdraw(root, request)
-                return self._keep(verb, ids, values)
-        if answer is None:
-            raise ExperimentError(
-                f"{self.reader.name} has not answered for {_PATIENCE_S:.0f} s; `{verb}` is carried out when its driver "
-                f"goes on: {request.id}.json in {root / DIRECTORY}, which can be deleted until then."
-            )
-        if not answer.is_done:
+        try:
+            while may_come and answer is None and time.monotonic() < give_up:
+                time.sleep(_LOOK_S)
+                may_come = self._may_answer()
+                answer = take_answer(root, request)
+        except BaseException:  # Ctrl-C
+            withdraw(root, request)
+            raise
+        if answer is None and verb not in KEPT:  # whoever drives it next is not to be stopped by this
+            withdraw(root, request)
+        if answer is not None and not answer.is_done:
             raise ConfigError(answer.said)
-        return answer.said
+        if answer is not None:
+            return answer.said
+        if may_come:
+            then = f"it is done when that goes on: {request.id}.json in {root / DIRECTORY}, to be deleted until then"
+            raise ExperimentError(
+                f"the driver of {name} has not answered for {_PATIENCE_S:.0f} s; "
+                f"{then if verb in KEPT else 'nothing is done. Ask again, or end its process'}."
+            )
+        if request.id in self.reader.requests_done():
+            return f"it was done; the driver of {name} has ended since"
+        self._refuse_unless_kept(verb)
+        return f"no driver runs {name}; it is done at its next start: `sweep resume {shlex.quote(name)}`"
 
     def _may_answer(self) -> bool:
         driver = self.reader.driver()
         return driver is not None and driver.is_alive is not False
 
-    def _keep(self, verb: str, ids: tuple[str, ...], values: Mapping[str, Any] | None) -> str:
+    def _refuse_unless_kept(self, verb: str) -> None:
+        """Raise ExperimentError for what a sweep that does not run cannot be asked for."""
         name = self.reader.name
         if (self.reader.root / REMOTE_NOTE).exists():
             where = self.reader.root
@@ -157,5 +166,3 @@ class Attached:
             raise ExperimentError(
                 f"no driver runs {name}: there is nothing to {verb}. `sweep resume {shlex.quote(name)}` goes on."
             )
-        write(self.reader.root, verb, ids, values, is_awaited=False)
-        return f"no driver runs {name}; it is done at its next start: `sweep resume {shlex.quote(name)}`"

@@ -29,7 +29,6 @@ VERBS = ("stop", "cancel", "pause", "resume", "retry", "enqueue", "edit")
 KEPT = ("retry", "enqueue", "edit", "resume")
 """Verbs that a sweep which does not run takes at its next start."""
 _NAME = re.compile(r"\d{16,20}-[0-9a-f]{4,}\.json")
-_FORGOTTEN_S = 3600.0
 _MAX_BYTES = 1_000_000
 
 
@@ -44,7 +43,6 @@ class Request:
         values: of `retry`, `failed`: classes of failures; of `enqueue`, `config`; of `edit`, `num_samples`,
             `time_budget_s`, `max_concurrent_trials`, where a text such as "+50" is added to what holds now.
         by: who, for people.
-        is_awaited: somebody waits for the answer.
     """
 
     id: str
@@ -52,7 +50,6 @@ class Request:
     trials: tuple[str, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     by: str = ""
-    is_awaited: bool = True
 
 
 @dataclass(frozen=True)
@@ -63,14 +60,7 @@ class Answer:
     said: str
 
 
-def write(
-    root: Path,
-    verb: str,
-    trials: tuple[str, ...] = (),
-    values: Mapping[str, Any] | None = None,
-    *,
-    is_awaited: bool = True,
-) -> Request:
+def write(root: Path, verb: str, trials: tuple[str, ...] = (), values: Mapping[str, Any] | None = None) -> Request:
     """Write a request into an experiment's directory.
 
     Raises:
@@ -78,7 +68,7 @@ def write(
         ExperimentError: the directory takes no file.
     """
     values = dict(values or {})
-    request = Request(f"{time.time_ns()}-{secrets.token_hex(4)}", verb, trials, values, _who(), is_awaited)
+    request = Request(f"{time.time_ns()}-{secrets.token_hex(4)}", verb, trials, values, _who())
     try:
         text = json.dumps(asdict(request), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -117,8 +107,8 @@ def read(root: Path, name: str) -> Request:
     """
     path = root / DIRECTORY / name
     try:
-        if path.is_symlink() or path.stat().st_size > _MAX_BYTES:
-            raise ValueError(f"it is a link, or larger than {_MAX_BYTES} bytes")
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > _MAX_BYTES:  # of a pipe nothing may come
+            raise ValueError(f"it is no file, or larger than {_MAX_BYTES} bytes")
         given = json.loads(path.read_text(encoding="utf-8"))
         request = Request(**{**given, "id": name.removesuffix(".json"), "trials": tuple(given.get("trials") or ())})
         if request.verb not in VERBS or not isinstance(request.values, dict):
@@ -130,8 +120,7 @@ def read(root: Path, name: str) -> Request:
 
 def answer(root: Path, request: Request, reply: Answer) -> None:
     """Answer a request and take it away; raises OSError."""
-    if request.is_awaited:
-        write_atomically(root / DIRECTORY / f"{request.id}.answer", json.dumps(asdict(reply)))
+    write_atomically(root / DIRECTORY / f"{request.id}.answer", json.dumps(asdict(reply)))
     withdraw(root, request)
 
 
@@ -147,12 +136,10 @@ def take_answer(root: Path, request: Request) -> Answer | None:
 
 
 def forget_answers(root: Path) -> None:
-    """Remove the answers that nobody has waited for."""
-    with suppress(OSError):
-        for name in os.listdir(root / DIRECTORY):
-            path = root / DIRECTORY / name
-            if name.endswith(".answer") and path.stat().st_mtime < time.time() - _FORGOTTEN_S:
-                path.unlink(missing_ok=True)
+    """Remove the answers of the driver before, which nobody has waited for."""
+    for path in (root / DIRECTORY).glob("*.answer"):
+        with suppress(OSError):
+            path.unlink()
 
 
 def withdraw(root: Path, request: Request) -> None:

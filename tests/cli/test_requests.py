@@ -21,10 +21,12 @@ from made_experiment import MadeExperiment
 import sweep
 from sweep.cli.main import sweep as command_line
 from sweep.cli.running.requests import ask
+from sweep.core.messages import Asked
 from sweep.errors import ConfigError, ExperimentError, SweepError
+from sweep.record.facts import plan_and_requests
 from sweep.record.layout import DATABASE, REMOTE_NOTE
 from sweep.record.reader import ExperimentReader
-from sweep.requests.files import read, waiting, write
+from sweep.requests.files import KEPT, read, waiting
 
 ROOT = Path(__file__).parents[2]
 TRAIN = """
@@ -121,6 +123,9 @@ def test_a_sweep_is_stopped_from_another_process(start):
         ("enqueue", {"config": {"lr": {"deep": [None]}, "x": 1}}),
         ("edit", {"num_samples": [1]}),
         ("edit", {"num_samples": "+1", "time_budget_s": -1}),
+        ("edit", {"num_samples": "5.5"}),
+        ("edit", {"num_samples": 5.5}),
+        ("edit", {"num_samples": 0}),
         ("edit", {"max_concurrent_trials": "many"}),
         ("edit", {}),
     ):
@@ -201,67 +206,115 @@ VERBS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("verb", ["stop", "cancel", "pause", "enqueue", "edit"])
-def test_a_driver_that_is_killed_before_it_looks_has_done_nothing(start, verb):
-    running = start("--trials", "2")
+def asked_of_a_driver_that_is_held(running: Sweeping, verb: str) -> subprocess.Popen[bytes]:
+    """Ask by the console script for something that makes sense; the request is written and not yet read."""
+    if verb == "retry":
+        assert running.say("stop", "one", "0")[0] == 0
+        running.until(lambda: running.states()[0] == "stopped early")
+    if verb == "resume":
+        assert running.say("pause", "one")[0] == 0
+        running.until(lambda: running.states() == ["paused", "paused"])
     running.driver.send_signal(signal.SIGSTOP)
     asking = running.started(*VERBS[verb])
     running.until(lambda: waiting(running.directory / "store" / "one")[0] != [])
+    return asking
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_driver_that_is_killed_before_it_looks_has_done_nothing(start, verb):
+    running = start("--trials", "2")
+    root = running.directory / "store" / "one"
+    asking = asked_of_a_driver_that_is_held(running, verb)
     before = running.states()
     running.driver.kill()
     running.driver.wait()
-    is_kept = verb in ("enqueue", "edit")
-    assert asking.wait(30) == (0 if is_kept else 2)
+    assert asking.wait(30) == (0 if verb in KEPT else 2)
+    assert len(waiting(root)[0]) == (1 if verb in KEPT else 0)
+    assert running.states() == before
     running.driver = running.started("resume", "one")
-    running.until(lambda: waiting(running.directory / "store" / "one") == ([], []) and "resuming" in running.said())
+    running.until(lambda: waiting(root) == ([], []) and "resuming" in running.said())
     running.until(lambda: running.states()[:2] == ["running", "running"])
     if verb == "enqueue":
         running.until(lambda: [trial.config["lr"] for trial in running.trials()].count(0.123) == 1)
     if verb == "edit":
-        assert sweep.attach(running.directory / "store" / "one").reader.plan().num_trials == 3
-    assert before[:2] == ["running", "running"]
+        assert sweep.attach(root).reader.plan().num_trials == 3
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("verb", ["stop", "cancel", "pause", "retry", "enqueue", "edit"])
+@pytest.mark.parametrize("verb", VERBS)
 def test_a_driver_that_is_killed_before_it_answers_has_done_it_once(start, verb):
     running = start("--trials", "2")
     root = running.directory / "store" / "one"
-    attached = sweep.attach(root)
-    if verb == "retry":
-        attached.stop(0)
-        running.until(lambda: running.states()[0] == "stopped early")
-    values = {"enqueue": {"config": {"lr": 0.123}}, "edit": {"num_samples": "+1"}}.get(verb, {})
-    trials = (running.trials()[0].trial_id,) if verb in ("cancel", "pause", "retry") else ()
-    running.driver.send_signal(signal.SIGSTOP)
-    request = write(root, verb, trials, values)
+    asking = asked_of_a_driver_that_is_held(running, verb)
+    request = read(root, waiting(root)[0][0])
     (root / "requests" / f"{request.id}.answer").mkdir()  # it cannot be answered
     running.driver.send_signal(signal.SIGCONT)
     running.until(lambda: "a request cannot be answered" in running.said())
     running.driver.kill()
     running.driver.wait()
+    assert asking.wait(30) == 0
+    assert "it was done; the driver of one has ended since" in running.said()
     (root / "requests" / f"{request.id}.answer").rmdir()
     running.driver = running.started("resume", "one")
     running.until(lambda: waiting(root) == ([], []))
     running.until(lambda: "running" in running.states() and sweep.attach(root).is_running)
-    answer = json.loads((root / "requests" / f"{request.id}.answer").read_text())
-    assert answer == {"is_done": True, "said": "was carried out before the driver was killed"}
     states = running.states()
     match verb:
         case "cancel":
             assert states[0] == "stopped early"
-        case "pause":
-            assert states[0] in ("paused", "running")  # it was asked to, and had not reached a checkpoint
+        case "pause":  # what is paused goes on when the sweep is resumed
+            running.until(lambda: running.states() == ["running", "running"])
         case "retry":
             assert states[0] == "running"
         case "enqueue":
             running.until(lambda: len(running.trials()) == 3)
             assert [trial.config["lr"] for trial in running.trials()].count(0.123) == 1
         case "edit":
-            assert attached.reader.plan().num_trials == 3
-        case "stop":
-            assert attached.is_running  # it was stopped, and resumed
+            assert sweep.attach(root).reader.plan().num_trials == 3
+        case "stop" | "resume":
+            running.until(lambda: running.states() == ["running", "running"])
+    said = [json.loads(event.detail)["id"] for event in asked_of(root)]
+    assert said.count(request.id) == 1
+
+
+def asked_of(root: Path) -> tuple[Asked, ...]:
+    with ExperimentReader(root).connect() as connection:
+        return plan_and_requests(connection)[1]
+
+
+@pytest.mark.slow
+def test_what_has_ended_goes_on_with_what_it_was_told_since(start):
+    running = start("--trials", "2")
+    assert running.say("stop", "one", "0", "1")[0] == 0
+    assert running.driver.wait(30) == 0
+    for verb, *more in (["retry", "0"], ["enqueue", "lr=0.123"], ["edit", "--trials", "+1"]):
+        assert running.say(verb, "one", *more)[1].startswith("no driver runs one; it is done at its next start")
+    running.driver = running.started("resume", "one")
+    running.until(lambda: running.states()[:2] == ["running", "stopped early"] and len(running.states()) == 4)
+    assert [trial.config["lr"] for trial in running.trials()].count(0.123) == 1
+    assert running.say("cancel", "one")[0] == 0
+    assert running.driver.wait(30) == 0
+    assert running.say("replay", "one", "--verify")[0] == 0
+
+
+@pytest.mark.slow
+def test_a_sweep_that_was_paused_goes_on_when_it_is_resumed_after_a_kill(start):
+    running = start("--trials", "2")
+    assert running.say("pause", "one")[0] == 0
+    running.until(lambda: running.states() == ["paused", "paused"])
+    assert running.say("resume", "one", "0") == (
+        2,
+        "error: trial 00000 is paused: so is the whole sweep; `sweep resume` without a trial lets all go on.\n",
+    )
+    running.driver.kill()
+    running.driver.wait()
+    running.driver = running.started("resume", "one", "0")
+    running.until(lambda: running.states() == ["running", "paused"])
+    running.driver.kill()
+    running.driver.wait()
+    running.driver = running.started("resume", "one")
+    running.until(lambda: running.states() == ["running", "running"])
 
 
 def test_what_a_sweep_that_does_not_run_is_told_waits_for_its_next_start(tmp_path, monkeypatch):

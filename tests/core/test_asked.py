@@ -6,7 +6,8 @@ import json
 
 from core_world import World, cpus, opened, running, tid
 
-from sweep.core.messages import Ask, Asked, Suggested
+from searchers.base import NOT_NOW
+from sweep.core.messages import Ask, Asked, PauseTrial, Suggested, Tick
 from sweep.core.trial import Status, Trial, shown_state
 
 
@@ -61,6 +62,30 @@ def test_a_trial_that_alone_was_paused_lets_the_sweep_end():
     world.report(0, "c")
     world.ended(0)
     assert world.sweep.done
+
+
+def test_a_searcher_that_waits_for_what_a_person_has_paused_is_no_stall():
+    world = running(1, num_trials=2, ask_ahead=1)
+    world.ask(Ask.PAUSE, 0)
+    world.report(0, "c")
+    world.ended(0)
+    for _ in range(100):
+        world.now += 2.0
+        world.tell(Tick())
+        world.answer(1, NOT_NOW)
+    assert world.failure is None
+    assert not world.sweep.done
+    world.ask(Ask.RESUME, 0)
+    assert world[0].status is Status.STARTING
+
+
+def test_a_trial_that_waits_again_and_is_resumed_is_not_paused_when_it_runs():
+    first = Trial(tid(0), {"x": 0}, cpus(1), ticket=1)
+    second = Trial(tid(1), {"x": 1}, cpus(1), ticket=2, pending=PauseTrial(tid(1), ""), is_by_person=True)
+    world = opened(num_trials=2, num_cpus=1, trials=[first, second])
+    assert world[1].status is Status.PENDING
+    world.ask(Ask.RESUME, 1)
+    assert world[1].pending is None
 
 
 def test_more_trials_are_made_when_a_person_wants_more():

@@ -28,8 +28,8 @@ from sweep.storage.filesystems import storage_of
 def resume(
     reader: ExperimentReader, some: tuple[str, ...], trials: str | None, span: str | None, errored: bool, **shown: Any
 ) -> int:
-    """Go on with a sweep: after Ctrl-C, after a crash, or with more trials or time after its end. With TRIAL: also with
-    trials that `sweep pause` has paused. A sweep that runs hears it, and none is started anew.
+    """Go on with a sweep: after Ctrl-C, after a crash, or with more trials or time after its end; and with what `sweep
+    pause` has paused, or of that only with TRIAL. A sweep that runs hears it, and none is started anew.
 
     Works for sweeps that `sweep run` has started, and for those of a Python script: what the script called is recorded.
     Its trainable is imported from the script, which is run up to its first sweep.
@@ -55,8 +55,8 @@ def resume(
         elif not errored:
             say(reader, "resume", running.resume(some or None), shown["as_json"])
         return 0
-    if some:
-        running.resume(some)
+    if some or any(trial.is_by_person for trial in reader.trials()):
+        running.resume(some or None)
     storage = storage_of(reader.root) or str(reader.root.parent)
     trainable, given = asked(reader, storage, None if shown["quiet"] or shown["as_json"] else note)
     before = given.get("num_samples", 1)
