@@ -58,7 +58,9 @@ def look(
     parent = variables.get(cuda.LIST)
     found, silence = ([], "") if parent is not None and not parent.strip() else list_gpus()
     if found:
-        return look_at_nvidia(found, variables, ask_cuda)
+        return (
+            _look_at_jobs(found, variables, ask_cuda) if parent is None else look_at_nvidia(found, variables, ask_cuda)
+        )
     amd = find_amd(sysfs)
     if amd:
         return look_at_amd(amd, variables)
@@ -94,6 +96,23 @@ def _look_at_list(name: str, value: str, vendor: str, silence: str, dev: str | P
     reason = silence if vendor == "nvidia" else "the kernel shows no GPU of AMD"
     said = f"{seen.law} is taken at its word, because {reason}: types and memory are unknown"
     return replace(seen, why=f"{seen.why}, and {reason}", notices=(said,))
+
+
+def _look_at_jobs(
+    found: Sequence[Gpu | None],
+    environ: Mapping[str, str],
+    ask_cuda: Callable[[str | None, str | None], Sequence[str] | None],
+) -> Look:
+    """Return what a batch job of Slurm, if this is one, has of the GPUs where it has set no list for CUDA.
+
+    It says their numbers on the node. Where the driver lists no more than those, the others are hidden already.
+    """
+    name = "SLURM_STEP_GPUS" if "SLURM_STEP_GPUS" in environ else "SLURM_JOB_GPUS"
+    numbers = environ.get(name, "")
+    if not re.fullmatch(r"\d+(,\d+)*", numbers) or numbers.count(",") + 1 >= len(found):
+        return look_at_nvidia(found, environ, ask_cuda)
+    seen = look_at_nvidia(found, {**environ, cuda.LIST: numbers}, ask_cuda)
+    return replace(seen, law=seen.law.replace(cuda.LIST, name), why=seen.why.replace(cuda.LIST, name))
 
 
 def look_at_nvidia(

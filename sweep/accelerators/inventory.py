@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sweep.accelerators import gpu, tpu, tpu_host
+from sweep.accelerators import gpu, host, tpu, tpu_host
 from sweep.accelerators.gpu_types import labels_of
 from sweep.checks import is_number, one_of, refuse, resource, whole
 from sweep.core.config import env_vars_of
@@ -530,29 +530,8 @@ def _joined_ray() -> Any:
 
 
 def detected() -> tuple[Node, ...]:
-    """Return this machine: the CPUs this process may run on (affinity, cgroup quota), its memory, GPUs, TPU chips."""
+    """Return this machine: the CPUs and the memory that this process may use, its GPUs and TPU chips."""
     chips = tpu_host.detect()
     slice_name = tpu_host.describe().slice_name if chips else ""
     gpus = gpu.look()
-    return (Node("local", _cpus(), _memory(), (*gpus.devices, *chips), slice=slice_name, gpu_note=gpus.why),)
-
-
-def _cpus() -> float:
-    number = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = _cgroup_quota()
-    return float(number) if quota is None else float(min(number, max(1, math.floor(quota))))
-
-
-def _cgroup_quota() -> float | None:
-    """Return the CPUs a container may use, None when there is no limit (cgroup version 2, then 1)."""
-    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
-        with suppress(OSError, ValueError):  # not this version
-            limit, period = " ".join(Path("/sys/fs/cgroup", name).read_text() for name in names).split()
-            return None if limit == "max" or int(limit) <= 0 else int(limit) / int(period)
-    return None
-
-
-def _memory() -> int:
-    import psutil
-
-    return int(psutil.virtual_memory().total)
+    return (Node("local", host.cpus(), host.memory(), (*gpus.devices, *chips), slice=slice_name, gpu_note=gpus.why),)

@@ -9,10 +9,10 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
+from sweep.accelerators.host import control_groups
 from sweep.core.messages import Exit, ExitKind, Kill
 from sweep.core.resources import Resources, format_bytes
 from sweep.core.trial import Outcome
-from sweep.worker.limits import control_groups
 
 _ADVICE: Mapping[int, str] = {
     signal.SIGSEGV: "it crashed in compiled code; the trial's output shows where",

@@ -12,8 +12,8 @@ import os
 import resource
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
+from sweep.accelerators.host import control_groups
 from sweep.errors import ResourceError
 
 MOST_FILES = 65_536
@@ -171,14 +171,3 @@ def process_limits() -> Iterator[tuple[int, str]]:
         with contextlib.suppress(OSError, ValueError):
             most = int((group / "pids.max").read_text())
             yield most, f" (pids.max {most} of the control group)"
-
-
-def control_groups(controller: str, root: Path = Path("/")) -> Iterator[Path]:
-    """Give the directories of this process's control groups for a controller, of both versions, from the innermost
-    outwards."""
-    with contextlib.suppress(OSError):
-        for line in (root / "proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if not controllers or controller in controllers.split(","):
-                base = root / "sys/fs/cgroup" / (controller if controllers else "")
-                yield from (base / str(one).lstrip("/") for one in (Path(path), *Path(path).parents))

@@ -637,3 +637,24 @@ def test_what_an_inventory_has_can_be_asked_for_by_label_and_by_name():
     assert check_type("h100", devices) == "H100"
     with pytest.raises(ResourceError, match=r"This inventory has X900Turbo, X900Turbo-22G, NVIDIA X900 Turbo, mine\."):
         check_type("X901", devices)
+
+
+@pytest.mark.parametrize(
+    ("environ", "seen"),
+    [
+        ({"SLURM_JOB_GPUS": "2,3"}, ["2", "3"]),
+        ({"SLURM_JOB_GPUS": "2,3", "SLURM_STEP_GPUS": "3"}, ["3"]),
+        ({"SLURM_JOB_GPUS": "2,3", "CUDA_VISIBLE_DEVICES": "0"}, ["0"]),
+        ({"SLURM_JOB_GPUS": "4,5,6,7"}, ["0", "1", "2", "3"]),  # those four, by their numbers inside the job
+        ({"SLURM_JOB_GPUS": "a100:2"}, ["0", "1", "2", "3"]),
+    ],
+)
+def test_a_batch_job_without_a_list_has_the_gpus_that_slurm_names(install, environ, seen):
+    install(FakeNvml(*[FakeGpu(f"GPU-{number}") for number in range(4)]))
+    assert [device.visible for device in detect(environ)] == seen
+
+
+def test_what_a_batch_job_leaves_out_is_said_by_the_name_of_its_variable(install):
+    install(FakeNvml(*[FakeGpu(f"GPU-{number}") for number in range(4)]))
+    found = look({"SLURM_JOB_GPUS": "2,3"})
+    assert (found.law, found.why) == ("SLURM_JOB_GPUS='2,3'", "SLURM_JOB_GPUS='2,3' names no others")

@@ -222,6 +222,17 @@ def test_a_node_that_is_called_like_this_host_is_this_machine(driver):
     assert not other.take("b", CPU, at())
 
 
+def test_two_batch_jobs_on_a_machine_have_their_own_part_of_it_each(driver, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    one, two = driver("one"), driver("two")
+    monkeypatch.setenv("SLURM_JOB_ID", "8")
+    other = driver("other")
+    whole = Resources((Bundle(cpu=4),))
+    assert one.take("a", whole, at())
+    assert not two.take("b", CPU, at())
+    assert other.take("c", whole, at())
+
+
 def test_an_idle_process_keeps_its_devices_but_not_its_cpus(driver):
     one, other = driver("one"), driver("other")
     one.take("a", GPU, at("0"))

@@ -54,14 +54,18 @@ def test_a_container_counts_what_it_may_have_without_what_it_has_only_read(tmp_p
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text("MemTotal: 1000 kB\nMemFree: 100 kB\nMemAvailable: 400 kB\n")
     assert memory_in_use(tmp_path) == (600 << 10, 1000 << 10)
-    place = tmp_path / "sys/fs/cgroup"
-    place.mkdir(parents=True)
+    (tmp_path / "proc/self").mkdir()
+    (tmp_path / "proc/self/cgroup").write_text("0::/job/step\n")
+    place = tmp_path / "sys/fs/cgroup/job"
+    (place / "step").mkdir(parents=True)
     (place / "memory.max").write_text("max\n")
     assert memory_in_use(tmp_path) == (600 << 10, 1000 << 10)
     (place / "memory.max").write_text("512000\n")
     (place / "memory.current").write_text("300000\n")
     (place / "memory.stat").write_text("anon 100\ninactive_file 50000\n")
-    assert memory_in_use(tmp_path) == (250_000, 512_000)
+    assert memory_in_use(tmp_path) == (600 << 10, 1000 << 10)  # the machine is fuller
+    (place / "memory.current").write_text("500000\n")
+    assert memory_in_use(tmp_path) == (450_000, 512_000)
 
 
 def test_this_process_holds_memory_and_one_that_is_gone_holds_none():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import itertools
 import math
 import os
 import platform
@@ -25,6 +24,7 @@ from sweep.accelerators import inventory
 from sweep.cli.options import storage_option
 from sweep.cli.tables import emit, json_option
 from sweep.core.literals import json_text
+from sweep.core.resources import Node
 from sweep.display.formats import clean
 from sweep.engines.local.orphans import find_orphans
 from sweep.errors import ConfigError, SweepError
@@ -33,7 +33,7 @@ from sweep.record.lock import mark_of_dead_driver
 from sweep.record.reader import ExperimentReader, list_experiments
 from sweep.storage.disks import disk_of
 from sweep.storage.location import parse_storage
-from sweep.worker.limits import control_groups, process_limits
+from sweep.worker.limits import process_limits
 
 _PACKAGES = """numpy pandas optuna click rich psutil cloudpickle multiprocess torch lightning transformers accelerate
     jax tensorflow keras xgboost lightgbm scikit-learn ray wandb mlflow mlflow-skinny tensorboardX hydra-core plotly mcp
@@ -59,7 +59,7 @@ def doctor(storage: str | None, as_json: bool) -> int:
         raise ConfigError(f"{place} is not a directory of this machine; `sweep doctor` checks directories.")
     (node,) = inventory.detected()
     devices = [f"{device.kind} {device.id} {device.type}".strip() for device in node.devices]
-    findings = [*_limits(), *_storage(place.local_root), *_left(place.local_root)]
+    findings = [*_limits(node), *_storage(place.local_root), *_left(place.local_root)]
     findings += [_finding("devices", node.gpu_note)] if node.gpu_note else []
     versions = {"python": platform.python_version(), "sweep": __version__}
     for name in _PACKAGES:
@@ -81,18 +81,14 @@ def _finding(check: str, found: str, do: str = "", state: str = "wrong") -> dict
     return {"check": check, "state": state if do else "ok", "found": found, "do": do}
 
 
-def _limits() -> Iterator[dict[str, str]]:
+def _limits(node: Node) -> Iterator[dict[str, str]]:
     import psutil
 
     hard, memory = resource.getrlimit(resource.RLIMIT_NOFILE)[1], psutil.virtual_memory()
     files = hard if hard >= 0 else math.inf
     processes, where = min(process_limits(), default=(math.inf, ""))
-    allowed = memory.total
-    for group, name in itertools.product(control_groups("memory"), ("memory.max", "memory.limit_in_bytes")):
-        with suppress(OSError, ValueError):
-            allowed = min(allowed, int((group / name).read_text()))
     shared = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0
-    found = f"{_size(memory.available)} of {_size(memory.total)} available, {_size(allowed)} allowed"
+    found = f"{_size(memory.available)} of {_size(memory.total)} available, {_size(node.memory)} allowed"
     for check, state, number, least, text, do in (
         ("open files", "wrong", files, 1024, f"at most {files}", "raise the hard limit: ulimit -Hn 65536"),
         ("processes", "wrong", processes, 256, f"at most {processes}{where}", "allow more: a trial has two, or more"),

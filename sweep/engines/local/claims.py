@@ -97,8 +97,8 @@ class Claims:
 
     Attributes:
         directory: of all claims; None: it is alone.
-        nodes: its inventory. What is called `local`, or like this host, is this machine; other nodes are machines
-            of their own, the same for all drivers that have one of that name.
+        nodes: its inventory. What is called `local`, or like this host, is this machine, or what a batch job of Slurm
+            has of it; other nodes are machines of their own, the same for all drivers that have one of that name.
         here: id of the node that is this machine, too, whatever it is called.
         run: what the drivers of one run on nodes of this machine have in common: they do not keep off each other.
         fd: descriptor of the driver's own file, which processes that shall keep its claims alive inherit; -1: none.
@@ -119,7 +119,8 @@ class Claims:
     def __post_init__(self) -> None:
         self._file = (self.directory or Path()) / f"{os.getpid()}-{uuid.uuid4().hex[:12]}.claim"
         local, totals = (self.here, LOCAL, socket.gethostname()), list[Part]()
-        self._machines = {node.id: "" if node.id in local else node.id for node in self.nodes}
+        own = os.environ.get("SLURM_JOB_ID", "")  # another job of this user's has another part of the machine
+        self._machines = {node.id: own if node.id in local else node.id for node in self.nodes}
         for node in self.nodes:
             totals += [(self._machines[node.id], device.kind, device.id, UNIT) for device in node.devices]
             for name in ("cpu", "memory", *node.custom):

@@ -12,6 +12,7 @@ from functools import partial
 from operator import itemgetter
 from pathlib import Path
 
+from sweep.accelerators.host import memory_of_groups
 from sweep.core.messages import ExitKind, Kill
 from sweep.core.resources import format_bytes
 from sweep.engines.local.processes import ask_for_stacks, descendants
@@ -144,12 +145,9 @@ def _sum_over_trees(pids: Iterable[int], measure: Callable[[int], int]) -> int:
     return found
 
 
-def memory_in_use(root: str | Path = "/") -> tuple[int, int]:
-    """Return how many bytes of memory are in use and how many there are, of a container those of its own limit."""
-    facts = dict(line.split()[:2] for line in Path(root, "proc/meminfo").read_text().splitlines())
-    total, place = int(facts["MemTotal:"]) << 10, Path(root, "sys/fs/cgroup")
-    with contextlib.suppress(OSError, ValueError):  # no container, or no limit ("max")
-        if (limit := int((place / "memory.max").read_text())) < total:
-            stat = dict(line.split() for line in (place / "memory.stat").read_text().splitlines())
-            return int((place / "memory.current").read_text()) - int(stat["inactive_file"]), limit
-    return total - (int(facts["MemAvailable:"]) << 10), total
+def memory_in_use(root: Path = Path("/")) -> tuple[int, int]:
+    """Return how many bytes of memory are in use and how many may be: of the machine, or of that control group of this
+    process which is nearest to its limit."""
+    facts = dict(line.split()[:2] for line in (root / "proc/meminfo").read_text().splitlines())
+    total, available = (int(facts[name]) << 10 for name in ("MemTotal:", "MemAvailable:"))
+    return max([(total - available, total), *memory_of_groups(root)], key=lambda one: one[0] / one[1])

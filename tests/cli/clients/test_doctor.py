@@ -65,3 +65,17 @@ def test_a_crashed_sweep_is_noted(tmp_path: Path) -> None:
     code, found = examined(tmp_path)
     assert (code, found["experiments"]["state"]) == (0, "note")
     assert "`sweep resume made` goes on." in found["experiments"]["do"]
+
+
+def test_in_a_batch_job_it_names_what_the_job_has_and_a_plan_counts_on_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CPUS_ON_NODE", "1")
+    monkeypatch.setenv("SLURM_MEM_PER_NODE", "100")
+    text = CliRunner().invoke(sweep, ["doctor", "--storage", str(tmp_path)]).output
+    assert "\ndevices: 1 CPUs, " in text
+    assert " 0.1 GB allowed\n" in text
+    (tmp_path / "job.py").write_text("def train(config):\n    return {'loss': 1}\n")
+    options = ["--minimize", "loss", "--trials", "2", "--storage", str(tmp_path)]
+    planned = CliRunner().invoke(sweep, ["plan", f"{tmp_path}/job.py:train", "x=uniform(0,1)", *options])
+    assert "\npacking: 1 at a time\n  local: 1 of 1 CPUs: 0\n" in planned.output
