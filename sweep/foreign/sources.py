@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from math import isclose
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from sweep.errors import ConfigError
 from sweep.results.optuna_points import config_of, nested
 from sweep.results.optuna_study import opened
 
+_APART_S, _LONGEST_S = 1e-3, 1e9  # of runs that are recorded one after the other; of one that may be believed
 _UNFINISHED = "it had not ended when it was imported"
 # Columns of W&B about a run as such, in small letters.
 _OF_A_RUN = "name,id,agent,state,notes,user,tags,created,runtime,sweep,group,job type,updated,end time,hostname".split(
@@ -86,12 +88,16 @@ def _optuna(storage: str, metric: Sequence[str], name: str | None) -> Foreign:
     import optuna
 
     with quiet():
-        place: Any = opened(storage)
-        names = optuna.get_all_study_names(place)
-        if (name := name or (names[0] if len(names) == 1 else "")) not in names:
-            raise ConfigError(f"{storage} has no study {name!r}. {nearest(name, names)} Choose one with --study.")
-        study = optuna.load_study(study_name=name, storage=place)
-        found = [trial for trial in study.get_trials(deepcopy=False) if trial.datetime_start is not None]
+        try:
+            place: Any = opened(storage)
+            names = optuna.get_all_study_names(place)
+            if (name := name or (names[0] if len(names) == 1 else "")) not in names:
+                raise ConfigError(f"{storage} has no study {name!r}. {nearest(name, names)} Choose one with --study.")
+            study = optuna.load_study(study_name=name, storage=place)
+            found = [trial for trial in study.get_trials(deepcopy=False) if trial.datetime_start is not None]
+        except Exception as error:  # what Optuna and the drivers of databases raise over what is broken
+            what = "" if isinstance(error, ConfigError) else f"{storage} is not what Optuna writes: {error!r:.300}"
+            raise ConfigError(what or str(error)) from None
     modes = ["min" if direction.name == "MINIMIZE" else "max" for direction in study.directions]
     default = [f"value_{index}" for index in range(len(modes))] if modes[1:] else ["value"]
     metrics = list(metric or study.metric_names or default)
@@ -122,12 +128,14 @@ def _optuna_trial(trial: Any, metrics: Sequence[str]) -> ForeignTrial:
 
 
 def _domain(asked: Any) -> Any:
-    """Return a distribution of Optuna as a domain of ours."""
+    """Return a distribution of Optuna as a domain of ours; Optuna's steps begin at the lower bound, ours at 0, so
+    where the two differ the domain has no steps."""
     if hasattr(asked, "choices"):
         return domains.choice(list(asked.choices))
     is_int = type(asked).__name__.startswith("Int")
-    kind = f"{'q' * (asked.step not in (None, 1))}{'log' * asked.log}{'randint' if is_int else 'uniform'}"
-    step = [asked.step] * kind.startswith("q")
+    has_step = asked.step not in (None, 1) and isclose(asked.low / asked.step, round(asked.low / asked.step))
+    kind = f"{'q' * has_step}{'log' * asked.log}{'randint' if is_int else 'uniform'}"
+    step = [asked.step] * has_step
     upper = asked.high + (is_int and not step)
     return asked.low if asked.low == upper else getattr(domains, kind)(asked.low, upper, *step)
 
@@ -165,31 +173,44 @@ def _ray_trial(root: Path, facts: Mapping[str, Any], known: Mapping[str, Any]) -
 
 def _wandb(path: Path, metric: Sequence[str], mode: str | None, parameters: Sequence[str]) -> Foreign:
     """Read an export. It has what is known of a run as such, then its config, then its summary, the last two in
-    alphabetical order: what says where the one ends is that the order begins anew."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = list(csv.DictReader(file))
-    names = [name for name in (rows[0] if rows else ()) if name and name.lower() not in _OF_A_RUN]
+    alphabetical order: what says where the one ends is that the order begins anew. Where people have chosen and
+    ordered the columns it begins anew in several places, or in none."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file, restval=""))
+    except (ValueError, csv.Error) as error:
+        raise ConfigError(
+            f"{path} is no CSV file in UTF-8, or was cut: {error}."
+        ) from None  # nothing of the user's own code
+    if not rows:
+        raise ConfigError(f"{path} has no runs: expected a line of names and a line for each run.")
+    names = [name for name in rows[0] if name and name.lower() not in _OF_A_RUN]
     falls = [index for index in range(1, len(names)) if names[index].lower() < names[index - 1].lower()]
-    params = list(parameters) or names[: falls[0] if falls else 0]
+    params = list(parameters) or names[: falls[0] if len(falls) == 1 else 0]
     rest = [name for name in names if name not in params]
-    if not params or "State" not in rows[0]:
-        raise ConfigError(f"{path}: expected a column State, and --parameters A,B,... of {', '.join(names)}.")
+    if not params:
+        some = ", ".join(names[:30]) + ", ..." * (len(names) > 30)
+        raise ConfigError(f"{path} does not show which columns are parameters: give --parameters A,B,... of {some}.")
     if unknown := [name for name in (*params, *metric) if name not in names]:
         raise ConfigError(f"{path} has no column {unknown[0]!r}. {nearest(unknown[0], names)}")
     if (len(metric) == 1) != (mode is not None) or set(metric) & set(params):
         raise ConfigError(f"--metric and --goal name one of {', '.join(rest)}; --parameters says what is none.")
-    trials = [_wandb_trial(row, params, rest, path.stat().st_mtime) for row in rows]
+    trials, moment = list[ForeignTrial](), path.stat().st_mtime
+    for row in rows:
+        trials.append(trial := _wandb_trial(row, params, rest, moment))
+        moment = max(moment, trial.start + sum(seconds for seconds, _ in trial.reports) + trial.rest_s + _APART_S)
     return Foreign("W&B", path.stem, trials, metric[0] if metric else None, mode)
 
 
 def _wandb_trial(row: Mapping[str, str], params: Sequence[str], metrics: Sequence[str], start: float) -> ForeignTrial:
+    """Return a trial; it begins at `start` where the export does not say when."""
     values = {name: parse_literal(value) for name, value in row.items() if name and value}
     with suppress(ValueError):
         start = datetime.fromisoformat(row.get("Created", "")).timestamp()
     report = {name.removeprefix("summary."): values[name] for name in metrics if name in values}
-    took = max(0.0, as_float(values.get("Runtime")) or 0.0)
-    state = row["State"].lower()
-    error = {"finished": "", "running": _UNFINISHED}.get(state, f"{state} in W&B")
+    took = min(max(0.0, as_float(values.get("Runtime")) or 0.0), _LONGEST_S)
+    state = row.get("State", "finished").lower()
+    error = {"finished": "", "running": _UNFINISHED, "": _UNFINISHED}.get(state, f"{state} in W&B")
     config = nested({name.replace(".", "/"): values[name] for name in params if name in values})
     reports = [(took, report)] if report else []
     return ForeignTrial(config, start, reports, 0.0 if report else took, error, name=row.get("Name", ""))

@@ -165,13 +165,17 @@ def _wandb_frame(reader: ExperimentReader, own: _Row, metrics: _Columns, config:
     """Return the columns of W&B's export of runs: what is known of a run, its config and its summary, each by name."""
     trials = [reader.snapshot().by_id[trial_id] for trial_id in own["trial_id"]]
     created = [None if v != v else f"{v:%Y-%m-%dT%H:%M:%S}.000Z" for v in own["start_time"].astype(object)]
-    named = {name.removeprefix("config/").replace("/", "."): values for name, values in sorted(config.items())}
-    summary = {f"summary.{name}" if name in named else name: metrics[name] for name in sorted(metrics)}
+    named = {name.removeprefix("config/").replace("/", "."): values for name, values in _by_name(config)}
+    summary = {f"summary.{name}" if name in named else name: values for name, values in _by_name(metrics)}
     state = [_WANDB_STATES.get(row.status, "preempted") for row in trials]
     columns = {"Name": [row.trial_name for row in trials], "ID": own["trial_id"], "State": state}
     columns |= dict.fromkeys(("Notes", "User", "Tags"), [""] * len(trials)) | {"Created": created}
     columns |= {"Runtime": own["time_total_s"], "Sweep": [reader.name] * len(trials)}
     return _frame(columns | named | summary, len(trials))
+
+
+def _by_name(columns: _Columns) -> list[tuple[str, list[Any]]]:
+    return sorted(columns.items(), key=lambda column: column[0].lower())
 
 
 def optuna_state(row: TrialRow, has_value: bool) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import optuna
 import pytest
 
+from searchers import qrandint, quniform, randint, uniform
 from sweep.errors import ConfigError
 from sweep.foreign.sources import Foreign, read_foreign
 
@@ -98,6 +99,35 @@ def test_a_journal_and_one_of_several_studies_are_read_and_several_objectives(tm
         read(tmp_path / "journal", ("loss",), study="both")
 
 
+def test_a_storage_that_is_broken_is_refused_in_one_line(tmp_path: Path) -> None:
+    (path := tmp_path / "journal").write_text('{"op_code": 4}\n')
+    for source in (path, "nothing://at.all"):
+        with pytest.raises(ConfigError, match="cannot be opened") as caught:
+            read(source)
+        assert caught.value.__cause__ is None
+
+
+def test_steps_that_begin_at_the_lower_bound_are_left_out_of_the_space_where_ours_would_be_other_values(
+    tmp_path: Path,
+) -> None:
+    backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "journal"))
+    study = optuna.create_study(storage=optuna.storages.JournalStorage(backend))
+    asked: dict[str, optuna.distributions.BaseDistribution] = {
+        "odd": optuna.distributions.IntDistribution(1, 9, step=2),
+        "even": optuna.distributions.IntDistribution(2, 8, step=2),
+        "half": optuna.distributions.FloatDistribution(0.5, 0.8, step=0.3),
+        "third": optuna.distributions.FloatDistribution(0.3, 0.9, step=0.3),
+    }
+    params = {"odd": 3, "even": 4, "half": 0.8, "third": 0.6}
+    study.add_trial(optuna.create_trial(params=params, distributions=asked, value=1.0))
+    assert {name: str(domain) for name, domain in read(tmp_path / "journal").space.items()} == {
+        "odd": str(randint(1, 10)),
+        "even": str(qrandint(2, 8, 2)),
+        "half": str(uniform(0.5, 0.8)),
+        "third": str(quniform(0.3, 0.9, 0.3)),
+    }
+
+
 def test_an_export_of_runs_is_split_where_the_order_of_its_columns_begins_anew(tmp_path: Path) -> None:
     (path := tmp_path / "runs.csv").write_text(RUNS)
     found = read(path, ("val_loss",), "min")
@@ -128,6 +158,43 @@ def test_an_export_that_does_not_say_enough_is_refused(
     (path := tmp_path / "runs.csv").write_text(RUNS)
     with pytest.raises(ConfigError, match=problem):
         read(path, metric, mode, parameters)
+
+
+def test_an_export_whose_columns_people_chose_says_which_are_parameters_and_its_runs_follow_each_other(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "chosen.csv"
+    path.write_text("Name,lr,depth,acc,_wandb,val_loss\na,0.1,3,0.7,null,0.5\nb,0.2,4,0.8,null,0.4\n")
+    with pytest.raises(ConfigError, match=r"give --parameters A,B,\.\.\. of lr, depth, acc, _wandb, val_loss"):
+        read(path)
+    first, second = read(path, ("val_loss",), "min", parameters=("lr", "depth")).trials
+    assert (first.config, first.reports[0][1]) == (
+        {"lr": 0.1, "depth": 3},
+        {"acc": 0.7, "_wandb": None, "val_loss": 0.5},
+    )
+    assert (first.error, second.error, first.start) == ("", "", path.stat().st_mtime)
+    assert first.start < second.start < first.start + 1, "else there would be a node for each"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "has no runs"),
+        (b"Name,State,lr,acc\n", "has no runs"),
+        ("Name,State,lr,acc\nM\xfcller,finished,0.1,1\n".encode("latin1"), "no CSV file in UTF-8"),
+        (b"Name,State,lr,acc\nx,finished,0.1," + b"y" * 200_000, "no CSV file in UTF-8, or was cut"),
+    ],
+)
+def test_a_file_that_is_no_export_is_refused_in_one_line(content: bytes, problem: str, tmp_path: Path) -> None:
+    (path := tmp_path / "runs.csv").write_bytes(content)
+    with pytest.raises(ConfigError, match=problem) as caught:
+        read(path)
+    assert caught.value.__cause__ is None
+
+
+def test_a_run_whose_line_was_cut_is_taken_for_one_that_had_not_ended(tmp_path: Path) -> None:
+    (path := tmp_path / "runs.csv").write_text("Name,State,lr,acc\nx,finished,0.1,1\ny\n")
+    assert [trial.error for trial in read(path).trials] == ["", "it had not ended when it was imported"]
 
 
 def ray_experiment(root: Path) -> Path:
