@@ -170,18 +170,24 @@ class Desk(Bounds):
             if (value := given.get(key)) is None:
                 continue
             values = value if isinstance(value, list) else [value]
-            if isinstance(parameter, click.Option):
-                option = f"--{key.replace('_', '-')}"
-                values = [self.reader(one).root for one in values] if key == "from" else values
-                words += [option] * value if parameter.is_flag else [f"{option}={one}" for one in values]
-            elif reader is not None:
-                words += [str(reader.root)] if key == "name" else []
-                words += [reader.trial(one).trial_id for one in values] if key == "trial" else []
-                words += [_word(name, one) for name, one in value.items()] if key == "config" else []
-            elif key == "names":
-                words += [str(self.reader(one).root) for one in values]
+            match key:
+                case "name" if reader is not None:
+                    values = [str(reader.root)]
+                case "names" | "from":
+                    values = [str(self.reader(one).root) for one in values]
+                case "trial" if reader is not None:
+                    values = [reader.trial(one).trial_id for one in values]
+                case "program":
+                    values = [self.script(value)]
+                case "config":
+                    values = [_word(name, one) for name, one in value.items()]
+                case "parameters":
+                    values = _ranges(value)
+            option = f"--{key.replace('_', '-')}"
+            if not isinstance(parameter, click.Option):
+                words += values
             else:
-                words += [self.script(value)] if key == "program" else _ranges(value)
+                words += [option] * value if parameter.is_flag else [f"{option}={one}" for one in values]
         fixed = [str(word) for word in given.get("arguments", ())]
         return [*words, *["--"] * bool(fixed), *fixed]
 

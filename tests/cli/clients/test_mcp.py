@@ -67,13 +67,15 @@ async def an_agent(storage: Path, programs: Path) -> None:
         assert metric == "loss"
         asked = {"program": program, "parameters": parameters, "metric": metric, "goal": "minimize", "trials": 40}
         asked["arguments"] = ["--epochs", 3]
+        planned = await call("plan", **asked, concurrency=2)
+        assert (planned["num_trials"], planned["at_once"], planned["warnings"]) == (40, 2, [])
         name = (await call("run", **asked, concurrency=2))["name"]
         said = await call("enqueue", name=name, config={"width": 64})  # hangs: hopeless
         assert "tried next" in said["said"]
         running: list[dict[str, Any]] = []
         while not running:
-            running = await call("trials", name=name, filter=["width=64", "state=running"])
             await asyncio.sleep(1.0)
+            running = await call("trials", name=name, filter=["width=64", "state=running"])
         assert "is ended" in (await call("cancel", name=name, trial=[running[0]["trial"]]))["said"]
         pid = json.loads((storage / name / "driver.lock").read_text())["pid"]
         os.kill(pid, signal.SIGKILL)

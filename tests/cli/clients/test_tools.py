@@ -17,21 +17,41 @@ from sweep.errors import SweepError
 
 READING = {"ls", "show", "trials", "best", "why", "logs", "replay", "simulate", "doctor", "figure", "compare"}
 ACTING = {"programs", "new", "plan", "run", "resume", "stop", "cancel", "pause", "retry", "enqueue", "edit", "confirm"}
-MUST = {  # what a call of a tool has at least
-    "run": {"program": "train.py", "parameters": {"lr": 1}},
-    "new": {"program": "train.py"},
-    "plan": {"program": "train.py"},
-    "figure": {"name": "made", "figure": "history"},
-    "enqueue": {"name": "made", "config": {"lr": 1}},
-    "logs": {"name": "made", "trial": "0"},
-    "compare": {"names": ["made", "made"]},
-    "ls": {},
-    "doctor": {},
-    "programs": {},
+TOOLS = Desk(Path("store"), Path("programs")).tools
+VALID = {  # what an argument that a tool must have may be
+    "name": "made",
+    "names": ["made", "made"],
+    "program": "train.py",
+    "trial": "0",
+    "config": {"lr": 1},
+    "figure": "history",
 }
-PATHS = ("../outside", "made/../../outside", "link", "linked", "/etc/passwd", "$HOME", "`id`", "a;b", "x" * 30_000)
-SCRIPTS = ("../evil.py", "link.py", "/etc/passwd", "train", "train.py;id", "$(id).py", "-c", "sub/../../evil.py", "")
-WRONG = (7, None, ["made"], {"a": 1}, True)
+PATHS = ("../outside", "made/../../outside", "made/../x", "link", "linked", "/etc/passwd", "--help", "$HOME", "")
+SCRIPTS = ("../evil.py", "link.py", "/etc/passwd", "train", "$(id).py", "-c", "sub/../../evil.py", "", ".")
+OUTSIDE = {"name": PATHS, "names": PATHS, "from": PATHS, "program": SCRIPTS, "trial": ("../0", "-1", "--help", "99")}
+CONTROLS = ("a\0b", "a\nb", "\x1b[2J", "x" * 30_000)
+SHELL = ("$(id)", "`id`", "1; rm -rf /", "a|b", "a && b", "a > /tmp/x")
+WRONG: dict[str, tuple[Any, ...]] = {
+    "string": (7, None, True, ["made"], {"a": 1}),
+    "integer": ("all", 1.5, -2, 10**9, None, [1]),
+    "number": ("long", -2, None, [1]),
+    "boolean": ("yes", 1, None),
+    "array": ("made", 7, None, {}),
+    "object": ("lr=1", [1], None, {}, {"--storage": 1}, {"a;b": 1}, {"": 1}, {"a\0": 1}, {"lr": None}, {"lr": {}}),
+}
+
+
+def hostile(key: str, schema: dict[str, Any]) -> list[Any]:
+    """Return what an argument must not be, by its schema."""
+    kind = schema.get("type", "string")
+    found = list(WRONG[kind]) if isinstance(kind, str) else [None, {}]
+    if kind == "object":
+        found += [{"lr": text} for text in CONTROLS + SHELL]
+    elif kind == "array":
+        found += [[one] for one in hostile(key, schema["items"])] + [["made"] * 1000]
+    elif "string" in kind:
+        found += CONTROLS + OUTSIDE.get(key, ()) + (SHELL if key != "filter" else ())  # in which a<1 is what is meant
+    return found
 
 
 @pytest.fixture
@@ -79,55 +99,22 @@ def test_every_tool_says_what_it_is_for_and_takes_nothing_unknown(desk: Desk) ->
         assert takes["additionalProperties"] is False
         plain = {"wait", "limit", "config", "figure"}
         assert [key for key, one in takes["properties"].items() if key not in plain and not _says(one)] == [], name
-        assert takes["required"] == list(MUST.get(name, {"name": 1}))[: 1 if name == "run" else None]
+        assert takes["required"] == [key for key in takes["properties"] if key in takes["required"]], name
+        assert takes["required"] or name in ("ls", "doctor", "programs")
 
 
 def _says(schema: dict[str, Any]) -> str:
     return str(schema.get("description") or schema.get("items", {}).get("description") or "")
 
 
-@pytest.mark.parametrize("name", sorted(READING | ACTING))
+@pytest.mark.parametrize("name", sorted(TOOLS))
 def test_hostile_input_is_refused_and_changes_nothing(name: str, desk: Desk, tmp_path: Path) -> None:
-    least = MUST.get(name, {"name": "made"})
-    calls: list[dict[str, Any]] = [{**least, "storage": "/"}, {**least, "output": "/tmp/x"}, {**least, "": 1}]
-    for key, values in (("name", PATHS), ("program", SCRIPTS)):
-        if key in least:
-            calls += [{**least, key: value} for value in (*values, *WRONG)]
-            calls.append({other: value for other, value in least.items() if other != key})
-    fields = desk.tools[name][1]["properties"]
-    if "trial" in fields:
-        texts = ("../0", "-1", "0;id", "--help", "x" * 400, "99")
-        many = fields["trial"].get("type") == "array"
-        is_checked_here = name not in ("replay",)
-        calls += [{**least, "trial": [text] if many else text} for text in texts if is_checked_here or ";" in text]
-        calls += [{**least, "trial": value} for value in (7, None, {"a": 1})]
-    for key in fields.keys() & {"trials", "time", "sort", "columns", "metric", "mem", "failed"}:
-        calls += [{**least, key: value} for value in ("$(id)", "1; rm -rf /", "a\nb", "x" * 400, {"a": 1})]
-    for key, values in (
-        (
-            "parameters",
-            (
-                {},
-                {"--storage": 1},
-                {"a;b": 1},
-                {"lr": None},
-                {"lr": "`id`"},
-                {"lr": ["a|b"]},
-                {"lr": {"x": 1}},
-                [1],
-                "lr=1",
-            ),
-        ),
-        ("config", ({}, {"-x": 1}, {"lr": "$(id)"}, {"lr": [1]}, "lr=1")),
-        ("arguments", (["; id"], ["x" * 400], "--all", [["a"]], ["a\0b"])),
-        ("figure", ("history()", "__init__", "../x", 1)),
-        ("names", (["made", "../outside"], ["made", "link"], ["made", "--help"], ["made"], "made", [1, 2])),
-        ("wait", (-1, 1e9, "long")),
-        ("limit", (-1, 10**9, "all", 1.5)),
-        ("name", ("made/../x",)),
-    ):
-        if key in fields:
-            calls += [{**least, key: value} for value in values]
+    takes = desk.tools[name][1]
+    least = {key: VALID[key] for key in takes["required"]}
+    calls: list[dict[str, Any]] = [least | {key: 1} for key in ("storage", "output", "", "a;b", "x" * 30_000)]
+    calls += [{other: value for other, value in least.items() if other != key} for key in least]
+    for key, schema in takes["properties"].items():
+        calls += [least | {key: value} for value in hostile(key, schema)]
     before = everything(tmp_path)
     for given in calls:
         with pytest.raises(SweepError) as caught:
