@@ -12,7 +12,7 @@ from searchers.errors import readable
 from sweep.cli.options import name_argument, where_option
 from sweep.cli.tables import json_option
 from sweep.core.history import Fact
-from sweep.core.literals import json_text, jsonable
+from sweep.core.literals import jsonable
 from sweep.core.messages import Exited, Failed, Reported, Suggested
 from sweep.core.results import flatten, own_metrics
 from sweep.display.formats import pairs
@@ -79,7 +79,8 @@ def _verify(reader: ExperimentReader, as_json: bool) -> int:
         click.echo(f"note: {text}", err=True)
     if as_json:
         differences = list(map(str, found.differences))
-        click.echo(json_text({"is_same": found.is_same, "facts": found.num_events, "differences": differences}))
+        facts = {"is_same": found.is_same, "facts": found.num_events, "differences": differences}
+        click.echo(json.dumps(jsonable(facts)))
         return 0 if found.is_same else 1
     runs = f" in {found.num_runs} runs" if found.num_runs > 1 else ""
     decided = f"{found.num_commands} commands and {found.num_suggestions} suggestions that followed"

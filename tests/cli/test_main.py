@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import help_page
 import pytest
 from click.testing import CliRunner
 from made_experiment import MadeExperiment
@@ -44,6 +45,11 @@ def test_the_reference_documents_every_command_and_option_and_nothing_else() -> 
         rows = [line for line in sections[name].splitlines() if line.startswith("| `-")]
         documented = {word.strip("`,") for row in rows for word in row.split("|")[1].split() if word.startswith("`-")}
         assert documented == options, name
+
+
+def test_the_help_text_of_every_command_stands_in_the_docs(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, help_page.__file__, written := tmp_path / "page"], check=True, timeout=60)
+    assert help_page.PATH.read_text(encoding="utf-8") == written.read_text("utf-8"), "python tests/help_page.py"
 
 
 def test_every_command_that_prints_facts_prints_them_as_json() -> None:

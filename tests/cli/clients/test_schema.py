@@ -170,6 +170,10 @@ def test_commands_of_a_sweep_that_runs_print_what_their_schemas_say(tmp_path: Pa
     assert (events[0], events[-1]) == ("sweep_start", "sweep_end")
     valid("resume", said("resume", "one"))
     valid("html", said("html", "one"))
+    said(*"run train.py lr=0.1,0.2 --minimize loss --searcher grid --name two".split())
+    for verb, *more in (("confirm", "--top", "2", "--repeats", "2"), ("replay", "--verify"), ("simulate",)):
+        (answer,) = valid(verb, said(verb, "two", *more))
+    assert answer["difference"] is None
     for verb in ("watch", "dashboard"):
         server = started(verb, "one")
         try:
