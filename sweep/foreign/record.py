@@ -21,7 +21,7 @@ from sweep.core.sweep import Sweep
 from sweep.core.trial import Trial, number_of
 from sweep.engines.base import EngineCommand
 from sweep.engines.simulator import Simulator
-from sweep.errors import ConfigError, ExperimentError
+from sweep.errors import ConfigError, ExperimentError, RecordError
 from sweep.foreign.sources import Foreign, ForeignTrial
 from sweep.launch.build import build
 from sweep.launch.description import meta_of_run
@@ -119,15 +119,24 @@ def record_foreign(foreign: Foreign, source: str, *, name: str | None, storage: 
     meta |= dict.fromkeys(("scheduler", "machine", "versions")) | {"searcher": foreign.tool}
     meta["imported"] = {"tool": foreign.tool, "source": source, "at": time.time()}
     made = ExperimentLayout(place.layout.root.with_name(f".importing-{prefix}"))
-    make_writable(made)
     try:
+        make_writable(made)
         write_saved_spec(made.root, saved)
-        journal = Journal(made.database, began=began, name_of=lambda trial: trials[number_of(trial.id)].name)
+        journal = Journal(
+            made.database,
+            began=began,
+            name_of=lambda trial: trials[number_of(trial.id)].name,
+            is_interrupted=lambda: True,  # no trial waits for a disk that is full
+        )
         with closing(journal):
             journal.set_meta(meta)
             sweep = Sweep(built.plan, built.policies.scheduler, built.packer)
             drive(sweep, engine, built.policies.searcher, Unobserved(), journal, request_of=built.request_of)
         os.rename(made.root, place.layout.root)
+    except (OSError, RecordError) as error:
+        raise ExperimentError(
+            f"{place.storage} cannot hold it, and has none of it: {error.__cause__ or error}"
+        ) from error
     finally:
         shutil.rmtree(made.root, ignore_errors=True)
     return place.layout.root

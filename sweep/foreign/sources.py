@@ -137,7 +137,7 @@ def _domain(asked: Any) -> Any:
     kind = f"{'q' * has_step}{'log' * asked.log}{'randint' if is_int else 'uniform'}"
     step = [asked.step] * has_step
     upper = asked.high + (is_int and not step)
-    return asked.low if asked.low == upper else getattr(domains, kind)(asked.low, upper, *step)
+    return asked.low if asked.low == asked.high else getattr(domains, kind)(asked.low, upper, *step)
 
 
 def _ray(root: Path, state: Path, metric: Sequence[str], mode: str | None) -> Foreign:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from sweep.errors import ConfigError, ExperimentError
 from sweep.foreign.record import record_foreign
 from sweep.foreign.sources import Foreign, ForeignTrial
 from sweep.record.facts import read_facts
+from sweep.record.journal import Journal
 from sweep.record.reader import ExperimentReader, list_experiments
 from sweep.requests.attached import Attached
 from sweep.simulation.curves import Curves
@@ -110,9 +112,19 @@ def test_what_cannot_be_recorded_leaves_nothing(root: Path, tmp_path: Path, monk
     with pytest.raises(ConfigError, match="no trial that ever began"):
         record_foreign(foreign._replace(trials=[]), "runs.csv", name="none", storage=str(tmp_path))
     monkeypatch.setattr("sweep.foreign.record.drive", no_space)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(ExperimentError, match=r"cannot hold it, and has none of it: .*No space"):
         record_foreign(foreign, "runs.csv", name="broken", storage=str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["digits"]
+
+
+def test_an_import_does_not_wait_for_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Journal, "_transaction", refuse)
+    with pytest.raises(ExperimentError, match="and has none of it: database or disk is full"):
+        record_foreign(Foreign("W&B", "runs", TRIALS), "runs.csv", name=None, storage=str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_killed_import_leaves_is_no_sweep(root: Path, tmp_path: Path) -> None:

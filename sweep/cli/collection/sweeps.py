@@ -168,7 +168,9 @@ def import_(
     params = list(dict.fromkeys(key for row in reader.trials() for key in row.config))
     facts = {"experiment": reader.name, "tool": found.tool, "path": str(reader.root), "trials": len(reader.trials())}
     said = f"{reader.name}: {len(reader.trials())} trials of {found.tool} ({shown_counts(reader)})"
-    told = f"parameters: {', '.join(params)}; optimised: {', '.join(reader.objectives) or 'not known'}"
+    told = (
+        f"parameters: {', '.join(params)}; optimised: {', '.join(name for name, _ in reader.objectives) or 'not known'}"
+    )
     facts |= {"parameters": params, "metric": found.metric}
     emit((json_text(facts) if as_json else f"{clean(said)}\n{clean(told)}") + "\n")
 

@@ -92,6 +92,9 @@ class JsonLines(Callback):
     def __init__(self) -> None:
         self._is_broken = False
 
+    def __setstate__(self, state: Any) -> None:
+        self._is_broken = True  # it was kept with what was asked for: another command prints what it is told to
+
     def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
         self._print("sweep_start", experiment_dir=experiment_dir, num_trials=num_trials, name=info.get("name"))
 
