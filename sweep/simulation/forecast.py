@@ -29,6 +29,7 @@ from sweep.simulation.virtual import drive_in_virtual_time
 
 Draw = Callable[[Trial], RecordedCurve]
 _MOST_REPORTS = 10_000  # of a trial that is sketched
+_PRIOR, _SPREAD = 2, 0.4  # what the spread of log-lengths is taken for, and how many degrees of freedom that counts
 _SECONDS, _LEAST = 30.0, 12  # for which sweeps are simulated, and how many at least
 
 
@@ -132,16 +133,16 @@ class Known:
         self, curves: Sequence[RecordedCurve], metrics: Sequence[str], spent: tuple[float, ...] = (0.0, 0.0, 0.0)
     ) -> None:
         self.start_s, self.stop_s, self.checkpoint_bytes = spent
-        self.num_cut = sum(curve.is_cut for curve in curves)
         self.curves = _whole(curves, metrics)
+        self.num_cut = sum(curve.is_cut for curve in self.curves)
         self._groups: defaultdict[Resources | None, list[RecordedCurve]] = defaultdict(list)
         for curve in self.curves:
             self._groups[curve.resources].append(curve)
-        logs = [[math.log(max(_seconds(curve.points), 1e-3)) for curve in group] for group in self._groups.values()]
-        if len(self.curves) < len(logs) + 2:
-            logs = [[*chain.from_iterable(logs)]]
-        self._degrees = max(len(self.curves) - len(logs), 1)
-        self._variance = sum(float(np.var(some)) * len(some) for some in logs) / self._degrees
+        lengths = [[_seconds(one.points) for one in group if not one.error] for group in self._groups.values()]
+        logs = [np.log(np.maximum(some, 1e-3)) for some in lengths if some]
+        self._degrees = _PRIOR + sum(len(some) - 1 for some in logs)
+        squares = sum(float(np.var(some)) * len(some) for some in logs)
+        self._variance = (_PRIOR * _SPREAD**2 + squares) / self._degrees
         columns = zip_longest(*(curve.points for curve in self.curves))
         self._widths = [{name: _width(column, name) for name in metrics} for column in columns]  # of each report
 
@@ -169,16 +170,16 @@ class Known:
         """Return what draws the curve of a trial in one `of` some sweeps: that of a trial which asked for the same.
 
         The mean length of few trials may be off, so all times of a request have a common factor: log-normal about 1,
-        with the variance of a mean of log-normal lengths, and Student's t for what is not known of their spread. The
-        sweeps share out its distribution. If a scheduler ranks trials, the metrics of each are shifted, as by a kernel.
+        with the variance of a mean of log-normal lengths, and Student's t for what is not known of their spread. That
+        is moderated as if two lengths more were known, which differ by 40%. The sweeps share out the distribution of
+        the factor. If a scheduler ranks trials, the metrics of each are shifted, as by a kernel.
         """
         factors = dict[Any, float]()
         for at, (request, group) in enumerate((*self._groups.items(), ("another", self.curves))):
             rng = np.random.default_rng(at)
             place = (rng.permutation(of)[number] + 0.5) / of
-            width = math.sqrt(math.expm1(min(self._variance, 4.0)) / max(len(group) - 1, 1))
-            exponent = width * float(np.quantile(rng.standard_t(self._degrees, 10_000), place))
-            factors[request] = math.exp(min(max(exponent, -5.0), 5.0))
+            width = math.sqrt(math.expm1(min(self._variance, 4.0)) / len(group))
+            factors[request] = math.exp(width * float(np.quantile(rng.standard_t(self._degrees, 10_000), place)))
 
         def draw(trial: Trial) -> RecordedCurve:
             chance = np.random.default_rng((number, number_of(trial.id)))

@@ -295,6 +295,19 @@ def test_the_command_line_runs_a_sweep_on_the_cluster(cluster, tmp_path):
 
 
 @pytest.mark.usefixtures("joined")
+def test_a_plan_shows_the_nodes_of_the_cluster_and_its_pilots_run_there(cluster, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import sweep\ndef train(config):\n    sweep.report(loss=config['x'])\n")
+    words = [f"{script}:train", "x=uniform(0,1)", "--minimize", "loss", "--trials", "6", "--storage", str(tmp_path)]
+    done = CliRunner().invoke(
+        command_line, ["plan", *words, "--engine", "ray", "--address", cluster.address, "--pilot", "3", "--json"]
+    )
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert sum(node["cpus"] for node in told["nodes"].values()) == 8
+    assert (told["at_once"], told["forecast"]["known"]) == (6, 3)
+
+
 def test_a_sweep_that_runs_here_though_a_cluster_was_joined_says_so(tmp_path, capfd):
     sweep.run(lambda config: sweep.report(score=1), storage_path=tmp_path, name="here", verbose=1)
     told = capfd.readouterr()

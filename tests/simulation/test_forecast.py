@@ -74,10 +74,14 @@ def test_the_rungs_are_those_of_the_scheduler_itself() -> None:
     assert sketch(made(num_samples=17, scheduler="hyperband"))[1]["rungs"]["81"] >= 5
 
 
-def test_trials_of_one_length_take_as_long_as_they_must_and_the_range_is_a_point() -> None:
-    known = Known([ran(x, 4.0, 6.0) for x in range(4)], ["loss"], (0.5, 0.5, 1000.0))
-    found = forecast(partial(made, num_samples=10), known, 4)
-    assert found["seconds"] == dict.fromkeys(("low", "median", "high"), pytest.approx(5 * 11.0))
+def test_trials_of_one_length_take_as_long_as_they_must_and_the_range_narrows_with_their_number() -> None:
+    widths = []
+    for number in (1, 4, 64):
+        known = Known([ran(x, 4.0, 6.0) for x in range(number)], ["loss"], (0.5, 0.5, 1000.0))
+        found = forecast(partial(made, num_samples=10), known, 16)
+        assert found["seconds"]["median"] == pytest.approx(5 * 11.0, rel=0.01)
+        widths.append(found["seconds"]["high"] / found["seconds"]["low"])
+    assert 8 > widths[0] > 2 > widths[1] > 1.2 > widths[2] > 1
     assert found["trials"]["low"] == 10
     assert found["idle_cpu"]["median"] == pytest.approx(0.0)
     assert forecast(partial(made, (Node("local", 5.0),), num_samples=6), known, 4)["idle_cpu"]["high"] == pytest.approx(
@@ -92,7 +96,7 @@ def test_trials_are_like_those_that_asked_for_the_same() -> None:
     )
     for asked, seconds in (({"gpu": 8}, 4 * 50.0), ({"gpu": 1}, 1.0)):
         found = forecast(partial(made, (BIG,), num_samples=4, resources_per_trial=asked), known, 4)["seconds"]
-        assert found["low"] == found["high"] == pytest.approx(seconds)
+        assert found["median"] == pytest.approx(seconds, rel=0.1)
 
 
 def test_few_trials_of_different_length_say_little() -> None:
@@ -100,7 +104,7 @@ def test_few_trials_of_different_length_say_little() -> None:
     wide, narrow = (
         forecast(partial(made, num_samples=30), Known(some, ["loss"]), 16)["seconds"] for some in (few, many)
     )
-    assert wide["high"] / wide["low"] > 4
+    assert wide["high"] / wide["low"] > 2.5
     assert narrow["high"] / narrow["low"] < 1.6
     assert narrow["low"] < 15 * 15.0 < narrow["high"] + 15.0
 
@@ -109,7 +113,7 @@ def test_what_was_stopped_goes_on_at_its_own_pace() -> None:
     stopped = ran(1.0, 2.0, 2.0, loss=5.0, is_cut=True)
     known = Known([ran(2.0, 1.0, 1.0, 3.0, 3.0), stopped, ran(3.0, is_cut=True)], ["loss"])
     whole = {curve.trial_id: curve.points for curve in known.curves}
-    assert known.num_cut == 2
+    assert known.num_cut == 1  # of those that have reported anything
     assert [len(points) for points in whole.values()] == [4, 4]
     assert [point.seconds for point in whole[stopped.trial_id]] == [2.0, 2.0, 6.0, 6.0]
     assert whole[stopped.trial_id][2].metrics["loss"] == pytest.approx(5.5 + (1 + 2 / 3) - 2.0)
@@ -128,7 +132,7 @@ def test_checkpoints_that_are_kept_are_counted() -> None:
 def test_a_time_budget_ends_the_sweep_and_nothing_else_is_refused() -> None:
     known = Known([ran(x, 5.0, 5.0) for x in range(4)], ["loss"])
     found = forecast(partial(made, num_samples=-1, time_budget_s=33.0), known, 4)
-    assert found["seconds"]["high"] == pytest.approx(35.0)  # at their next report
+    assert 33.0 < found["seconds"]["low"] < found["seconds"]["high"] < 40.0  # at their next report
     assert found["trials"]["median"] >= 6
     with pytest.raises(ConfigError, match="nothing ends the sweep"):
         forecast(partial(made, num_samples=-1), known, 4)

@@ -100,7 +100,7 @@ def plan(
     trainable, kwargs = asked_for(ctx, None if as_json else note, **options)
     if pilot and (earlier or nodes):
         raise ConfigError(f"--pilot runs trials here; leave it out, or {'--from' if earlier else '--on'}.")
-    spec = RunSpec.of(trainable, {**kwargs, "nodes": nodes or None})
+    spec = RunSpec.of(trainable, kwargs | ({"nodes": nodes, "engine": "local"} if nodes else {}))
     policies = {"search_alg": spec.search_alg, "scheduler": spec.scheduler}  # as they are before they are used
     launch = Launch(replace(spec, **deepcopy(policies)), None)  # type: ignore[arg-type]
     launch.close()
@@ -175,7 +175,8 @@ def _text(found: Mapping[str, Any]) -> str:
     lines += aligned([(f"  {one['trial']}", clean(one["call"]), clean(one["resources"])) for one in found["calls"]])
     lines.append(f"packing: {found['at_once']} at a time")
     for name, node in found["nodes"].items():
-        held = {f"{node['cpus_held']:g} of {node['cpus']:g} CPUs": node["trials"], **node["devices"]}
+        held = {f"{node['cpus_held']:g} of {node['cpus']:g} CPUs": node["trials"]}
+        held |= {f"device {one}" if one.isdigit() else one: some for one, some in node["devices"].items()}
         by: dict[str, list[str]] = {}  # what the same trials hold is named together
         for what, numbers in held.items():
             some = list(dict.fromkeys(numbers))
@@ -194,6 +195,7 @@ def _forecast_text(found: Mapping[str, Any]) -> str:
         if name in found and found[name]["high"]:
             low, median, high = map(show, found[name].values())
             rows.append((f"  {label}", median, f"{low} - {high}"))
-    lines = [f"forecast from {found['known']} trials, by {found['simulated']} sweeps in virtual time:"]
-    cut = f"note: {found['cut']} of them had been stopped; here they go on like those that were not"
+    known = f"{found['known']} trial{'s' * (found['known'] > 1)}"
+    lines = [f"forecast from {known}, by {found['simulated']} sweeps in virtual time:"]
+    cut = f"note: {found['cut']} of them had not come to their end; here they go on like those that had"
     return "\n".join([*lines, *aligned(rows, {1, 2}), *([cut] if found["cut"] else []), ""])

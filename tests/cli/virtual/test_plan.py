@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 from made_experiment import MadeExperiment
 
+from sweep.accelerators import inventory
 from sweep.cli.main import sweep
 from sweep.errors import ConfigError, ExperimentError
 
@@ -36,14 +38,15 @@ ASHA = ["--minimize", "loss", "--scheduler", "asha", "--max-t", "9", "--grace", 
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "program.py").write_text(
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\np.parse_args()\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SWEEP_STORAGE", raising=False)
-    return tmp_path
+    yield tmp_path
+    inventory.shutdown()  # --engine ray declares a cluster
 
 
 def plan(*words: str) -> Result:
@@ -87,6 +90,12 @@ def test_hopeless_packing_is_a_warning_and_devices_are_shown_one_by_one(here: Pa
     assert "  node-1: 1 of 64 CPUs gpu0 gpu1 gpu2 gpu3 gpu4: 1; gpu5 gpu6 gpu7 idle\n" in shown
     assert "warning: 6 of 16 GPUs can never be used: a trial asks for cpu=1 gpu=5\n" in shown
     assert "rungs: of 50 trials 50 get to 1, " in shown
+
+
+def test_other_machines_are_planned_for_without_the_cluster_that_is_named(here: Path) -> None:
+    words = ["train.py:train", "x=uniform(0,1)", "--trials", "7", "--on", "2*cpu=3"]
+    told = found(*words, "--engine", "ray", "--address", "10.0.0.1:6379")
+    assert (told["at_once"], list(told["nodes"])) == (6, ["node-0", "node-1"])
 
 
 @pytest.mark.parametrize(
