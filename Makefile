@@ -17,6 +17,9 @@ help:
 	@echo "make bench        beside Ray, Optuna, Syne Tune and torchrun; make bench-quick: our figures alone"
 	@echo "make clean        remove what the others made"
 
+# Each process of a suite compiles all tests, 10 s; what it wrote serves the next run, even where Python is to write none.
+test check test-%: export PYTHONDONTWRITEBYTECODE =
+
 run: compiled
 	$(PY) examples/torch_digits_asha.py
 

@@ -442,7 +442,12 @@ def test_ctrl_c_leaves_a_resumable_sweep_and_says_how_to_go_on(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "how", [{"reuse_actors": True}, {"start_method": "spawn"}, {"engine": "inline"}], ids=["warm", "spawn", "inline"]
+    "how",
+    [
+        pytest.param({"reuse_actors": True}, id="warm"),
+        pytest.param({"start_method": "spawn"}, marks=pytest.mark.slow, id="spawn"),
+        pytest.param({"engine": "inline"}, id="inline"),
+    ],
 )
 def test_other_ways_to_run_give_the_same(how):
     def found(**how):

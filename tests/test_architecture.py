@@ -532,19 +532,16 @@ def test_there_is_something_to_check():
     assert len(all_imports()) > 200
 
 
-@pytest.mark.parametrize("module", sorted(MODULES))
-def test_a_module_imports_only_what_its_part_may(module):
-    part = part_of(module)
-    allowed = (*MAY_IMPORT[part], package_of(part), *(() if part == "searchers" else FLOOR))
-    wrong = [
-        str(found)
-        for found in all_imports()
-        if found.module == module
-        and found.target.split(".")[0] in OWN
-        and not found.is_for_types_only
-        and not any(is_in(found.target, prefix) for prefix in allowed)
-    ]
-    assert not wrong, f"{part} may import {', '.join(MAY_IMPORT[part]) or 'nothing of ours'}: {wrong}"
+def test_a_module_imports_only_what_its_part_may():
+    parts = {module: part_of(module) for module in MODULES}
+    wrong = []
+    for found in all_imports():
+        part = parts[found.module]
+        allowed = (*MAY_IMPORT[part], package_of(part), *(() if part == "searchers" else FLOOR))
+        is_own = found.target.split(".")[0] in OWN and not found.is_for_types_only
+        if is_own and not any(is_in(found.target, prefix) for prefix in allowed):
+            wrong.append(f"{found}; {part} may import {', '.join(MAY_IMPORT[part]) or 'nothing of ours'}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_only_other_paths_of_ray_import_what_is_there_for_scripts_of_tune():
@@ -554,17 +551,10 @@ def test_only_other_paths_of_ray_import_what_is_there_for_scripts_of_tune():
 
 def test_there_are_no_import_rings():
     """Imports inside functions count, too; the tables of names of the packages, which load late, do not."""
-    graph: dict[str, set[str]] = {
-        module: {
-            found.target
-            for found in all_imports()
-            if found.module == module
-            and found.target in MODULES
-            and found.target != module
-            and not found.is_for_types_only
-        }
-        for module in MODULES
-    }
+    graph: dict[str, set[str]] = {module: set() for module in MODULES}
+    for found in all_imports():
+        if found.target in MODULES and found.target != found.module and not found.is_for_types_only:
+            graph[found.module].add(found.target)
     done: set[str] = set()
 
     def visit(module: str, path: tuple[str, ...]) -> None:
@@ -609,14 +599,16 @@ def pure_modules() -> list[str]:
     )
 
 
-@pytest.mark.parametrize("module", pure_modules())
-def test_a_pure_module_reads_no_clock_file_environment_or_global_randomness(module):
+def test_a_pure_module_reads_no_clock_file_environment_or_global_randomness():
+    pure = pure_modules()
+    assert len(pure) > 30
     wrong = [
         str(found)
         for found in all_imports()
-        if found.module == module and not found.is_for_types_only and found.target.split(".")[0] in FORBIDDEN_IN_PURE
+        if found.module in pure and not found.is_for_types_only and found.target.split(".")[0] in FORBIDDEN_IN_PURE
     ]
-    for node in ast.walk(tree_of(module)):
+    nodes = [(module, node) for module in pure for node in ast.walk(tree_of(module))]
+    for module, node in nodes:
         where = f"{module}:{getattr(node, 'lineno', 0)}"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FORBIDDEN_NAMES_IN_PURE:
             wrong.append(f"{where} calls {node.func.id}")
@@ -669,20 +661,16 @@ def test_a_package_is_imported_only_where_it_is_at_home(package, home):
     assert not wrong, wrong
 
 
-@pytest.mark.parametrize("module", sorted(MODULES))
-def test_a_module_says_in_one_sentence_what_it_is_for(module):
-    text = ast.get_docstring(tree_of(module))
-    assert text, f"{module} has no docstring"
-    first = text.split("\n\n")[0].replace("\n", " ")
-    assert len(first) > 15, first
+def test_a_module_says_in_one_sentence_what_it_is_for():
+    said = {module: (ast.get_docstring(tree_of(module)) or "").split("\n\n")[0] for module in MODULES}
+    assert {module: first for module, first in said.items() if len(first) <= 15} == {}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_file_has_a_name_that_says_something_and_a_size_one_can_read(path):
-    assert path.stem not in FORBIDDEN_FILE_NAMES
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    most = MAY_BE_LONGER.get(str(path.relative_to(ROOT)), MAX_LINES)
-    assert lines <= most, f"{path.relative_to(ROOT)} has {lines} lines; split it at {most}"
+def test_a_file_has_a_name_that_says_something_and_a_size_one_can_read():
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+    assert {path for path in FILES if path.stem in FORBIDDEN_FILE_NAMES} == set()
+    too_long = {name: lines for name, lines in lengths.items() if lines > MAY_BE_LONGER.get(name, MAX_LINES)}
+    assert too_long == {}, "split them"
 
 
 def test_a_room_has_no_more_files_than_one_finds_at_a_glance():

@@ -160,10 +160,10 @@ GONE: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("which", ["silent", "reports"])
+@pytest.mark.parametrize("which", ["silent", pytest.param("reports", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "said",
-    [pytest.param(said, marks=pytest.mark.slow if said.startswith(("code", "driver")) else ()) for said in GONE],
+    [pytest.param(said, marks=() if said == "st/one was deleted" else pytest.mark.slow) for said in GONE],
 )
 def test_a_sweep_whose_directory_is_gone_ends_with_all_its_processes_and_one_message(
     started: Started, tmp_path: Path, which: str, said: str
@@ -224,7 +224,11 @@ def assert_all_ended(process: subprocess.Popen[str], steps: int | None = None) -
     ("which", "more"),
     [
         ("saves", ""),
-        ("Saves", ", stop={'training_iteration': 3}, checkpoint_config=sweep.CheckpointConfig(checkpoint_frequency=1)"),
+        pytest.param(
+            "Saves",
+            ", stop={'training_iteration': 3}, checkpoint_config=sweep.CheckpointConfig(checkpoint_frequency=1)",
+            marks=pytest.mark.slow,
+        ),
         ("saves", ", engine='inline'"),
     ],
     ids=["a function", "a class", "in one process"],
@@ -257,7 +261,7 @@ def test_a_disk_without_inodes_is_no_disk_without_bytes(started: Started) -> Non
     ("lines", "waits", "said"),
     [
         # what a trial prints: the record waits or the trial, whichever comes first
-        ("fill(300_000); run('prints')", "Free some space and it goes on", ""),
+        pytest.param("fill(300_000); run('prints')", "Free some space and it goes on", "", marks=pytest.mark.slow),
         (
             "run('counts', callbacks=[Fill()])",
             "sweep.db cannot be written",
@@ -299,8 +303,15 @@ def test_log_files_are_whole_when_there_is_room_again(started: Started) -> None:
     assert "Traceback" not in out + err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("engine", ["local", "inline"])
+@pytest.mark.parametrize(
+    ("engine", "number"),
+    [
+        ("local", signal.SIGINT),
+        pytest.param("local", signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param("inline", signal.SIGINT, marks=pytest.mark.slow),
+        ("inline", signal.SIGTERM),
+    ],
+)
 def test_a_wait_of_trials_for_room_ends_with_the_first_signal(
     started: Started, number: signal.Signals, engine: str
 ) -> None:
@@ -312,7 +323,7 @@ def test_a_wait_of_trials_for_room_ends_with_the_first_signal(
     assert_all_ended(process)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_wait_of_the_record_for_room_ends_with_the_first_signal_and_nothing_is_lost(
     started: Started, number: signal.Signals
 ) -> None:

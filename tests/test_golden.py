@@ -123,6 +123,16 @@ def test_the_command_line_reads_it(copy: Path):
         assert expected in done.output
 
 
+@pytest.mark.parametrize(
+    "copy",
+    [
+        pytest.param(
+            path, marks=() if path.name == "function" else pytest.mark.slow, id=f"{path.parent.name}-{path.name}"
+        )
+        for path in KEPT
+    ],
+    indirect=True,
+)
 def test_it_replays_and_resumes_where_it_was_copied_to(copy: Path):
     assert "all as recorded" in run_python("-m", "sweep.cli.main", "replay", str(copy), "--verify", cwd=copy.parent)
     run_python("-c", AGAIN, str(copy), copy.name, cwd=copy.parent)

@@ -45,10 +45,8 @@ MOMENTS = [
 ]
 
 SOME = [
-    ("after", "Suggest", 1),
     ("after", "Start", 1),
     ("before", "Reported", 7),
-    ("after", "checkpoint", 2),
     ("saving", "", 4),
     ("after", "Stop", 2),
     ("after", "Exited", 3),
@@ -125,7 +123,7 @@ def drive(root: Path, script: Path, num_trials: int, moment, mark: str, durabili
 @pytest.mark.parametrize(
     ("moments", "num_trials", "durability"),
     [
-        pytest.param(SOME, 60, "normal", id="seven"),
+        pytest.param(SOME, 40, "normal", id="five"),
         *[
             pytest.param(MOMENTS, 200, durability, marks=pytest.mark.chaos, id=f"twenty, {durability}")
             for durability in ("normal", "full")

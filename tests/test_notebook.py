@@ -46,15 +46,19 @@ SCRIPT = PREPARE + BASE + RUN + TUNER
 @pytest.mark.parametrize(
     ("options", "typed"),
     [
-        (["-c", SCRIPT], ""),
-        ([], SCRIPT),
-        (["-"], SCRIPT),
-        (["-i"], SCRIPT),
-        (["-c", f"exec({SCRIPT!r})"], ""),
-        (["-c", f"exec({SCRIPT!r}, {{}})"], ""),
-        (["-c", f"exec({SCRIPT!r}, {{'__name__': 'of_nobody'}})"], ""),
+        pytest.param(["-c", SCRIPT], "", marks=pytest.mark.slow, id="command"),
+        pytest.param([], SCRIPT, id="stdin"),
+        pytest.param(["-"], SCRIPT, marks=pytest.mark.slow, id="dash"),
+        pytest.param(["-i"], SCRIPT, marks=pytest.mark.slow, id="prompt"),
+        pytest.param(["-c", f"exec({SCRIPT!r})"], "", marks=pytest.mark.slow, id="exec"),
+        pytest.param(["-c", f"exec({SCRIPT!r}, {{}})"], "", id="exec in an empty namespace"),
+        pytest.param(
+            ["-c", f"exec({SCRIPT!r}, {{'__name__': 'of_nobody'}})"],
+            "",
+            marks=pytest.mark.slow,
+            id="exec under another name",
+        ),
     ],
-    ids=["command", "stdin", "dash", "prompt", "exec", "exec in an empty namespace", "exec under another name"],
 )
 def test_a_class_trainable_runs_although_its_code_is_in_no_file(tmp_path, options, typed):
     ended = subprocess.run(
@@ -148,6 +152,7 @@ CELLS = {
 }
 
 
+@pytest.mark.slow
 def test_class_trainables_of_notebook_cells_run(tmp_path):
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")

@@ -57,6 +57,7 @@ def test_a_script_that_starts_a_sweep_can_be_imported_by_hand_and_by_its_trials(
     assert len(found.experiments) == 1
 
 
+@pytest.mark.slow
 def test_a_script_may_take_its_trainable_from_one_that_starts_a_sweep(tmp_path):
     found = run(
         tmp_path,
@@ -78,6 +79,7 @@ def test_a_script_may_take_its_trainable_from_one_that_starts_a_sweep(tmp_path):
 LIMITED = ("setpriv", "--reuid=54321", "--clear-groups", "--inh-caps=+dac_override", "--ambient-caps=+dac_override")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root, to become another user")
 @pytest.mark.parametrize(
     ("command", "number"), [(ON_THE_COMMAND_LINE, 1), ((*PYTHON, "import FILE"), 1)], ids=["command_line", "by_hand"]
@@ -89,6 +91,7 @@ def test_few_processes_are_enough_for_a_script_that_starts_a_sweep(tmp_path, com
     assert len(found.experiments) == number
 
 
+@pytest.mark.slow
 def test_a_sweep_is_restored_whose_space_and_callbacks_come_from_a_script_that_starts_one(tmp_path):
     first = run(
         tmp_path,
@@ -125,12 +128,13 @@ def test_a_sweep_is_restored_whose_space_and_callbacks_come_from_a_script_that_s
     assert found.experiments == ("first",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
         pytest.param(("resume", "first", "--trials", "+1", "-q"), id="resume"),
-        pytest.param(("replay", "first", "--verify"), marks=pytest.mark.slow, id="replay_verify"),
-        pytest.param(("simulate", "first"), marks=pytest.mark.slow, id="simulate"),
+        pytest.param(("replay", "first", "--verify"), id="replay_verify"),
+        pytest.param(("simulate", "first"), id="simulate"),
     ],
 )
 def test_a_command_that_loads_the_trainable_again_starts_no_sweep_of_its_script(tmp_path, command):
@@ -172,7 +176,7 @@ def train(config):
 """
 
 
-OFTEN = ("main", "tuner", "thread", "fork", "exec", "finally")  # of the others one more look now and then is enough
+OFTEN = ("main", "thread")  # of the others one more look now and then is enough
 
 
 @pytest.mark.parametrize(
@@ -185,6 +189,7 @@ def test_no_way_of_starting_a_sweep_starts_one_while_its_file_is_imported(tmp_pa
     assert (found.code, found.experiments) == (0, ("mine",)), found
 
 
+@pytest.mark.slow
 def test_where_one_module_imports_another_that_starts_a_sweep_only_the_other_ends(tmp_path):
     here = "from THERE import train\n\ndef here(config):\n    return train(config)\n"
     command = [word.replace(":train", ":here") for word in ON_THE_COMMAND_LINE]
@@ -219,6 +224,7 @@ def test_a_name_that_another_module_takes_from_below_the_sweep_is_named_with_the
     assert "THERE.py, line 7, starts a sweep" in found.err
 
 
+@pytest.mark.slow
 def test_a_global_that_is_set_below_the_sweep_is_named_with_the_line_of_the_call(tmp_path):
     script = SCRIPT.replace('config["x"])\n', 'FACTOR * config["x"])\n', 1) + "\nFACTOR = 2\n"
     found = run(tmp_path, *ON_THE_COMMAND_LINE, FILE=script)
@@ -227,6 +233,7 @@ def test_a_global_that_is_set_below_the_sweep_is_named_with_the_line_of_the_call
     assert len(found.experiments) == 1
 
 
+@pytest.mark.slow
 def test_a_module_that_is_imported_by_hand_may_start_two_sweeps(tmp_path):
     second = 'print(sweep.run(second, config={"x": sweep.grid_search([1, 2])}, metric="loss", mode="min", verbose=0).'
     found = run(tmp_path, *PYTHON, "import FILE", FILE=TWO + second + "best_config)\n")
@@ -234,6 +241,7 @@ def test_a_module_that_is_imported_by_hand_may_start_two_sweeps(tmp_path):
     assert len(found.experiments) == 2
 
 
+@pytest.mark.slow
 def test_a_script_that_parses_its_arguments_finds_none_of_the_commands(tmp_path):
     head = "from argparse import ArgumentParser\nparser = ArgumentParser()\nparser.add_argument('--lr', default=1)\n"
     found = run(tmp_path, *ON_THE_COMMAND_LINE, "-q", FILE=head + "parser.parse_args()\n" + SCRIPT)
@@ -267,7 +275,11 @@ def test_what_an_import_starts_ends_with_the_sweep(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "then", ["time.sleep(1000)", "\n    while True: pass"], ids=["import_sleeps", "import_computes"]
+    "then",
+    [
+        pytest.param("time.sleep(1000)", id="import_sleeps"),
+        pytest.param("\n    while True: pass", marks=pytest.mark.slow, id="import_computes"),
+    ],
 )
 def test_what_an_import_starts_ends_when_the_driver_is_killed_meanwhile(tmp_path, then):
     found = run(
@@ -280,12 +292,14 @@ def test_what_an_import_starts_ends_when_the_driver_is_killed_meanwhile(tmp_path
     assert found.code == -9, found
 
 
+@pytest.mark.slow
 def test_what_an_import_starts_ends_when_its_process_is_killed(tmp_path):
     dies = "if os.environ.get('SWEEP_IMPORTER'): os.kill(os.getpid(), 9)"  # the trials import for themselves then
     found = run(tmp_path, *ON_THE_COMMAND_LINE, "-q", FILE=STRAYS.replace(", env={}", "").replace("HERE", dies))
     assert found.code == 0, found
 
 
+@pytest.mark.slow
 def test_a_script_that_an_import_starts_in_a_process_of_its_own_starts_no_sweep(tmp_path):
     found = run(
         tmp_path,

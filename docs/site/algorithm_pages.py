@@ -153,8 +153,9 @@ def _is_algorithm(value: Any, base: type[Any], module: str) -> bool:
 
 
 def _algorithm(kind: type[Any], page: str) -> Algorithm:
-    known = {name for package in (sweep, schedulers, searchers) for name in package.__all__}
-    same = {name for name in known if any(getattr(p, name, None) is kind for p in (sweep, schedulers, searchers))}
+    packages = (sweep, schedulers, searchers)
+    known = {name for package in packages for name in package.__all__}
+    same = {name for name in known if any(name in p.__all__ and getattr(p, name) is kind for p in packages)}
     preferred = _PREFERRED.get(kind.__name__, kind.__name__)
     tables: Sequence[Mapping[str, Any]] = (schedulers.SCHEDULERS, searchers.SEARCHERS)
     names = [

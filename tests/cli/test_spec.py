@@ -335,7 +335,7 @@ HEAD = "program: train.py:train\n"
         (HEAD + f"parameters: {{x: {{value: {'1' * 5000}}}}}\n", " not valid YAML: Exceeds the limit"),
         ("[1, 2]\n", "1:1: expected keys such as program, method and parameters, found [1, 2]."),
         ("", "1:1: expected keys such as program, method and parameters, found None."),
-        ("a: " + "[" * 1500 + "]" * 1500, " it holds itself, or is nested too deep."),
+        ("a: " + "[" * 600 + "]" * 600, " it holds itself, or is nested too deep."),
         (BOMB, "more than 10000 values"),
         (MERGES, "more than 10000 values"),
         (HEAD + "---\nprogram: b.py\n", "2:1: not valid YAML: but found another document"),

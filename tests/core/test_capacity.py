@@ -128,7 +128,7 @@ def play(nodes: list[Node], asked: list[Resources], script: list[tuple[str, int]
 ONE = Bundle(cpu=1.0, gpu=1.0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(inventories(), scripts)
 @example(  # a gang that is alone is closed to others as soon as it is placed, and no longer
     ([Node(f"n{i}", 4, devices=(Device("g0"),)) for i in range(3)], [Resources((ONE,) * 2, alone=True), Resources()]),

@@ -1054,7 +1054,7 @@ def check(packer: Packer, held: dict) -> None:
         assert amount <= have.get(key, 0), key
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(inventories, st.lists(st.tuples(requests, st.integers(0, 3)), max_size=12))
 def test_nothing_is_ever_given_out_twice_and_everything_comes_back(nodes, script):
     packer = Packer(nodes)
@@ -1079,7 +1079,7 @@ def test_nothing_is_ever_given_out_twice_and_everything_comes_back(nodes, script
         assert packer.fits_now(resources) is fresh.fits_now(resources) is packer.could_ever_fit(resources)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(inventories, requests)
 def test_what_could_ever_fit_is_what_an_idle_machine_takes(nodes, resources):
     packer = Packer(nodes)
@@ -1110,7 +1110,7 @@ def fits_by_trying_everything(nodes: list[Node], resources: Resources) -> bool:
     return False
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(inventories, requests)
 def test_a_gang_that_fits_an_idle_inventory_is_always_placed(nodes, resources):
     shares = {bundle.gpu for bundle in resources.bundles if 0 < bundle.gpu < 1}

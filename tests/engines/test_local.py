@@ -77,7 +77,7 @@ def test_an_end_is_told_for_what_it_was(tmp_path, body, kind, says):
     [
         ("b'Epoch 1: loss 0.5'", {}),
         ("b'Epoch 1: loss 0.5'", {"reuse_actors": True}),
-        ("b'Epoch 1: loss 0.5'", {"start_method": "spawn"}),
+        pytest.param("b'Epoch 1: loss 0.5'", {"start_method": "spawn"}, marks=pytest.mark.slow),
         ("b'abc'", {"reuse_actors": True}),
         ("bytes(64)", {}),
         ("b'\\xff' * 8", {}),
@@ -335,15 +335,22 @@ def test_a_fork_server_that_dies_is_replaced_and_the_trials_go_on(tmp_path):
 # --- what the process is like ---------------------------------------------------------------------------------------
 
 
-def test_equal_trials_draw_equal_numbers_and_different_trials_different_ones(tmp_path):
-    def train(config):
-        import random
+def draws(config):
+    import random
 
-        import numpy as np
-        import torch
+    import numpy as np
 
-        return {"drawn": [random.random(), float(np.random.rand()), float(torch.rand(()))]}
+    return {"drawn": [random.random(), float(np.random.rand())]}
 
+
+def draws_by_torch(config):
+    import torch
+
+    return {"drawn": [float(torch.rand(()))]}
+
+
+@pytest.mark.parametrize("train", [draws, pytest.param(draws_by_torch, marks=pytest.mark.slow)])
+def test_equal_trials_draw_equal_numbers_and_different_trials_different_ones(tmp_path, train):
     trials = [trial(0), trial(1)]
     first = play(tmp_path / "1", train, trials, in_turn=True, seed=1).values("drawn")
     again = play(tmp_path / "2", train, trials, in_turn=True, seed=1).values("drawn")
@@ -351,6 +358,7 @@ def test_equal_trials_draw_equal_numbers_and_different_trials_different_ones(tmp
     assert all(one != other for one, other in zip(*first, strict=True))
 
 
+@pytest.mark.slow
 def test_libraries_loaded_in_advance_get_the_threads_that_were_asked_for(tmp_path, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
@@ -674,7 +682,7 @@ def test_a_reused_worker_that_dies_when_it_has_just_said_that_it_is_idle_ends_it
         "sys.stdout = sys.stderr = None",
     ],
 )
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("method", ["forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_what_a_trial_does_to_its_output_is_no_matter_of_the_next_in_a_reused_worker(tmp_path, spoil, method):
     scope: dict = {}
     exec(
@@ -799,7 +807,7 @@ class Color(enum.Enum):
     RED = "red"
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("method", ["forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_a_script_without_a_guard_runs_its_body_once(tmp_path, method):
     script = tmp_path / "script.py"
     script.write_text(

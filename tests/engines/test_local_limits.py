@@ -78,6 +78,12 @@ def sweep_in(directory: Path, main: str, *before: str, more: str = "") -> tuple[
     return (json.loads(lines[-1]) if lines else {}), found
 
 
+KINDS = pytest.mark.parametrize(
+    "options",
+    [pytest.param("", id="fresh"), pytest.param(", reuse_actors=True", marks=pytest.mark.slow, id="reused")],
+)
+
+
 # --- descriptors -----------------------------------------------------------------------------------------------------
 
 
@@ -86,8 +92,8 @@ def sweep_in(directory: Path, main: str, *before: str, more: str = "") -> tuple[
     [
         pytest.param("files(64)", "", 10, marks=pytest.mark.slow),
         ("files(40)", "", 4),
-        ("files(48)", ", reuse_actors=True", 6),
-        ("files(64); kept = [open('/dev/null') for _ in range(25)]", "", 2),
+        pytest.param("files(48)", ", reuse_actors=True", 6, marks=pytest.mark.slow),
+        pytest.param("files(64); kept = [open('/dev/null') for _ in range(25)]", "", 2, marks=pytest.mark.slow),
     ],
     ids=["64", "40", "reused_workers", "files_of_the_user"],
 )
@@ -106,6 +112,7 @@ def test_few_descriptors_make_fewer_trials_run_at_once_and_it_is_said(tmp_path, 
     assert told["run_once"] < 600
 
 
+@pytest.mark.slow
 def test_the_driver_takes_what_the_hard_limit_allows_and_trials_get_what_was_set(tmp_path):
     told, found = sweep_in(tmp_path, "files(40, 400); run(train, 24, 24)")
     assert told["statuses"] == {"TERMINATED": 24}, found
@@ -114,6 +121,7 @@ def test_the_driver_takes_what_the_hard_limit_allows_and_trials_get_what_was_set
     assert "at once" not in found.out
 
 
+@pytest.mark.slow
 def test_spawned_trials_and_what_is_imported_for_them_get_the_limit_that_was_set(tmp_path):
     (tmp_path / "looks.py").write_text("import resource\nfound = resource.getrlimit(resource.RLIMIT_NOFILE)[0]\n")
     more = """
@@ -127,6 +135,7 @@ def test_spawned_trials_and_what_is_imported_for_them_get_the_limit_that_was_set
         shutil.rmtree(tmp_path / "one")
 
 
+@pytest.mark.slow
 def test_groups_wait_for_descriptors_too(tmp_path):
     more = """
         from sweep.train import DataParallelTrainer, ScalingConfig
@@ -144,7 +153,7 @@ def test_groups_wait_for_descriptors_too(tmp_path):
     assert told["most"] < 12
 
 
-@pytest.mark.parametrize("options", ["", ", reuse_actors=True"], ids=["fresh", "reused"])
+@KINDS
 def test_a_trial_that_leaves_no_descriptor_free_fails_alone_and_by_its_own_error(tmp_path, options):
     more = """
         kept = []
@@ -185,7 +194,7 @@ def limited(number: int) -> tuple[str, ...]:
 
 @needs_another_user
 @pytest.mark.parametrize("number", [8, *(pytest.param(number, marks=pytest.mark.slow) for number in (9, 12))])
-@pytest.mark.parametrize("options", ["", ", reuse_actors=True"], ids=["fresh", "reused"])
+@KINDS
 def test_few_processes_make_fewer_trials_run_at_once(tmp_path, number, options):
     """Driver, its threads for callbacks and display, fork server, and two for each trial."""
     told, found = sweep_in(tmp_path, f"run(train, 6, 6{options})", *limited(number))
@@ -219,6 +228,7 @@ def test_with_too_few_processes_for_any_trial_it_waits_and_says_why(tmp_path):
     assert told["run_once"] < 200
 
 
+@pytest.mark.slow
 @needs_another_user
 def test_without_a_process_for_the_driver_itself_the_error_names_the_limit(tmp_path):
     told, found = sweep_in(tmp_path, "run(train, 2, 2)", *limited(1))

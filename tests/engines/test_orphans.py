@@ -275,7 +275,9 @@ print("left after", len(left()), flush=True)
         pytest.param("{'start_method': 'spawn'}", marks=pytest.mark.slow, id="spawn"),
     ],
 )
-@pytest.mark.parametrize("how", ["another", "resume", pytest.param("resume, killed", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "how", ["resume", *(pytest.param(how, marks=pytest.mark.slow) for how in ("another", "resume, killed"))]
+)
 def test_daemons_of_a_driver_that_was_killed_with_its_helpers_are_ended_by_the_next(tmp_path, how, options):
     (tmp_path / "script.py").write_text(SCRIPT)
     first = [sys.executable, "script.py", "one"]
@@ -292,6 +294,7 @@ def test_daemons_of_a_driver_that_was_killed_with_its_helpers_are_ended_by_the_n
     assert "sleep 1000 [" in notice
 
 
+@pytest.mark.slow
 def test_the_command_line_ends_them_too_when_it_resumes(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "sweep.cli.main"]

@@ -72,7 +72,17 @@ def bodies(tmp_path):
 
 @pytest.mark.parametrize(
     ("guard", "options"),
-    [("guarded", ""), ("unguarded", ""), ("unguarded", "reuse_actors=True"), ("unguarded", 'start_method="spawn"')],
+    [
+        ("unguarded", ""),
+        *(
+            pytest.param(*given, marks=pytest.mark.slow)
+            for given in (
+                ("guarded", ""),
+                ("unguarded", "reuse_actors=True"),
+                ("unguarded", 'start_method="spawn"'),
+            )
+        ),
+    ],
 )
 def test_a_pool_of_a_trial_finds_the_functions_of_the_script(tmp_path, guard, options):
     path = script(tmp_path / "tune_me.py", guard, options=options)
@@ -82,6 +92,7 @@ def test_a_pool_of_a_trial_finds_the_functions_of_the_script(tmp_path, guard, op
     assert [entry.name for entry in tmp_path.glob("results/*")] == ["one"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guard", GUARDS)
 def test_so_it_does_where_the_script_is_a_module_of_a_package(tmp_path, guard):
     (tmp_path / "package").mkdir()

@@ -272,7 +272,7 @@ def test_a_reporter_of_ones_own_leaves_it_to_standard_error(script, tmp_path, re
     assert sum("resume=True" in line for line in lines) == 1, lines
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
 def test_the_command_line_says_how_to_resume_once_and_exits_with_130(script, tmp_path, number):
     process = driver(tmp_path, "-m", "sweep.cli.main", "run", f"{script}:reports", "x=1,2", "--name", "one")
     lines = lines_after(process, number, tmp_path)
@@ -283,7 +283,7 @@ def test_the_command_line_says_how_to_resume_once_and_exits_with_130(script, tmp
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["x=1", "--minimize", "lost"],  # no trial reports it
+        pytest.param(["x=1", "--minimize", "lost"], marks=pytest.mark.slow),  # no trial reports it
         ["x=1", "--minimize", "step", "--gpus", "999"],
         ["x=1", "--minimize", "step", "--searcher", "nobody"],
         ["x=uniform(2,1)"],
@@ -332,7 +332,7 @@ def statuses(experiment: Path) -> list[str]:
     return [trial.status for trial in sweep.ExperimentAnalysis(experiment).trials]
 
 
-@pytest.mark.parametrize("how", ["local", "tuner", "inline"])
+@pytest.mark.parametrize("how", ["local", *(pytest.param(how, marks=pytest.mark.slow) for how in ("tuner", "inline"))])
 def test_a_hang_up_stops_in_order_as_sigterm_does(script, tmp_path, how):
     process = driver(tmp_path, str(script), "reports", how, "{}")
     lines = lines_after(process, signal.SIGHUP, tmp_path, is_inline=how == "inline")
@@ -365,6 +365,7 @@ def test_a_hang_up_that_is_ignored_stays_ignored_and_another_handler_comes_back(
         signal.signal(signal.SIGHUP, old)
 
 
+@pytest.mark.slow
 def test_under_nohup_a_hang_up_does_nothing(script, tmp_path):
     process = driver(tmp_path, "-c", f"import os, sys; os.execvp('nohup', ['nohup', sys.executable, {str(script)!r}, "
                                      "'reports', 'local', '{}'])")  # fmt: skip
@@ -380,6 +381,7 @@ def test_under_nohup_a_hang_up_does_nothing(script, tmp_path):
     assert process.returncode == 128 + signal.SIGTERM, lines
 
 
+@pytest.mark.slow
 def test_a_window_that_is_closed_stops_the_sweep_in_order(start, tmp_path):
     session = start("reports")
     assert session.watch(RUNS.format("00001"))
@@ -412,7 +414,7 @@ for name in ("one", "two", "three"):
 @pytest.mark.parametrize(
     ("command", "number", "code"),
     [
-        ("exec {}", signal.SIGINT, -signal.SIGINT),
+        pytest.param("exec {}", signal.SIGINT, -signal.SIGINT, marks=pytest.mark.slow),
         ("exec {}", signal.SIGTERM, 143),
         pytest.param("exec nohup {}", signal.SIGTERM, 143, marks=pytest.mark.slow),
         pytest.param("timeout --preserve-status 1000 {}", signal.SIGTERM, 143, marks=pytest.mark.slow),
@@ -445,7 +447,7 @@ def test_a_script_of_three_sweeps_ends_with_the_first(tmp_path, command, number,
     assert statuses(tmp_path / "one") == ["PENDING"] * 2
 
 
-@pytest.mark.parametrize("how", ["local", "tuner"])
+@pytest.mark.parametrize("how", ["local", pytest.param("tuner", marks=pytest.mark.slow)])
 def test_a_script_may_ask_to_go_on_after_ctrl_c(script, tmp_path, how):
     process = driver(tmp_path, str(script), "reports", how, "{'on_interrupt': 'return', 'verbose': 0}")
     assert lines_after(process, signal.SIGINT, tmp_path) == ["returned True"]
@@ -485,7 +487,7 @@ def test_what_is_raised_has_the_analysis(tmp_path, monkeypatch):
     assert caught.value._render_traceback_() == [f"SweepInterrupted: {caught.value}"]  # all that a notebook shows
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_searcher_that_never_answers_is_named_and_left_at_the_second_signal(tmp_path, number):
     code = """
 import sys, time

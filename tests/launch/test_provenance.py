@@ -28,8 +28,8 @@ if __name__ == "__main__":
     ("typed", "command"),
     [
         (["train.py", "--lr", "a b"], "python train.py --lr 'a b'"),
-        (["-m", "pack", "x"], "python -m pack x"),
-        (["-c", RUN], "python -c ..."),
+        pytest.param(["-m", "pack", "x"], "python -m pack x", marks=pytest.mark.slow),
+        pytest.param(["-c", RUN], "python -c ...", marks=pytest.mark.slow),
         (["-"], "a prompt"),
     ],
 )

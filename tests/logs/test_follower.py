@@ -319,7 +319,7 @@ def test_another_goes_on_where_one_has_stopped(facts: Facts, whole: dict[str, by
         assert facts.contents() == whole, more
 
 
-@pytest.mark.parametrize("is_torn", [False, True])
+@pytest.mark.parametrize("is_torn", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_one_that_is_killed_at_any_change_of_a_file_leaves_what_is_completed(
     facts: Facts, whole: dict[str, bytes], is_torn: bool
 ) -> None:

@@ -406,6 +406,7 @@ names = st.text(max_size=6) | st.sampled_from(list(SPACE))
 choices = st.lists(values, min_size=1, max_size=3).map(sweep.choice)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.dictionaries(names, values, max_size=5), max_size=3),

@@ -90,7 +90,7 @@ class Climber(sweep.Trainable):
         self.total = checkpoint["total"]
 
 
-@pytest.mark.parametrize("synch", [False, True])
+@pytest.mark.parametrize("synch", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_population_is_cloned_between_processes(tmp_path, request, synch):
     request.addfinalizer(sweep.shutdown)
     scheduler = PopulationBasedTraining(

@@ -150,6 +150,7 @@ def story(root: Path) -> tuple[list[Any], dict[str, Any]]:
 COMBINATIONS = [(name, "variants") for name in SCHEDULERS] + [
     (scheduler, name) for scheduler, name in itertools.product(("asha", "bohb"), SEARCHERS) if name != "variants"
 ]
+OF_BOHB = [("bohb", name) for name in SEARCHERS if name not in ("variants", "bohb")]
 EVERYWHERE = tuple(i / 40 for i in range(1, 40))
 PARTS = pytest.mark.parametrize(
     "parts", [pytest.param((0.5,), id="half way"), pytest.param(EVERYWHERE, marks=pytest.mark.slow, id="everywhere")]
@@ -176,7 +177,13 @@ def check_resumed(tmp_path: Path, parts: tuple[float, ...], once: Callable[..., 
 
 
 @PARTS
-@pytest.mark.parametrize(("scheduler", "searcher"), COMBINATIONS)
+@pytest.mark.parametrize(
+    ("scheduler", "searcher"),
+    [
+        pytest.param(*pair, marks=pytest.mark.slow if pair == ("asha", "gp") or pair in OF_BOHB else ())
+        for pair in COMBINATIONS
+    ],
+)
 def test_killed_at_any_commit_and_resumed_it_ends_like_the_one_that_was_not(
     tmp_path: Path, scheduler: str, searcher: str, parts: tuple[float, ...]
 ) -> None:

@@ -121,8 +121,8 @@ def go_on(storage: Storage) -> None:
 
 
 def ways(*quick: Any, slow: Any) -> list[Any]:
-    """Every third point in one way at once, and every point in both ways among the slow tests."""
-    return [(3, *quick), *(pytest.param(1, *way, marks=pytest.mark.slow) for way in (quick, slow))]
+    """Every sixth point in one way at once, and every point in both ways among the slow tests."""
+    return [(6, *quick), *(pytest.param(1, *way, marks=pytest.mark.slow) for way in (quick, slow))]
 
 
 @pytest.mark.parametrize(("step", "is_torn", "is_resumed"), ways(True, True, slow=(False, False)))

@@ -90,7 +90,12 @@ def many_things(config):
     ("trainer", "summed", "told"),
     [
         (TorchTrainer, with_torch, {"backend": "gloo", "world": 2, "listens": ["127.0.0.1"]}),
-        (JaxTrainer, with_jax, {"gathered": [1, 2], "devices": 2, "processes": 2, "platform": "cpu"}),
+        pytest.param(
+            JaxTrainer,
+            with_jax,
+            {"gathered": [1, 2], "devices": 2, "processes": 2, "platform": "cpu"},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["torch", "jax"],
 )
@@ -148,6 +153,7 @@ def test_sixteen_groups_at_once_find_their_own_ranks(run):
     assert [trial.last_result["total"] for trial in analysis.trials] == [2.0 * number for number in range(16)]
 
 
+@pytest.mark.slow
 def test_a_trainer_runs_alone_and_with_one_worker_in_this_process(run, tmp_path):
     def loop():
         import torch.distributed as dist
@@ -160,6 +166,7 @@ def test_a_trainer_runs_alone_and_with_one_worker_in_this_process(run, tmp_path)
     assert (trial.last_result["world"], trial.last_result["pid_is"]) == (1, os.getpid())
 
 
+@pytest.mark.slow
 def test_workers_with_shares_are_put_on_one_gpu_talk_by_gloo_and_say_so(run, capsys):
     def loop(config):
         import torch.distributed as dist

@@ -153,7 +153,7 @@ def test_shards_become_one_checkpoint_whenever_they_come_and_those_that_do_not_f
         report_with({"step": 2}, {"model": "y"})
 
     cases = [
-        *[(comes_before_or_after_rank_0s_report, {"model": "of rank 1"}, 2, None)] * 5,
+        *[(comes_before_or_after_rank_0s_report, {"model": "of rank 1"}, 2, None)] * 2,
         (comes_when_rank_0_has_gone_on, {"model": "late"}, 1, None),
         (does_not_fit_and_is_caught, {"rank0": "fine", "rank1": "fine"}, 2, None),
         (was_refused_and_is_repeated, {"rank0": "taken", "rank1": "taken"}, 1, None),
@@ -247,7 +247,13 @@ sweep.run(
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGKILL, id="killed"),
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow, id="interrupted"),
+    ],
+)
 def test_a_sweep_of_groups_whose_driver_was_ended_is_resumed_from_the_merged_checkpoint(tmp_path, number):
     os.mkfifo(tmp_path / "ready")
     script = tmp_path / "driver.py"
@@ -487,7 +493,13 @@ def test_a_group_inside_fails_for_good_when_its_restarts_are_used_up(run, tmp_pa
     assert (tmp_path / "starts").read_text().count("0") == 3
 
 
-@pytest.mark.parametrize("options", [{"start_method": "spawn"}, {"reuse_actors": True}], ids=["spawned", "reused"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"start_method": "spawn"}, marks=pytest.mark.slow, id="spawned"),
+        pytest.param({"reuse_actors": True}, id="reused"),
+    ],
+)
 def test_groups_run_inside_trials_of_every_kind_of_worker(run, options):
     def loop():
         sweep.report(size=sweep.get_context().get_world_size())
@@ -531,7 +543,7 @@ def test_the_devices_of_the_trials_own_bundle_are_used_last(run):
     assert row["inside"] == "1"
 
 
-@pytest.mark.parametrize("how", ["exits", "is_killed"])
+@pytest.mark.parametrize("how", [pytest.param("exits", marks=pytest.mark.slow), "is_killed"])
 def test_a_trials_process_that_dies_takes_the_group_inside_with_it(run, tmp_path, how):
     os.mkfifo(tmp_path / "runs")
 

@@ -100,6 +100,7 @@ def test_horovods_patience_is_what_was_asked_for_or_its_own(tmp_path, config, en
     assert told.get("HOROVOD_GLOO_TIMEOUT_SECONDS") == seconds
 
 
+@pytest.mark.slow
 def test_the_workers_meet_at_a_server_on_loopback_and_leave_it_before_it_goes(tmp_path):
     def loop():
         import horovod.torch as hvd
@@ -119,6 +120,7 @@ def test_the_workers_meet_at_a_server_on_loopback_and_leave_it_before_it_goes(tm
     assert not is_open(port)
 
 
+@pytest.mark.slow
 def test_each_attempt_has_a_server_of_its_own_that_dies_with_it(tmp_path):
     def loop():
         import horovod.torch as hvd

@@ -111,6 +111,7 @@ def test_beside_an_inline_trial_another_thread_of_the_program_may_run_a_sweep(tm
     assert found == [2]
 
 
+@pytest.mark.slow
 def test_what_a_trial_leaves_behind_may_run_a_sweep_when_the_driver_is_gone(tmp_path: Path):
     """As a batch job does that a trial has submitted: it has the trial's environment."""
     (tmp_path / "script.py").write_text(
