@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import socketserver
 import threading
 from collections.abc import Callable, Iterable
@@ -17,10 +16,8 @@ import click
 
 from searchers.optuna_space import quiet
 from sweep.callbacks.loggers import required
-from sweep.cli.options import goal_option, metric_option, names_argument, open_option, port_option, where_option
-from sweep.cli.tables import json_option
+from sweep.cli.options import announce, page_options
 from sweep.core.ranking import Objectives
-from sweep.display.formats import clean
 from sweep.errors import ConfigError, MetricError
 from sweep.record.reader import ExperimentReader
 from sweep.results.optuna_study import objectives_for, study_in
@@ -33,13 +30,7 @@ _OWN_NAMES = (_HOST, "localhost")
 
 
 @click.command(short_help="Look at sweeps in Optuna's dashboard.")
-@names_argument
-@port_option
-@metric_option
-@goal_option
-@open_option
-@json_option("Print the address as one JSON object.")
-@where_option
+@page_options
 def dashboard(
     readers: list[ExperimentReader], port: int, metric: str | None, mode: str | None, is_opened: bool, as_json: bool
 ) -> None:
@@ -59,17 +50,9 @@ def dashboard(
     dashboards = required("optuna_dashboard", "sweep dashboard", "optuna-dashboard")
     server = _server([(reader, objectives_for(reader, metric, mode)) for reader in readers], port, dashboards)
     with server:
-        port = server.server_port
-        address = f"http://{_HOST}:{port}/dashboard" + ("/studies/0" if len(readers) == 1 else "")
-        shown = ", ".join(clean(reader.name) for reader in readers)
-        if as_json:
-            click.echo(json.dumps({"url": address}))
-        else:
-            click.echo(f"{shown}: {address}")
-            click.echo(f"from another machine: ssh -N -L {port}:{_HOST}:{port} {socket.gethostname()}")
-            click.echo("optuna-dashboard asks for no password: whoever is on this machine can look. Ctrl-C ends it.")
-        if is_opened:
-            click.launch(address)
+        address = f"http://{_HOST}:{server.server_port}/dashboard" + ("/studies/0" if len(readers) == 1 else "")
+        note = "optuna-dashboard asks for no password: whoever is on this machine can look. Ctrl-C ends it."
+        announce(readers, address, note, as_json=as_json, is_opened=is_opened)
         try:
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:

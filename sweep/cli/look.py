@@ -5,11 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import platform
 import secrets
 import threading
 import time
-import webbrowser
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sweep.cli.options import goal_option, metric_option, names_argument, open_option, port_option, where_option
+from sweep.cli.options import announce, goal_option, metric_option, names_argument, page_options, where_option
 from sweep.cli.running.requests import ask
 from sweep.cli.tables import json_option
 from sweep.core.history import History
@@ -68,15 +66,9 @@ def html(
 
 
 @click.command(short_help="Look at sweeps live, in a browser or here.")
-@names_argument
-@port_option
+@page_options
 @click.option("--text", "is_text", is_flag=True, help="Here in the terminal, as `sweep run` shows it; one sweep.")
-@metric_option
-@goal_option
-@open_option
-@json_option("Print the address as one JSON object.")
 @click.option("--read-only", "is_read_only", is_flag=True, help="Without the buttons that ask a sweep for something.")
-@where_option
 def watch(
     readers: list[ExperimentReader],
     port: int,
@@ -127,17 +119,9 @@ def _serve(subjects: list[Subject], port: int, *, is_opened: bool, as_json: bool
     except ImportError as error:
         raise ConfigError("sweep watch needs uvicorn. Run: pip install starlette uvicorn") from error
     with listening_socket(port) as listener:
-        taken, host = listener.getsockname()[1], platform.node() or "HOST"
-        name = ", ".join(clean(subject.reader.name) for subject in subjects)
-        address = f"http://127.0.0.1:{taken}/?token={token}"
-        if as_json:
-            click.echo(json.dumps({"url": address}))
-        else:
-            click.echo(f"{name}: {address}")
-            click.echo(f"from another machine: ssh -L {taken}:127.0.0.1:{taken} {host}, then the same address")
-            click.echo("Ctrl-C ends this page; a sweep that runs goes on")
-        if is_opened:
-            webbrowser.open(address)
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}/?token={token}"
+        note = "Ctrl-C ends this page; a sweep that runs goes on"
+        announce([subject.reader for subject in subjects], address, note, as_json=as_json, is_opened=is_opened)
         # What draws importances takes seconds to import: a thread of its own, so that no figure waits for it.
         threading.Thread(target=importlib.import_module, args=("optuna.importance",), daemon=True).start()
         os.nice(5)  # the sweep has the machine first

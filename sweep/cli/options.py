@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import platform
+import webbrowser
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from sweep.cli.tables import json_option
+from sweep.display.formats import clean
 from sweep.errors import ConfigError, SweepError
-from sweep.record.reader import find_experiment, list_experiments
+from sweep.record.reader import ExperimentReader, find_experiment, list_experiments
 from sweep.storage.location import parse_storage
 
 
@@ -99,10 +105,40 @@ goal_option = click.option(
     help="Which way --metric is better.",
 )
 """The command gets it as `mode`, "min" or "max"."""
-port_option = click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="Of 127.0.0.1, where it listens.  [default: a free port]"
+_OF_A_PAGE = (
+    names_argument,
+    click.option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        default=0,
+        help="Of 127.0.0.1, where it listens.  [default: a free port]",
+    ),
+    metric_option,
+    goal_option,
+    click.option("--open/--no-open", "is_opened", default=False, help="Open it in a browser.  [default: no]"),
+    json_option("Print the address as one JSON object."),
+    where_option,
 )
-open_option = click.option("--open/--no-open", "is_opened", default=False, help="Open it in a browser.  [default: no]")
+
+
+def page_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of a page that it serves."""
+    for option in reversed(_OF_A_PAGE):
+        command = option(command)
+    return command
+
+
+def announce(readers: Iterable[ExperimentReader], address: str, note: str, *, as_json: bool, is_opened: bool) -> None:
+    """Say where the page of some sweeps is served, and open it where that is wanted."""
+    if as_json:
+        click.echo(json.dumps({"url": address}))
+    else:
+        port, host = urlsplit(address).port, platform.node() or "HOST"
+        click.echo(f"{', '.join(clean(reader.name) for reader in readers)}: {address}")
+        click.echo(f"from another machine: ssh -L {port}:127.0.0.1:{port} {host}, then the same address")
+        click.echo(note)
+    if is_opened:
+        webbrowser.open(address)
 
 
 def named_option(*declarations: str, names: Iterable[str], help: str) -> Callable[[Any], Any]:

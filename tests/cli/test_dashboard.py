@@ -188,7 +188,7 @@ def test_a_browser_shows_the_trials_and_ctrl_c_ends_it(tmp_path, state):
         root.chmod(0o500)
     with started(str(root)) as (process, address, lines):
         port = address.split(":")[2].partition("/")[0]
-        assert f"ssh -N -L {port}:127.0.0.1:{port} " in lines[1]
+        assert f"ssh -L {port}:127.0.0.1:{port} " in lines[1]
         assert "no password" in lines[2]
         with open_page(address) as driver:
             from selenium.webdriver.support.ui import WebDriverWait
