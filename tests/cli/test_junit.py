@@ -128,11 +128,14 @@ def test_each_trial_is_a_test_case(root, tmp_path):
     }
 
 
-def test_a_file_that_cannot_be_written_is_named(root):
+def test_a_file_that_cannot_be_written_is_named(root, tmp_path, capsys):
     with pytest.raises(SweepError, match=r"/proc/x\.xml cannot be written"):
         write_junit(Path("/proc/x.xml"), ExperimentReader(root), [], None)
-    refused = CliRunner().invoke(sweep, ["run", "t.py:f", "--junit", "/no/such/place.xml"])
-    assert "there is no directory /no/such" in str(refused.exception)
+    write_junit(Path("/proc/x.xml"), ExperimentReader(root), [], ValueError("what ended the sweep is not hidden"))
+    assert "/proc/x.xml cannot be written" in capsys.readouterr().err
+    for given in ("/no/such/place.xml", str(tmp_path)):
+        refused = CliRunner().invoke(sweep, ["run", "t.py:f", "--junit", given])
+        assert "expected a file to write, in a directory that is there" in str(refused.exception)
 
 
 def started(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:

@@ -29,8 +29,8 @@ _events_option = json_option("Print one JSON object per event instead of the dis
 
 def _file(ctx: click.Context, parameter: click.Parameter, given: str | None) -> Path | None:
     path = None if given is None else Path(given).expanduser().absolute()
-    if path is not None and not path.parent.is_dir():
-        raise ConfigError(f"--junit {given}: there is no directory {path.parent}.")
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        raise ConfigError(f"--junit {given}: expected a file to write, in a directory that is there.")
     return path
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import click
+
 from sweep.cli.best import unmet
 from sweep.core.literals import as_arguments
 from sweep.core.results import flatten, own_metrics
@@ -27,7 +29,8 @@ def write_junit(path: Path, reader: ExperimentReader, conditions: Sequence[str],
     """Write a test suite; what was required of the best, and what ended the sweep before its time, are cases, too.
 
     It is valid by the schema of Jenkins' xUnit plugin (junit-10.xsd), which knows no properties of a test case: its
-    config and its last report are its `system-out`. Raises SweepError where the file cannot be written.
+    config and its last report are its `system-out`. Raises SweepError where the file cannot be written; where `error`
+    is raised anyway, this is only printed.
     """
     root = ElementTree.Element("testsuites")
     suite = _add(root, "testsuite", name=reader.name, hostname=platform.node() or "localhost")
@@ -65,7 +68,10 @@ def write_junit(path: Path, reader: ExperimentReader, conditions: Sequence[str],
     try:
         write_atomically(path, f'<?xml version="1.0" encoding="UTF-8"?>\n{content}\n')
     except OSError as problem:
-        raise SweepError(f"--junit {path} cannot be written: {problem.strerror}.") from problem
+        why = f"--junit {path} cannot be written: {problem.strerror}."
+        if error is None:
+            raise SweepError(why) from problem
+        click.echo(f"error: {why}", err=True)
 
 
 def _add(parent: Any, tag: str, text: str = "", **attributes: str) -> Any:
