@@ -34,7 +34,7 @@ from sweep.core.trial import (
     number_of,
     revived,
 )
-from sweep.core.waiting import FRONT, PAUSED, PendingQueue, Suggestions, Timers
+from sweep.core.waiting import FRONT, PAUSED, PendingQueue, Suggestions, Timers, keeps_place
 from sweep.errors import MetricError, SweepError, SweepStalled
 
 if TYPE_CHECKING:
@@ -891,8 +891,7 @@ class Sweep:
         self._num_held += new.status in HELD
         if new.status is not Status.PENDING:
             return new
-        # one that waits for more, or that was not begun after all, does so where it did
-        is_kept = new.ticket < 0 if old is None else new.escalation is not old.escalation or new.attempt < old.attempt
+        is_kept = new.ticket < 0 if old is None else keeps_place(old, new)
         ticket = self._queue.add(new.id, new.resources, new.attempt > 0, new.ticket if is_kept else 0)
         new = evolve(new, ticket=0 if self._ending is m.Ask.INTERRUPT else ticket)  # resumed, it is first
         absent = "" if new.reason else self._packer.absence(new.resources)

@@ -17,6 +17,11 @@ PAUSED = "the sweep is paused by a person"
 FRONT = -(2**52)  # of the tickets of what comes before all that wait
 
 
+def keeps_place(old: Trial, new: Trial) -> bool:
+    """Whether a trial waits where it did before: for more, because it was not begun after all, or its node was lost."""
+    return new.escalation is not old.escalation or new.attempt < old.attempt or new.node_losses > old.node_losses
+
+
 class PendingQueue:
     """Know which trials wait and which may start now.
 

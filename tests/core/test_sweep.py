@@ -1200,6 +1200,21 @@ def test_rule_12_a_trial_whose_node_left_waits_for_it_and_goes_on_when_it_is_bac
     assert (world[0].reason, world[0].node_losses, world[0].losses, world[0].failures) == ("", 1, 0, 0)
 
 
+@pytest.mark.parametrize(("kind", "first"), [(ExitKind.NODE_LOST, "start 1.2"), (ExitKind.FAILED, "start 2.1")])
+def test_rule_12_a_trial_that_lost_its_node_keeps_its_place_and_one_that_failed_waits_behind(kind, first):
+    one, other = Node("a", 1), Node("b", 1)
+    world = opened(nodes=(one, other), num_trials=4, ask_ahead=4, max_failures=1)
+    for number in range(4):
+        world.suggest(number)
+    for number in range(2):
+        world.started(number)
+    assert world[1].placement.bundles[0].node == "b"
+    world.exited(1, kind)
+    world.tell(NodesChanged((one,), (other,)), Released(tid(1), 1))
+    world.exited(0, ExitKind.FINISHED)
+    assert world.released(0) == [first]
+
+
 def test_rule_12_what_was_held_on_a_node_that_is_back_is_not_granted_before_it_is_released():
     world = opened(nodes=(B,), num_trials=1)
     world.run(0, 4.0)
