@@ -71,7 +71,10 @@ _MACHINE = (
     *("num_cpus", "num_gpus", "num_tpus", "memory", "resources"),
     *("gpu_ids", "gpu_type", "gpu_memory", "tpu_type", "tpu_topology"),
 )
-_CLUSTER = ("max_nodes", "cpus_per_node", "accelerator_type", "label_selector", "autoscale", "heartbeat_timeout_s")
+_CLUSTER = (
+    *("max_nodes", "cpus_per_node", "accelerator_type", "label_selector"),
+    *("autoscale", "idle_s", "heartbeat_timeout_s"),
+)
 
 _state = _State()
 _warned: set[str] = set()  # arguments without effect that were named
@@ -100,6 +103,7 @@ def init(
     accelerator_type: str | None = None,
     label_selector: Mapping[str, str] | None = None,
     autoscale: Mapping[str, Any] | None = None,
+    idle_s: float | None = None,
     heartbeat_timeout_s: float | None = None,
     shared: bool | None = None,
     **of_a_cluster: Any,
@@ -140,6 +144,7 @@ def init(
         label_selector: use only nodes with these labels of Ray.
         autoscale: nodes that Ray's autoscaler may add: `{"node_type": {"CPU": 8, "GPU": 1}, "max": 8}`. Trials that
             only such nodes can hold wait for them instead of being refused.
+        idle_s: seconds after which a node that runs nothing is given back, and taken again when trials wait for it; 30.
         heartbeat_timeout_s: seconds without a word of the driver after which the processes on a node end; after twice
             as long the driver counts a silent node as lost.
         shared: False: sweeps of this process neither see what other sweeps of this user hold on this machine, nor are
@@ -265,7 +270,7 @@ def _check_cluster(cluster: Mapping[str, Any], own: Iterable[str]) -> None:
         )
     if "max_nodes" in cluster:
         whole("sweep.init: max_nodes", cluster["max_nodes"], least=1)
-    for name in ("cpus_per_node", "heartbeat_timeout_s"):
+    for name in ("cpus_per_node", "idle_s", "heartbeat_timeout_s"):
         value = cluster.get(name)
         if value is not None and not (is_number(value) and value > 0):
             raise ConfigError(f"sweep.init: {name} is {value!r}; expected a number above 0.")

@@ -192,7 +192,7 @@ def why_absent(resources: Resources, nodes: Sequence[Node], away: Sequence[Node]
     names = _listed([shown(node) for node in needed], "or" if enough else "and")
     number = "node" if enough else "nodes"
     are = "is" if len(needed) == 1 else "are"
-    return f"waits for {number} {names}, which {are} not there now" + ("" if nodes else "; there is no node at all")
+    return f"waits for {number} {names}, which {are} not available now" + ("" if nodes else "; there is no node at all")
 
 
 def _listed(names: Sequence[str], joint: str) -> str:

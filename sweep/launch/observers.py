@@ -6,8 +6,8 @@ import hashlib
 import math
 import os
 import pkgutil
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,8 +78,9 @@ def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callbac
     is_population = scheduler.is_searching and scheduler.first_judgement is not None
     found.append(SchedulerNotices(scheduler, is_population and not plan.can_save_on_demand, notices.say))
     found += [FailureNotices(notices.say), SpaceNotice(notices.warn)]
-    if request := getattr(spec.engine, "request", None):  # a cluster that can grow
-        found.append(Demand(request))
+    if request := getattr(spec.engine, "request", None):  # a cluster that can grow and shrink
+        limit = getattr(built.policies.searcher, "max_concurrent", None)
+        found.append(Demand(request, plan.num_trials, limit))
     if spec.progress_reporter is not None:
         notices.display = spec.progress_reporter
     elif spec.verbosity:
@@ -175,34 +176,63 @@ def _link(root: Path, trial: Trial, name: str) -> None:
         os.symlink(trial.id, link)
 
 
-_EVERY_S = 5.0
+_EVERY_S = 2.0
+_MOST_UNASKED = 256  # trials that the searcher has not been asked for yet; it is when there is room
 
 Bundles = list[dict[str, float]]
 
 
 class Demand(Callback):
-    """Tells what the trials that run hold and those that wait ask for, whenever that has changed.
+    """Tells what the trials that wait ask for and what those that run hold, soon after that has changed.
 
-    `request` asks for room for these bundles, all at a time, in Ray's names; it may take a while: on another thread."""
+    Those that are still to come wait, too, so many as may run; they ask for what the last one did. `request` hears both
+    lists of bundles, in Ray's names; it may take a while: it is called on a thread of its own."""
 
-    def __init__(self, request: Callable[[Bundles], None]) -> None:
+    def __init__(
+        self,
+        request: Callable[[Bundles, Bundles], None],
+        num_trials: int | None = 0,
+        max_concurrent: int | None = None,
+    ) -> None:
         self._request = request
-        self._last: Bundles = []
-        self._looked = -math.inf
-        self._thread = ThreadPoolExecutor(1, "sweep-demand")
+        self._num_trials = math.inf if num_trials is None else num_trials
+        self._max_concurrent = max_concurrent or math.inf
+        self._unasked: Bundles = []
+        self._open: dict[str, tuple[bool, Bundles]] = {}  # by trial: whether it runs, and what it asks for
+        self._has_news = threading.Event()
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._tell, name="sweep-demand", daemon=True)
+        self._thread.start()
 
     def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
-        if now < self._looked + _EVERY_S:
-            return
-        self._looked = now
-        statuses = (*HELD, Status.PENDING)
-        wanted = [one for trial in trials.values() if trial.status in statuses for one in _bundles(trial.resources)]
-        if wanted != self._last:
-            self._last = wanted
-            self._thread.submit(self._request, wanted)
+        for trial_id in changed if self._open else trials:  # at first those of an earlier run, too
+            trial = trials[trial_id]
+            if trial.status in (*HELD, Status.PENDING):
+                self._open[trial_id] = trial.status is not Status.PENDING, _bundles(trial.resources)
+            else:
+                self._open.pop(trial_id, None)
+        number = min(self._num_trials - len(trials), self._max_concurrent - len(self._open), _MOST_UNASKED)
+        last = trials[changed[-1]].resources if changed else None
+        if last is not None:
+            self._unasked = _bundles(last) * max(0, int(number))
+        self._has_news.set()
 
     def on_experiment_end(self, trials: Sequence[Any]) -> None:
-        self._thread.shutdown(cancel_futures=True)
+        self._is_over.set()
+        self._has_news.set()
+        self._thread.join()
+
+    def _tell(self) -> None:
+        last: list[Bundles] = [[], []]
+        while self._has_news.wait() and not self._is_over.is_set():
+            self._has_news.clear()
+            asked = list(self._open.values())
+            wanted = [[one for runs, bundles in asked if runs is is_run for one in bundles] for is_run in (False, True)]
+            wanted[0] += self._unasked
+            if wanted != last:
+                last = wanted
+                self._request(*wanted)
+            self._is_over.wait(_EVERY_S)
 
 
 def _bundles(resources: Resources) -> Bundles:

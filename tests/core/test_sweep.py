@@ -1195,7 +1195,7 @@ def test_rule_12_a_trial_whose_node_left_waits_for_it_and_goes_on_when_it_is_bac
     assert world.exited(0, ExitKind.NODE_LOST, "node 'b' left") == ["tell recover 0"]
     assert world.tell(NodesChanged((A,), (B,)), Released(tid(0), 1)) == []
     assert world[0].status is PENDING
-    assert world[0].reason == "waits for node 'b' (cpu=4), which is not there now"
+    assert world[0].reason == "waits for node 'b' (cpu=4), which is not available now"
     assert world.tell(NodesChanged((A, B))) == ["start 0.2"]
     assert (world[0].reason, world[0].node_losses, world[0].losses, world[0].failures) == ("", 1, 0, 0)
 
@@ -1231,7 +1231,7 @@ def test_rule_12_a_sweep_without_any_node_waits_and_does_not_count_as_stalled():
     assert world.tell(NodesChanged((), (B,)), Released(tid(0), 1)) == []
     assert world.wait(10_000) == []
     assert not world.sweep.done
-    assert world[0].reason == "waits for node 'b' (cpu=4), which is not there now; there is no node at all"
+    assert world[0].reason == "waits for node 'b' (cpu=4), which is not available now; there is no node at all"
     assert world.tell(NodesChanged((B,))) == ["start 0.2"]
 
 
@@ -1240,10 +1240,10 @@ def test_rule_12_a_run_may_begin_before_any_node_is_there():
     assert world.tell(PlanChanged(world.plan), NodesChanged((), (A, B))) == ["suggest 0", "suggest 1"]
     assert world.suggest(0, 3.0) == []
     assert world.suggest(1, 1.0) == []
-    assert world[0].reason == "waits for node 'b' (cpu=4), which is not there now; there is no node at all"
-    assert world[1].reason.startswith("waits for node 'a' (cpu=2) or 'b' (cpu=4), which are not there now")
+    assert world[0].reason == "waits for node 'b' (cpu=4), which is not available now; there is no node at all"
+    assert world[1].reason.startswith("waits for node 'a' (cpu=2) or 'b' (cpu=4), which are not available now")
     assert world.tell(NodesChanged((A,), (B,))) == ["start 1.1"]
-    assert world[0].reason == "waits for node 'b' (cpu=4), which is not there now"
+    assert world[0].reason == "waits for node 'b' (cpu=4), which is not available now"
 
 
 def test_rule_12_what_waits_for_a_node_holds_nobody_back():
@@ -1254,7 +1254,7 @@ def test_rule_12_what_waits_for_a_node_holds_nobody_back():
     for number in range(1, 40):  # more than may overtake one that waits for what others hold
         assert world.suggest(number, 2.0)[0] == f"start {number}.1"
         world.ended(number, ExitKind.FINISHED)
-    assert "which is not there now" in world[0].reason
+    assert "which is not available now" in world[0].reason
 
 
 def test_rule_12_a_searcher_that_says_not_now_is_not_to_blame_while_a_trial_waits_for_a_node():
@@ -1291,10 +1291,10 @@ def test_rule_12_who_drains_a_sweep_whose_nodes_are_away_is_not_kept():
 
 
 def test_what_a_resumed_trial_waited_for_is_explained_anew():
-    before = loaded(status=PENDING, placement=None, reason="waits for node 'b' (cpu=4), which is not there now")
+    before = loaded(status=PENDING, placement=None, reason="waits for node 'b' (cpu=4), which is not available now")
     world = World(trials=[evolve(before, resources=cpus(2.0))], nodes=(Node("a", 1), Node("c", 1)), num_trials=1)
     world.tell(PlanChanged(world.plan), NodesChanged((Node("a", 1),), (Node("d", 2),)))
-    assert world[0].reason == "waits for node 'd' (cpu=2), which is not there now"
+    assert world[0].reason == "waits for node 'd' (cpu=2), which is not available now"
     assert world.tell(NodesChanged((Node("a", 1), Node("d", 2)))) == ["start 0.2"]
 
 

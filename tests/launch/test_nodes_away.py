@@ -69,7 +69,7 @@ def test_what_not_even_that_can_hold_is_refused_and_nothing_is_made(tmp_path: Pa
 
 def test_who_asks_why_is_told_which_node_is_missing_and_a_resumed_run_judges_likewise(tmp_path: Path) -> None:
     run(tmp_path, 4, engine=Coming(has_patience=False))
-    why = "waits for node 'n2' (cpu=4), which is not there now"
+    why = "waits for node 'n2' (cpu=4), which is not available now"
     asked = CliRunner().invoke(command_line, ["why", "made", "--storage", str(tmp_path)])
     assert why in asked.output
     with pytest.raises(ResourceError, match="cpu=4 is more than this machine has: 1"):

@@ -17,8 +17,7 @@ from mounts import with_mounts
 
 import sweep
 from sweep.cli.main import sweep as command_line
-from sweep.engines.cluster.ray import RayCluster
-from sweep.errors import ConfigError, ExperimentError, ResourceError, SweepError
+from sweep.errors import ConfigError, ResourceError, SweepError
 
 pytestmark = pytest.mark.ray
 
@@ -74,26 +73,6 @@ def test_a_reference_to_an_object_in_rays_store_is_refused_wherever_it_is_given(
             sweep.run(trainable, config=config, verbose=0, storage_path=tmp_path)
         assert what in str(error.value)
         assert "ray.get(ref)" in str(error.value)
-
-
-def test_what_others_took_a_moment_before_is_named_while_agents_wait_for_it(joined, tmp_path, monkeypatch, capfd):
-    @joined.remote
-    class Holder:
-        def ready(self):
-            return True
-
-    holders = [Holder.options(num_cpus=4, num_gpus=2).remote() for _ in range(2)]
-    joined.get([one.ready.remote() for one in holders])
-    monkeypatch.setattr(RayCluster, "_usable", lambda _, node: {"CPU": 4.0} if "GPU" in node["Resources"] else {})
-    monkeypatch.setattr("sweep.engines.cluster.ray._HELD_S", 0.3)
-    monkeypatch.setattr(RayCluster, "start_s", 2.0)
-    sweep.init(engine="ray")
-    with pytest.raises(ExperimentError, match="Ray started no agent on any node within 2 s"):
-        sweep.run(train, storage_path=tmp_path)
-    said = "".join(capfd.readouterr())
-    assert "the sweep waits for Ray to start its agents: others hold CPU=4 of 127.0.0.3; CPU=4 of 127.0.0.4" in said
-    for one in holders:
-        joined.kill(one)
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])

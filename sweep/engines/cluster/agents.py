@@ -12,13 +12,14 @@ An agent that is lost takes its trials with it: `Exited(NODE_LOST)` of each, the
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import socket
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -53,6 +54,7 @@ class Cluster(ABC):
     host: str = "127.0.0.1"  # of the interface on which the driver listens for the agents that are called next
     heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S
     start_s: float = 60.0  # how long an agent may take to come
+    idle_s: float = math.inf  # how long a node may run nothing before it is given back
 
     @abstractmethod
     def nodes(self) -> Sequence[Node]:
@@ -74,6 +76,14 @@ class Cluster(ABC):
     def watch(self, changed: Callable[[], None]) -> None:  # noqa: B027  # a cluster may never change
         """Have `changed` called, on any thread, whenever `nodes` or `away` would return something else."""
 
+    def request(self, waiting: Bundles, running: Bundles) -> None:  # noqa: B027  # a cluster may have all from the start
+        """Hear what the trials that wait ask for, and what those that run hold, bundle by bundle, in Ray's names.
+
+        Called on a thread of its own whenever that has changed."""
+
+    def dismiss(self, node: str) -> None:  # noqa: B027  # or keep all to the end
+        """Give back a node that ran nothing for `idle_s`, once its agent has ended; returns without waiting."""
+
     @abstractmethod
     def close(self) -> None:
         """Let go of the machines, once the engine is closed. May be called twice."""
@@ -82,6 +92,8 @@ class Cluster(ABC):
         """Return the engine of a run on these machines."""
         return Agents(context, self)
 
+
+Bundles = Sequence[Mapping[str, float]]
 
 _AGAIN_S = (1.0, 2.0, 5.0, 10.0, 30.0)  # pauses before an agent that was lost is called again
 _LOOK_S = 1.0  # between two looks at an agent that was called and has not come
@@ -102,6 +114,7 @@ class _Member:
     called_at: float = 0.0  # the last time, on the monotonic clock
     others: tuple[Claim, ...] = ()  # what other sweeps keep from this one there, as the agent said last
     wanted: Resources | None = None  # what it was last told to look out for
+    idle_since: float = math.inf  # on the monotonic clock; it runs something: endless
 
 
 @dataclass(slots=True)
@@ -164,6 +177,10 @@ class Agents(LoopEngine):
             raise
         self._events.clear()  # what came first is what `nodes` says
         cluster.watch(lambda: self._call(self._on_machines))
+        if {node.id for node in cluster.nodes()} - self._members.keys():  # who came meanwhile
+            self._call(self._on_machines)
+        if cluster.idle_s < math.inf:
+            self._loop.alarm(_LOOK_S, self._look_for_idle)
 
     # --- the contract ------------------------------------------------------------------------------------------------
 
@@ -381,13 +398,7 @@ class Agents(LoopEngine):
             return
         member.is_called = False
         was_ready, member.is_ready = member.is_ready, False
-        if member.link is not None:
-            self._loop.ignore(member.link.socket.fileno())
-            member.link.close()
-            member.link = None
-        if member.heartbeat is not None:
-            member.heartbeat.close()
-            member.heartbeat = None
+        self._hang_up(member)
         running = {key: attempt for key, attempt in self._attempts.items() if attempt.node == member.node.id}
         error = f"node {member.node.id} was lost: {why}"
         num_lost = len(running) + self._multi_node.count(member.node.id)
@@ -416,6 +427,39 @@ class Agents(LoopEngine):
         if any(node.id == member.node.id for node in self._cluster.nodes()):
             self._summon(member)
 
+    def _look_for_idle(self) -> None:
+        """Give back what has run nothing for long."""
+        if self._is_closed:
+            return
+        now = time.monotonic()
+        busy = {attempt.node for attempt in self._attempts.values()} | self._multi_node.nodes()
+        ready = [member for member in self._members.values() if member.is_ready]
+        for member in ready:
+            member.idle_since = math.inf if member.node.id in busy else min(member.idle_since, now)
+            if now - member.idle_since > self._cluster.idle_s:
+                self._dismiss(member)
+        self._loop.alarm(_LOOK_S, self._look_for_idle)
+
+    def _dismiss(self, member: _Member) -> None:
+        """Have the agent of a node that runs nothing end, and the node given back."""
+        del self._members[member.node.id]
+        member.is_called = member.is_ready = False
+        self._hang_up(member)
+        self._cluster.dismiss(member.node.id)
+        self._say(f"node {member.node.id} ran nothing for {self._cluster.idle_s:g} s and is given back")
+        self._say_nodes()
+        self._on_others(member, ())
+        self._unheard.discard(member)
+
+    def _hang_up(self, member: _Member) -> None:
+        if member.link is not None:
+            self._loop.ignore(member.link.socket.fileno())
+            member.link.close()
+            member.link = None
+        if member.heartbeat is not None:
+            member.heartbeat.close()
+            member.heartbeat = None
+
     def _on_machines(self) -> None:
         """The cluster has other machines than before."""
         for node in self._cluster.nodes():
@@ -435,7 +479,7 @@ class Agents(LoopEngine):
         while any(self._may_come(member) for member in self._members.values()) and time.monotonic() < give_up:
             self._turn(max(0.0, min(1.0, give_up - time.monotonic())))
         missing = [member for member in self._members.values() if not member.is_ready]
-        if self._problems or len(missing) == len(self._members):
+        if self._problems or (len(missing) == len(self._members) and (missing or not self.away)):
             raise ExperimentError(self._why_not(missing))
         if (num_staged := sum(member.is_staged for member in self._members.values())) and self._home is not None:
             self._say(
@@ -460,6 +504,8 @@ class Agents(LoopEngine):
             f"{member.node.id}: {self._problems.get(member.node.id) or self._why_missing(member)}" for member in named
         ]
         more = f" (and {len(told) - 4} more nodes)" if len(told) > 4 else ""
+        if not told:
+            return "trials cannot run: the cluster has no node, and none that may come. Nothing was started."
         return f"trials cannot run on {'; on '.join(told[:4])}{more}. Nothing was started."
 
     def _why_missing(self, member: _Member) -> str:
@@ -475,6 +521,9 @@ class Agents(LoopEngine):
         bundles = trial.placement.bundles
         names = (bundles[0].node,) if payload.group is None else nodes_of(trial.placement, payload.group)
         members = [self._members.get(name) for name in names]
+        if None in members:  # given back after the core had placed the trial there
+            self._events.append(messages.Declined(*key))
+            return
         for name, member in zip(names, members, strict=True):
             if member is None or not member.is_ready or member.link is None:
                 # It was lost after the core had placed the trial there.

@@ -185,6 +185,10 @@ class MultiNodeGroups:
         """Return how many attempts lie on a node."""
         return sum(node in group.nodes for group in self._groups.values())
 
+    def nodes(self) -> set[str]:
+        """Return the nodes on which attempts lie."""
+        return {node for group in self._groups.values() for node in group.nodes}
+
     # --- one attempt -------------------------------------------------------------------------------------------------
 
     def _send(self, group: _MultiNodeGroup, node: str, message: wire.ToAgent) -> None:

@@ -8,14 +8,19 @@ Ray; commands and events have a connection of their own (see `handshake`), which
 from __future__ import annotations
 
 import contextlib
+import getpass
 import logging
+import math
 import os
 import re
+import secrets
 import socket
+import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +30,7 @@ from sweep.accelerators.inventory import refuse_ray_client
 from sweep.core.resources import Device, Node
 from sweep.engines.base import Engine, EngineContext
 from sweep.engines.cluster.agent import Agent
-from sweep.engines.cluster.agents import Cluster
+from sweep.engines.cluster.agents import Bundles, Cluster
 from sweep.engines.cluster.handshake import Invitation
 from sweep.engines.cluster.heartbeat import HEARTBEAT_TIMEOUT_S
 from sweep.errors import ConfigError, ExperimentError, ResourceError
@@ -33,7 +38,6 @@ from sweep.errors import ConfigError, ExperimentError, ResourceError
 _LOOK_S = 2.0  # between two looks at the cluster's nodes
 _LOOKS = 4  # of these until one at what waits in the cluster
 _REACH_S = 5.0
-_HELD_S = 4.0  # of waiting for what others hold, before it is said
 _CLIENT_PORT = "10001"  # of Ray Client's server
 _SETTLE_S = 5.0  # for what was given back to be seen as free by all of Ray; it takes a tenth of a second as a rule
 _HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"  # a client's preface and its settings
@@ -45,6 +49,8 @@ _LIMIT_VARIABLE = "RAY_memory_usage_threshold"
 # Of a node's resources in Ray, those that are no things to hand out.
 _NO_AMOUNT = re.compile(r"node:|accelerator_type:|object_store_memory$|memory$")
 _NAMED = ("CPU", "GPU", "TPU", "memory")
+_DEVICES = {"CPU", "GPU", "TPU"}
+_MARK = " #"  # in the name of an actor, before what makes it the only one of that name
 _HEAD = re.compile(r"TPU-.*-head$")  # Ray's way to have one worker per slice
 
 
@@ -60,13 +66,14 @@ class RayOptions:
     runtime_env: Mapping[str, Any] = field(default_factory=dict)
     autoscale: Mapping[str, Any] | None = None
     heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S
+    idle_s: float = 30.0
 
 
 @dataclass(eq=False)
 class _Machine:
-    """A node of the cluster that the sweep uses."""
+    """What the sweep holds of a node of the cluster; what comes free there later makes another one."""
 
-    key: str  # Ray's id of it
+    key: str  # Ray's id of the node
     name: str
     address: str
     amounts: dict[str, float]  # what its agent holds in Ray
@@ -76,6 +83,8 @@ class _Machine:
     actor: Any = None  # the agent
     facts: Any = None
     running: Any = None  # its call that lasts as long as it does
+    began: float = field(default_factory=time.monotonic)
+    left: float = math.inf  # when it was to be given back
 
 
 class RayCluster(Cluster):
@@ -89,9 +98,13 @@ class RayCluster(Cluster):
             ResourceError: no node has what the options ask for.
         """
         self._options = options
-        self.heartbeat_timeout_s = options.heartbeat_timeout_s
+        self.heartbeat_timeout_s, self.idle_s = options.heartbeat_timeout_s, options.idle_s
         self.notices: list[str] = []
-        self._machines: dict[str, _Machine] = {}
+        self._machines: dict[str, _Machine] = {}  # by name
+        self._rest: tuple[Node, ...] = ()  # nodes of the cluster of which others hold something
+        self._num_declared = 0  # nodes that are there of the shape that `autoscale` declares
+        self._demand: tuple[Bundles, Bundles] | None = None  # what waits and what runs; None: nobody has said
+        self._met: tuple[Bundles, Bundles] | None = None  # that at which a node was idle: more are of no use
         self._changed: Callable[[], None] = lambda: None
         self._say: Callable[[str], None] = say or self.notices.append  # until there is an engine
         self._waited: set[tuple[Any, ...]] = set()  # what waited at the last look, until something was said of it
@@ -122,19 +135,18 @@ class RayCluster(Cluster):
         return tuple(
             replace(one.node, address="" if is_near and not one.address.startswith("127.") else one.address)
             for one in list(self._machines.values())
-            if one.node is not None
+            if one.node is not None and one.left == math.inf
         )
 
     @property
     def away(self) -> Sequence[Node]:
-        """The nodes that may be added: those that `autoscale` declares, less those of their shape that are there."""
+        """The nodes of which others hold something, whole, and those that `autoscale` declares and are not there."""
         declared = self._options.autoscale
         if not declared:
-            return ()
+            return self._rest
+        number = max(0, int(declared.get("max", 1)) - self._num_declared)
         amounts = dict(declared.get("node_type", {}))
-        there = sum(_covers(machine.amounts, amounts) for machine in list(self._machines.values()))
-        number = max(0, int(declared.get("max", 1)) - there)
-        return tuple(_declared_node(f"autoscaled-{index + 1}", amounts) for index in range(number))
+        return (*self._rest, *(_declared_node(f"autoscaled-{index + 1}", amounts) for index in range(number)))
 
     def summon(self, node: str, invitation: Invitation) -> None:
         machine = self._of(node)
@@ -158,16 +170,22 @@ class RayCluster(Cluster):
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed = changed
 
-    @property
-    def request(self) -> Callable[[Sequence[Mapping[str, float]]], None] | None:
-        """Has Ray's autoscaler make room for these bundles, all at a time; None: no node was said to come."""
-        return self._request if self._options.autoscale else None
+    def request(self, waiting: Bundles, running: Bundles) -> None:
+        self._demand = waiting, running
+        if self._options.autoscale:
+            self._ask_autoscaler([*waiting, *running])
 
-    def _request(self, bundles: Sequence[Mapping[str, float]]) -> None:
+    def _ask_autoscaler(self, bundles: Bundles) -> None:
+        """Have Ray's autoscaler make room for these bundles, all at a time."""
         from ray.autoscaler import sdk
 
         with contextlib.suppress(Exception):  # a cluster without an autoscaler, or one that is going away
             sdk.request_resources(bundles=[dict(bundle) for bundle in bundles])
+
+    def dismiss(self, node: str) -> None:
+        machine = self._of(node)
+        if machine is not None:
+            machine.left, self._met = time.monotonic(), self._demand
 
     def close(self) -> None:
         """End the agents, give back what they hold, and leave the cluster if this run has joined it."""
@@ -177,7 +195,7 @@ class RayCluster(Cluster):
         if self._watcher.is_alive():
             self._watcher.join()
         if self._options.autoscale:
-            self._request(())
+            self._ask_autoscaler(())
         running = [machine.running for machine in self._machines.values() if machine.running is not None]
         with contextlib.suppress(Exception):  # a cluster that is going away, too
             if running:
@@ -204,15 +222,17 @@ class RayCluster(Cluster):
     # --- the cluster -------------------------------------------------------------------------------------------------
 
     def _of(self, node: str) -> _Machine | None:
-        return next((one for one in list(self._machines.values()) if one.name == node), None)
+        return self._machines.get(node)
 
     def _find_some(self) -> None:
         """Find the first nodes; what another sweep has just given back may take a moment to be free."""
         give_up = time.monotonic() + _SETTLE_S
-        while not self._look() and not self.away:
-            if time.monotonic() > give_up or not any(self._fits(node) for node in self._ray.nodes() if node["Alive"]):
-                raise ResourceError(self._why_none())
+        while not self._look() and self._rest and time.monotonic() < give_up:
             time.sleep(0.1)
+        if not self._machines and self._rest:
+            self._say(f"the sweep waits for nodes of Ray: {'; '.join(node.id for node in self._rest[:4])}")
+        elif not self._machines and not self.away:
+            raise ResourceError(self._why_none())
 
     def _free(self) -> dict[str, dict[str, float]]:
         """Return what nobody holds of each node, by Ray's id of it."""
@@ -220,46 +240,97 @@ class RayCluster(Cluster):
         return free
 
     def _look(self) -> bool:
-        """Take in which nodes there are; returns whether that has changed."""
-        alive = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
-        gone = [key for key in self._machines if key not in alive]
-        for key in gone:
-            del self._machines[key]
-        has_new = False
-        for key, node in sorted(alive.items(), key=_order):
-            limit = self._options.max_nodes
-            if key in self._machines or (limit is not None and len(self._machines) >= limit):
-                continue
-            amounts = self._usable(node)
-            if amounts:
-                names = {machine.name for machine in self._machines.values()}
-                slice_name = node.get("Labels", {}).get("ray.io/tpu-slice-name", "")
-                address, of_type = node["NodeManagerAddress"], _type_of(node)
-                machine = _Machine(key, _name_of(node, names), address, amounts, of_type, slice_name)
-                self._machines[key] = machine
-                self._start_actor(machine)
-                has_new = True
-        return bool(gone) or has_new
+        """Take in which nodes there are, and what of them is free that trials wait for; returns whether `nodes` or
+        `away` has changed."""
+        alive = {node["NodeID"]: node for node in sorted(self._ray.nodes(), key=_order) if node["Alive"]}
+        before = set(self._machines), self.away
+        for machine in list(self._machines.values()):
+            if machine.key not in alive or self._is_over(machine):
+                with contextlib.suppress(Exception):  # it is gone
+                    self._ray.kill(machine.actor)
+                del self._machines[machine.name]
+        totals = {key: self._amounts(node, node["Resources"]) for key, node in alive.items()}
+        for key, amounts in self._useful(alive, totals):
+            node = alive[key]
+            name, slice_name = _name_of(node, self._machines), node.get("Labels", {}).get("ray.io/tpu-slice-name", "")
+            machine = _Machine(key, name, node["NodeManagerAddress"], amounts, _type_of(node), slice_name)
+            self._machines[name] = machine
+            self._start_actor(machine)
+        holders = self._holders()
+        self._rest = tuple(
+            _declared_node(f"{alive[key]['NodeManagerAddress']}{holders.get(key, '')}", total, _type_of(alive[key]))
+            for key, total in totals.items()
+            if total and not any(_covers(one.amounts, total) for one in self._on(key)) and self._may_use(key)
+        )
+        shape = dict((self._options.autoscale or {}).get("node_type", {}))
+        self._num_declared = sum(_covers(node["Resources"], shape) for node in alive.values())
+        return before != (set(self._machines), self.away)
+
+    def _is_over(self, machine: _Machine) -> bool:
+        """Whether it was given back and has ended, or never got what it asked for."""
+        now = time.monotonic()
+        if machine.node is None:
+            return now > machine.began + self.start_s and not self.problem(machine.name)
+        has_ended = machine.running is None or bool(self._ray.wait([machine.running], timeout=0)[0])
+        return now > machine.left + (0 if has_ended else 2 * self.heartbeat_timeout_s)
+
+    def _on(self, key: str) -> list[_Machine]:
+        return [one for one in self._machines.values() if one.key == key]
+
+    def _may_use(self, key: str) -> bool:
+        """Whether the options allow for this node beside those that are used."""
+        used, limit = {one.key for one in self._machines.values()}, self._options.max_nodes
+        return limit is None or key in used or len(used) < limit
+
+    def _useful(
+        self, alive: Mapping[str, Any], totals: Mapping[str, Mapping[str, float]]
+    ) -> Iterator[tuple[str, dict[str, float]]]:
+        """Yield nodes with what is free there, as long as that is what trials wait for."""
+        waiting = None if self._demand is None else list(self._demand[0])
+        if waiting is not None and self._demand == self._met:
+            return
+        free = self._free()
+        for key, node in alive.items():
+            ours = self._on(key)
+            if not self._may_use(key) or any(one.node is None or one.left < math.inf for one in ours):
+                continue  # those that come or leave show soon what is free
+            amounts = self._amounts(node, free.get(key, {}))
+            used = sum(one.amounts.get("CPU", 0.0) for one in ours)
+            if "CPU" in amounts:
+                amounts["CPU"] = min(amounts["CPU"], totals[key]["CPU"] - used)
+                amounts = {name: amount for name, amount in amounts.items() if amount > 0}
+            rest = waiting and _unheld(amounts, waiting)
+            if amounts.keys() & _DEVICES and (waiting is None or rest != waiting):
+                waiting = rest
+                yield key, amounts
+
+    def _holders(self) -> dict[str, str]:
+        """Return who holds something of nodes, as far as is known, by Ray's id of the node."""
+        ours = {one.actor._actor_id.hex() for one in self._machines.values() if one.actor is not None}
+        names: dict[str, set[str]] = {}
+        for actor in self._ray._private.state.actors().values():
+            if actor["State"] == "ALIVE" and actor["ActorID"] not in ours:
+                name = actor["Name"].partition(_MARK)[0] or f"{actor['ActorClassName']} of job {actor['JobID']}"
+                names.setdefault(actor["Address"]["NodeID"], set()).add(name)
+        return {key: f" (held by {', '.join(sorted(found)[:2])})" for key, found in names.items()}
 
     def _fits(self, node: Mapping[str, Any]) -> bool:
         """Whether a node is one of those that the options ask for, and has something to hand out when it is free."""
         options, labels = self._options, node.get("Labels", {})
         is_named = all(labels.get(name) == value for name, value in options.label_selector.items())
         is_type = options.accelerator_type.lower() in _type_of(node).lower()
-        return is_named and is_type and bool(node["Resources"].keys() & {"CPU", "GPU", "TPU"})
+        return is_named and is_type and bool(node["Resources"].keys() & _DEVICES)
 
-    def _usable(self, node: Mapping[str, Any]) -> dict[str, float]:
-        """Return what the sweep may use of a node and nobody else does now; empty: nothing."""
+    def _amounts(self, node: Mapping[str, Any], there: Mapping[str, float]) -> dict[str, float]:
+        """Return what the sweep may use of what is there of a node; empty: nothing."""
         if not self._fits(node):
             return {}
-        options, total = self._options, node["Resources"]
-        free = self._free().get(node["NodeID"], {})
-        amounts = {name: float(int(free.get(name, 0.0))) for name in _NAMED}
-        amounts |= {name: free.get(name, 0.0) for name in total if name not in _NAMED and not _NO_AMOUNT.match(name)}
-        if options.cpus_per_node is not None:
-            amounts["CPU"] = min(amounts["CPU"], float(options.cpus_per_node))
+        amounts = {name: float(int(there.get(name, 0.0))) for name in _NAMED}
+        amounts |= {name: amount for name, amount in there.items() if name not in _NAMED and not _NO_AMOUNT.match(name)}
+        if (most := self._options.cpus_per_node) is not None:
+            amounts["CPU"] = min(amounts["CPU"], float(most))
         amounts = {name: amount for name, amount in amounts.items() if amount > 0}
-        return amounts if amounts.keys() & {"CPU", "GPU", "TPU"} else {}
+        return amounts if amounts.keys() & _DEVICES else {}
 
     def _start_actor(self, machine: _Machine) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -274,6 +345,7 @@ class RayCluster(Cluster):
             scheduling_strategy=NodeAffinitySchedulingStrategy(machine.key, soft=False),
             max_concurrency=2,
             max_restarts=0,
+            name=f"{_who()}{_MARK}{secrets.token_hex(4)}",
             runtime_env=self._runtime_env or None,
         )
         machine.running = None
@@ -283,18 +355,9 @@ class RayCluster(Cluster):
     def _await_facts(self) -> None:
         """Wait for the agents to say what their nodes have: for all, or as long as an agent may take to come."""
         began = time.monotonic()
-        has_told = False
         while time.monotonic() < began + self.start_s:
-            coming = [one for one in self._machines.values() if one.node is None and not self.problem(one.name)]
-            if not coming:
+            if not any(one.node is None and not self.problem(one.name) for one in self._machines.values()):
                 break
-            if not has_told and time.monotonic() > began + _HELD_S:
-                free = self._free()
-                held = [one for one in coming if not _covers(free.get(one.key, {}), one.amounts)]
-                wanted = "; ".join(f"{', '.join(_shown(one.amounts))} of {one.address}" for one in held)
-                if held:
-                    has_told = True
-                    self._say(f"the sweep waits for Ray to start its agents: others hold {wanted}")
             self._take_facts(timeout_s=0.5)
         if self._machines and not self.nodes() and not self.away:
             names = [machine.name for machine in self._machines.values()]
@@ -526,18 +589,33 @@ def _type_of(node: Mapping[str, Any]) -> str:
     return named[0] if named else str(node.get("Labels", {}).get("ray.io/accelerator-type", ""))
 
 
-def _order(item: tuple[str, Mapping[str, Any]]) -> tuple[Any, ...]:
+def _order(node: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return by what nodes are ordered: hosts of a TPU slice by their numbers, others by address."""
-    key, node = item
     labels = node.get("Labels", {})
     worker = str(labels.get("ray.io/tpu-worker-id", ""))
-    return labels.get("ray.io/tpu-slice-name", ""), int(worker or 0), node["NodeManagerAddress"], key
+    return labels.get("ray.io/tpu-slice-name", ""), int(worker or 0), node["NodeManagerAddress"], node["NodeID"]
 
 
-def _name_of(node: Mapping[str, Any], taken: set[str]) -> str:
-    """Return a name for a node that no other has: its host's, else with a part of Ray's id."""
+def _name_of(node: Mapping[str, Any], taken: Collection[str]) -> str:
+    """Return a name for what is held of a node: its host's, and a number if that is taken."""
     name = re.sub(r"[^A-Za-z0-9._-]", "-", node["NodeManagerHostname"] or node["NodeManagerAddress"])
-    return name if name not in taken else f"{name}-{node['NodeID'][:6]}"
+    return next(one for one in chain([name], (f"{name}-{number}" for number in count(2))) if one not in taken)
+
+
+def _who() -> str:
+    """Return who holds what this process holds, for the others of the cluster."""
+    return f"{Path(sys.argv[0]).name or 'sweep'} of {getpass.getuser()}@{socket.gethostname()} (pid {os.getpid()})"
+
+
+def _unheld(amounts: Mapping[str, float], bundles: Bundles) -> list[Mapping[str, float]]:
+    """Return which bundles do not fit into what is there beside those before them."""
+    free, rest = dict(amounts), []
+    for bundle in bundles:
+        if _covers(free, bundle):
+            free |= {name: free.get(name, 0.0) - amount for name, amount in bundle.items()}
+        else:
+            rest.append(bundle)
+    return rest
 
 
 def _typed(device: Device, of_type: str) -> Device:
@@ -551,12 +629,13 @@ def _typed(device: Device, of_type: str) -> Device:
     return replace(device, type=of_type, labels=labels_of(of_type))
 
 
-def _declared_node(name: str, amounts: Mapping[str, float]) -> Node:
+def _declared_node(name: str, amounts: Mapping[str, float], of_type: str = "") -> Node:
     """Return a node of the shape in which Ray's resources declare it."""
-    gpus = tuple(Device(str(number)) for number in range(int(amounts.get("GPU", 0))))
-    chips = tuple(Device(f"tpu{number}", "tpu", vendor="google") for number in range(int(amounts.get("TPU", 0))))
-    custom = {key: float(amount) for key, amount in amounts.items() if key not in _NAMED}
-    return Node(name, float(amounts.get("CPU", 0.0)), int(amounts.get("memory", 0)), (*gpus, *chips), custom)
+    gpus = [Device(str(number)) for number in range(int(amounts.get("GPU", 0)))]
+    chips = [Device(f"tpu{number}", "tpu", vendor="google") for number in range(int(amounts.get("TPU", 0)))]
+    devices = tuple(_typed(device, of_type) for device in (*gpus, *chips))
+    custom = {key: float(amount) for key, amount in amounts.items() if key not in _NAMED and not _HEAD.match(key)}
+    return Node(name, float(amounts.get("CPU", 0.0)), int(amounts.get("memory", 0)), devices, custom)
 
 
 def _covers(there: Mapping[str, float], amounts: Mapping[str, float]) -> bool:

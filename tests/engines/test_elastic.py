@@ -1,0 +1,136 @@
+"""Nodes that come when they are needed and are given back when idle, with plain processes as their agents."""
+
+from __future__ import annotations
+
+import threading
+import time
+from itertools import groupby
+
+import pytest
+from agent_processes import AgentProcesses
+from conformance.engines import CPU, Behaviour, collect, context, has_released, trial
+
+import sweep
+from sweep.core.messages import Continue, Declined, NodesChanged, Start
+from sweep.core.resources import BundlePlacement, Node, Placement
+from sweep.errors import ExperimentError
+from sweep.record.facts import read_facts
+
+pytestmark = pytest.mark.agents
+
+ONE, TWO = (Node(name, cpus=1.0) for name in ("one", "two"))
+SHORT = Behaviour(num_reports=1).as_function()
+
+
+def on(node: str, number: int, attempt: int = 1):
+    """Return a trial that was granted a CPU of a node."""
+    return trial(number, attempt, resources=CPU, placement=Placement((BundlePlacement(node),)))
+
+
+class Elastic(AgentProcesses):
+    """A cluster that has nodes only while something waits that they could run."""
+
+    def __init__(self, nodes, *, idle_s=1.0, comes_after_s=0.0):
+        super().__init__([], heartbeat_timeout_s=5.0)
+        self.idle_s = idle_s
+        self.all, self.comes_after_s = tuple(nodes), comes_after_s
+        self.asked, self.dismissed = [], []
+        self.changed = lambda: None
+
+    @property
+    def away(self):
+        return tuple(node for node in self.all if node not in self._nodes)
+
+    def watch(self, changed):
+        self.changed = changed
+
+    def request(self, waiting, running):
+        self.asked.append((len(waiting), len(running)))
+        if waiting and self.away:
+            threading.Timer(self.comes_after_s, self.come, [self.away[0]]).start()
+
+    def come(self, node):
+        if node not in self._nodes:
+            self._nodes = (*self._nodes, node)
+            self.changed()
+
+    def dismiss(self, node):
+        self.dismissed.append(node)
+        self._nodes = tuple(one for one in self._nodes if one.id != node)
+
+
+def run(cluster, tmp_path, train, **options):
+    return sweep.run(
+        train, engine=cluster, storage_path=tmp_path, name="made", verbose=0, resources_per_trial={"cpu": 1}, **options
+    )
+
+
+def machines(tmp_path):
+    """Return the names of the nodes that were there, one after another."""
+    events = [row.event for row in read_facts(tmp_path / "made" / "sweep.db")]
+    return ["".join(node.id[0] for node in event.nodes) for event in events if isinstance(event, NodesChanged)]
+
+
+def test_a_sweep_begins_without_a_node_says_what_it_waits_for_and_runs_when_one_comes(tmp_path):
+    cluster = Elastic([ONE], comes_after_s=1.0)
+    seen = []
+
+    class Look(sweep.Callback):
+        def on_step(self, trials, now, changed):
+            seen.extend(trials[one].reason for one in changed if not cluster.nodes())
+
+    analysis = run(cluster, tmp_path, lambda config: {"loss": 1.0}, num_samples=2, callbacks=[Look()])
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 2
+    assert "waits for node 'one' (cpu=1), which is not available now; there is no node at all" in seen
+    assert (2, 0) in cluster.asked
+    assert sweep.replay(analysis.experiment_path).differences == []
+
+
+def test_a_node_that_runs_nothing_is_given_back_and_called_again_when_something_waits(tmp_path):
+    def train(config):
+        time.sleep({0: 6, 2: 5}.get(config["x"], 0))
+        return {"loss": 1.0}
+
+    class Later(sweep.Searcher):
+        """Suggests two trials, and two more once a node has gone."""
+
+        given = 0
+
+        def suggest(self, trial_id):
+            if self.given == 2 and not cluster.dismissed:
+                return None
+            self.given += 1
+            return {"x": self.given - 1}
+
+        def on_trial_complete(self, trial_id, result=None, error=False):
+            pass
+
+    cluster = Elastic([ONE, TWO])
+    analysis = run(cluster, tmp_path, train, num_samples=4, search_alg=Later(), metric="loss", mode="min")
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 4
+    assert cluster.dismissed[0] == "two"
+    seen = [names for names, _ in groupby(machines(tmp_path))][1:]
+    assert seen[:4] == ["o", "ot", "o", "ot"]  # grown, given back, and grown again
+
+
+def test_a_trial_for_a_node_that_was_given_back_meanwhile_is_declined(tmp_path):
+    cluster = Elastic([ONE, TWO], idle_s=0.2)
+    cluster._nodes = (ONE, TWO)
+    engine = cluster(context(tmp_path / "experiment", SHORT, nodes=(ONE, TWO)))
+    try:
+        collect(engine, lambda seen: sum(isinstance(event, NodesChanged) for event in seen) == 2)
+        assert sorted(cluster.dismissed) == ["one", "two"]
+        assert (list(engine.nodes()), sorted(node.id for node in engine.away)) == ([], ["one", "two"])
+        engine.execute(Start(on("two", 0)))
+        assert engine.next_events(None) == [Declined("abcde_00000", 1)]
+        cluster.come(TWO)
+        collect(engine, lambda seen: any(isinstance(event, NodesChanged) and event.nodes for event in seen))
+        engine.execute(Start(on("two", 0, attempt=2)))
+        collect(engine, has_released(1), answer=lambda r: Continue(r.trial_id, r.attempt, r.seq))
+    finally:
+        engine.close()
+
+
+def test_a_cluster_without_nodes_of_which_none_may_come_is_refused(tmp_path):
+    with pytest.raises(ExperimentError, match="the cluster has no node, and none that may come"):
+        Elastic([])(context(tmp_path / "experiment", SHORT, nodes=()))
