@@ -83,7 +83,7 @@ def confirmation_of(original: ExperimentReader) -> Confirmation | None:
     race = None
     for fact in reader.facts(kinds=[Suggested]):
         if isinstance(event := fact.event, Suggested) and "race" in (state := event.state or {}):
-            race = race or Race(**{**state["race"], "configs": dict.fromkeys(state["race"]["configs"])})
+            race = race or Race({one: {} for one in state["race"]["configs"]}, state["race"]["repeats"])
             race.retell(event.trial_id, {}, state)
     if race is None:
         return None
