@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -75,15 +76,18 @@ def test_a_plain_install_finds_nvidias_gpus_and_brings_neither_torch_nor_jax():
     assert EXTRAS["gpu"] == []  # it once brought that, and keeps its name
 
 
+@cache
+def all_code() -> str:
+    folders = ("sweep", "searchers", "hydra_plugins", "examples")
+    return "\n".join(path.read_text(encoding="utf-8") for path in sources(*folders))
+
+
 @pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - FOR_DEVELOPERS))
 def test_something_imports_what_an_extra_brings(extra):
-    code = "\n".join(
-        path.read_text(encoding="utf-8") for path in sources("sweep", "searchers", "hydra_plugins", "examples")
-    )
     for package in packages_of(extra) - NOT_IMPORTED.keys():
         module = re.escape(MODULES.get(package, package))
         used = rf"^\s*(import|from) {module}\b|[\"']{module}(\.\w+)*[\"']"  # or by its name, at first use
-        assert re.search(used, code, flags=re.M), f"nothing imports {package}, which the extra {extra!r} brings"
+        assert re.search(used, all_code(), flags=re.M), f"nothing imports {package}, which the extra {extra!r} brings"
 
 
 def test_every_extra_that_the_code_or_a_page_names_exists():

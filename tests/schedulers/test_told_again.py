@@ -49,7 +49,13 @@ def essential(answer):
     return [decision for decision in answer or () if not isinstance(decision, ResumeTrial)]
 
 
-@pytest.mark.parametrize("name", sorted(SCHEDULERS.keys() - {"fifo"}))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "pb2, synchronous" else ())
+        for name in sorted(SCHEDULERS.keys() - {"fifo"})
+    ],
+)
 @pytest.mark.parametrize("step", [29, pytest.param(5, marks=pytest.mark.slow)])
 def test_wherever_a_run_is_cut_the_rest_is_decided_alike(name, step):
     def curve(config, done):

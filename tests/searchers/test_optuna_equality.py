@@ -173,7 +173,7 @@ SLOW = [pytest.mark.slow, pytest.mark.timeout(600)]
 @pytest.mark.parametrize(
     ("world", "name", "num_trials"),
     [
-        pytest.param(world, name, number, marks=SLOW if name == "gp" else ())
+        pytest.param(world, name, number, marks=SLOW if name == "gp" or (world, name) == ("mixed", "nsgaiii") else ())
         for world, (*_, samplers) in WORLDS.items()
         for name, number in (samplers if world == "small" else samplers | GENETIC).items()
     ],
