@@ -170,7 +170,7 @@ def init(
             refuse(f"sweep.init: {name}", given[name], "True or False")
     refuse_ray_client(address)
     silent = ""
-    if given == {"address": "auto"} or not given.keys() - {"runtime_env"}:
+    if given.keys() <= ({"runtime_env"} if address is None else {"address", "runtime_env", "shared"}):
         address, silent = _answering(address)
     machine = {name: given[name] for name in (*_MACHINE, "nodes") if name in given}
     cluster = {name: given[name] for name in _CLUSTER if name in given}
@@ -223,16 +223,33 @@ def refuse_ray_client(address: str | None) -> None:
         )
 
 
+def ray_address(given: str | None) -> str:
+    """Return where the cluster is that an address means to Ray; empty: there is none.
+
+    None is `$RAY_ADDRESS`; "auto" is that, too, else the cluster that `ray start` has joined here last, else one of
+    which a process runs here.
+    """
+    address = given if given not in (None, "auto") else os.environ.get("RAY_ADDRESS") or given or ""
+    if address != "auto":
+        return address
+    import psutil
+
+    with suppress(OSError):
+        return Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster").read_text().strip()
+    words = (word for process in psutil.process_iter(["cmdline"]) for word in process.info["cmdline"] or ())
+    return next((word.partition("=")[2] for word in words if word.startswith("--gcs-address=")), "")
+
+
 def _answering(address: str | None) -> tuple[str | None, str]:
     """Return the address of the cluster that "auto" or `$RAY_ADDRESS` mean in Ray, and why it is none; see `init`."""
-    named = os.environ.get("RAY_ADDRESS", "")
+    if address not in (None, "auto"):
+        return address, ""
+    named = ray_address(address)
     if named == "local":
         return address and named, ""
-    if address == "auto" and named in ("", "auto"):
-        with suppress(OSError):  # what `ray start` has written
-            named = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster").read_text().strip()
     if not named:
-        return "local", "this machine belongs to no cluster of Ray, which address='auto' means" if address else ""
+        is_asked = address or os.environ.get("RAY_ADDRESS")
+        return "local", "this machine belongs to no cluster of Ray, which address='auto' means" if is_asked else ""
     host, _, port = named.removeprefix("ray://").rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), 2.0).close()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import socket
 import warnings
+from types import SimpleNamespace
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -735,6 +737,7 @@ def ray_address(tmp_path, monkeypatch):
     """The address of something that listens, as a cluster of Ray does; none is known on this machine."""
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(psutil, "process_iter", lambda attrs: [])
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
@@ -753,6 +756,7 @@ NOBODY = "no cluster of Ray answers at 127.0.0.1:1"
         ("auto", "127.0.0.1:1", NOBODY),
         (None, "127.0.0.1:1", NOBODY),
         (None, "nonsense", "no cluster of Ray answers at nonsense"),
+        (None, "auto", "this machine belongs to no cluster of Ray, which address='auto' means"),
     ],
 )
 def test_where_no_cluster_answers_sweeps_run_on_this_machine(machine, ray_address, monkeypatch, address, variable, why):
@@ -765,20 +769,35 @@ def test_where_no_cluster_answers_sweeps_run_on_this_machine(machine, ray_addres
     assert inventory.default_engine() == "local"
 
 
-@pytest.mark.parametrize("way", ["auto by variable", "auto by file", "variable alone", "variable and tune.run"])
+WAYS = ["auto by variable", "auto by file", "auto by process", "variable auto", "variable alone", "tune.run"]
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_cluster_that_answers_is_joined(machine, ray_address, monkeypatch, tmp_path, way):
-    if way == "auto by file":
+    monkeypatch.setenv("RAY_ADDRESS", "" if "by file" in way or "by process" in way else ray_address)
+    if way in ("auto by file", "variable auto"):
         (tmp_path / "ray").mkdir()
         (tmp_path / "ray" / "ray_current_cluster").write_text(ray_address)
-    else:
-        monkeypatch.setenv("RAY_ADDRESS", ray_address)
-    if way == "variable and tune.run":
+    if way == "variable auto":
+        monkeypatch.setenv("RAY_ADDRESS", "auto")
+    if way == "auto by process":
+        lines = [None, ["python", "script.py"], ["/ray/raylet", f"--gcs-address={ray_address}", "--head"]]
+        monkeypatch.setattr(psutil, "process_iter", lambda attrs: [SimpleNamespace(info={"cmdline": x}) for x in lines])
+    if way == "tune.run":
         with pytest.raises(ConfigError, match=f"address='{ray_address}'"):  # nothing there speaks as Ray does
             sweep.tune.run(lambda config: None, storage_path=tmp_path, verbose=0)
     else:
         assert sweep.init("auto" if way.startswith("auto") else None) == ()
     assert inventory.default_engine() == "ray"
     assert inventory.cluster_options()["address"] == ray_address
+
+
+def test_auto_joins_with_what_else_is_said_of_the_processes_there(machine, ray_address, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", ray_address)
+    environment = {"working_dir": ".", "env_vars": {"A": "1"}}
+    assert sweep.init("auto", runtime_env=environment, shared=False, ignore_reinit_error=True) == ()
+    assert inventory.cluster_options() == {"address": ray_address, "runtime_env": environment}
+    assert (inventory.env_vars(), inventory.is_shared()) == ({"A": "1"}, False)
 
 
 def test_what_declares_this_machine_is_not_taken_elsewhere_by_a_variable(machine, ray_address, monkeypatch):

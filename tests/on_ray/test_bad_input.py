@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -114,6 +115,57 @@ def test_a_directory_for_the_nodes_after_the_connection_is_refused_and_one_that_
     joined.shutdown()
     refused(ConfigError, "Ray refuses", "nowhere", address=cluster.address, runtime_env={"working_dir": "nowhere"})
     assert not joined.is_initialized()
+
+
+TOKEN = """
+import sys
+from pathlib import Path
+from ray.cluster_utils import Cluster
+made = Cluster(
+    initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, "node_ip_address": "127.0.0.2"}
+)
+made.add_node(node_ip_address="127.0.0.3", num_cpus=2)
+print(made.address, flush=True)
+sys.stdin.read()
+made.shutdown()
+"""
+SCRIPT = """
+import sys
+import sweep
+address = sys.argv[1]
+def train(config):
+    import ray
+    ray.init(address=address, log_to_driver=False)
+    sweep.report(score=len(ray.nodes()))
+sweep.init(engine="ray", address=address, cpus_per_node=1)
+try:
+    print(sweep.run(train, verbose=0, storage_path=sys.argv[2], metric="score", mode="max").best_result["score"])
+except sweep.errors.ConfigError as error:
+    print(error)
+"""
+
+
+def test_a_cluster_with_tokens_takes_the_right_one_and_another_is_named_at_once(tmp_path):
+    pytest.importorskip("ray")
+    right = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 64, "RAY_USAGE_STATS_ENABLED": "0"}
+    options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": {**os.environ, **right}}
+    with subprocess.Popen([sys.executable, "-c", TOKEN], **options) as made:
+        try:
+            address = made.stdout.readline().strip()
+            for changed, words in (
+                ({}, "2\n"),
+                ({"RAY_AUTH_TOKEN": "b" * 64}, "cannot be joined: RPC error: InvalidAuthToken: Authentication token"),
+                ({"RAY_AUTH_MODE": "disabled"}, "RAY_AUTH_MODE is currently 'disabled'"),
+            ):
+                began = time.monotonic()
+                command = [sys.executable, "-c", SCRIPT, address, str(tmp_path)]
+                environ = {**os.environ, **right, **changed}
+                ended = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=120, check=False)
+                assert words in ended.stdout, ended.stdout + ended.stderr
+                assert not changed or time.monotonic() - began < 15  # Ray itself tries for 20 s
+        finally:
+            made.stdin.close()
+            made.wait(60)
 
 
 # --- another Ray ---

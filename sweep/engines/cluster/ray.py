@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import importlib
 import logging
 import math
 import os
@@ -26,7 +27,7 @@ from typing import Any
 
 from sweep.accelerators import gpu, tpu
 from sweep.accelerators.gpu_types import labels_of
-from sweep.accelerators.inventory import refuse_ray_client
+from sweep.accelerators.inventory import ray_address, refuse_ray_client
 from sweep.core.resources import Device, Node
 from sweep.engines.base import Engine, EngineContext
 from sweep.engines.cluster.agent import Agent
@@ -475,6 +476,7 @@ def trial_environ(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[
     """Return the variables of Ray's worker without what Ray has set there; those `given` in `env_vars` stay."""
     # OMP_NUM_THREADS is set to the CPUs of the actor, which are all that the sweep may use.
     rays = {name for name in environ if name.startswith(("RAY_", "__RAY")) or name in ("OMP_NUM_THREADS", "SPT_NOENV")}
+    rays -= {name for name in rays if name.startswith("RAY_AUTH_")}  # with which a trial joins the cluster, too
     if environ.get("PYTHONBREAKPOINT", "").startswith("ray."):  # a debugger of Ray's, which has no task here
         rays.add("PYTHONBREAKPOINT")
     return {name: value for name, value in environ.items() if name in given or name not in rays}
@@ -489,19 +491,22 @@ def _join(options: RayOptions) -> tuple[Any, bool]:
     version = str(getattr(ray, "__version__", f"no Ray at all in {list(getattr(ray, '__path__', ()))}"))
     if not version.startswith("2."):
         raise ConfigError(f"engine='ray' works with Ray 2, found {version}: pip install 'ray>=2.50,<3'.")
-    address = options.address or os.environ.get("RAY_ADDRESS")
-    refuse_ray_client(address)
+    named = options.address or os.environ.get("RAY_ADDRESS")
+    refuse_ray_client(named)
     if ray.is_initialized():
-        _refuse_other(ray, address)
+        _refuse_other(ray, named)
         _refuse_upload(options.runtime_env)
         return ray, False
-    if address is None:
+    if not named:
         raise ConfigError(
             "engine='ray' and no address: name the cluster, sweep.init(engine='ray', address='auto') on one of its "
             "nodes, or call ray.init(...) before. For this machine alone leave the engine out."
         )
+    address = ray_address(named)
     _refuse_unreachable(address)
     try:
+        raylet: Any = importlib.import_module("ray._raylet")
+        raylet.GcsClient(address=address)  # names a wrong token at once; `ray.init` tries for 20 s and does not
         ray.init(
             address=address,
             log_to_driver=False,
@@ -515,7 +520,7 @@ def _join(options: RayOptions) -> tuple[Any, bool]:
             f"there is no cluster of Ray at address={address!r}: {str(error).splitlines()[0]} Start one with "
             "`ray start --head`, and the other nodes with `ray start --address=...`."
         ) from error
-    except RuntimeError as error:  # other versions of Ray or Python
+    except (RuntimeError, ray.exceptions.RayError) as error:  # other versions of Ray or Python; the token
         said = " ".join(line.strip() for line in str(error).splitlines())
         raise ConfigError(f"the cluster of Ray at address={address!r} cannot be joined: {said}") from error
     return ray, True
@@ -524,7 +529,7 @@ def _join(options: RayOptions) -> tuple[Any, bool]:
 def _refuse_other(ray: Any, address: str | None) -> None:
     """Refuse an address that is not that of the cluster which this process has joined."""
     there = ray.get_runtime_context().gcs_address
-    if address not in (None, "auto", "local", there) and address.rpartition(":")[2] != there.rpartition(":")[2]:
+    if address not in (None, "", "auto", "local", there) and address.rpartition(":")[2] != there.rpartition(":")[2]:
         raise ConfigError(
             f"address is {address!r}, and this process has joined the cluster at {there} with ray.init. Give that "
             "address, or 'auto', or call ray.shutdown() before."
@@ -544,10 +549,13 @@ def _refuse_upload(runtime_env: Mapping[str, Any]) -> None:
 
 def _refuse_unreachable(address: str) -> None:
     """Refuse at once what Ray would look for during more than a minute."""
+    if not address:
+        raise ConfigError(
+            "this machine belongs to no cluster of Ray, which address='auto' means. Run the script on one of its "
+            "nodes, name it, address='HOST:PORT', or start one here with `ray start --head`."
+        )
     host, colon, port = address.rpartition(":")
-    if address in ("auto", "local") or not colon:
-        if address == "auto":
-            return
+    if not colon:
         raise ConfigError(f"address is {address!r}; expected 'auto' or 'HOST:PORT', such as '10.0.0.1:6379'.")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), _REACH_S) as peer:
