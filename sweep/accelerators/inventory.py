@@ -71,7 +71,7 @@ _MACHINE = (
     *("num_cpus", "num_gpus", "num_tpus", "memory", "resources"),
     *("gpu_ids", "gpu_type", "gpu_memory", "tpu_type", "tpu_topology"),
 )
-_CLUSTER = (
+OF_CLUSTER = (
     *("max_nodes", "cpus_per_node", "accelerator_type", "label_selector"),
     *("autoscale", "idle_s", "heartbeat_timeout_s"),
 )
@@ -173,12 +173,14 @@ def init(
     if given.keys() <= ({"runtime_env"} if address is None else {"address", "runtime_env", "shared"}):
         address, silent = _answering(address)
     machine = {name: given[name] for name in (*_MACHINE, "nodes") if name in given}
-    cluster = {name: given[name] for name in _CLUSTER if name in given}
+    cluster = {name: given[name] for name in OF_CLUSTER if name in given}
     state = _state if shared is None else replace(_state, is_shared=bool(shared))
     if engine == "ray" or (engine is None and address not in (None, "local", "auto")):
         _check_cluster(cluster, [*machine, *(["local_mode"] if local_mode else [])])
         if runtime_env is not None:
-            env_vars = runtime_env.get("env_vars") if isinstance(runtime_env, Mapping) else None
+            if not isinstance(runtime_env, Mapping):
+                refuse("sweep.init: runtime_env", runtime_env, "values by name, such as {'working_dir': '.'}")
+            env_vars = runtime_env.get("env_vars")
             state = replace(state, env_vars=env_vars_of({"env_vars": env_vars}, "sweep.init"))
         _state = replace(state, cluster={"address": address, "runtime_env": dict(runtime_env or {}), **cluster})
         return _Inventory()
@@ -291,6 +293,11 @@ def _check_cluster(cluster: Mapping[str, Any], own: Iterable[str]) -> None:
         value = cluster.get(name)
         if value is not None and not (is_number(value) and value > 0):
             raise ConfigError(f"sweep.init: {name} is {value!r}; expected a number above 0.")
+    if not isinstance(cluster.get("accelerator_type", ""), str):
+        refuse("sweep.init: accelerator_type", cluster["accelerator_type"], "a text, such as 'A100'")
+    labels = cluster.get("label_selector", {})
+    if not isinstance(labels, Mapping) or not all(isinstance(text, str) for text in (*labels, *labels.values())):
+        refuse("sweep.init: label_selector", labels, "texts by name, such as {'zone': 'a'}")
     scale = cluster.get("autoscale", {"node_type": {}})
     is_mapping = isinstance(scale, Mapping) and isinstance(scale.get("node_type"), Mapping)
     if not is_mapping or {*scale} - {"node_type", "max"}:

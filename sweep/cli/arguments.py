@@ -30,6 +30,7 @@ class RunArguments:
     goal_value: float | None = None  # a trial that reaches it ends
     program: Mapping[str, Any] | None = None  # arguments of `Program`, in place of a target
     run_cap: int = 0  # of a spec file: trials at most; unlike num_samples, of a grid, too
+    cluster: Mapping[str, Any] = field(default_factory=dict)  # of a spec file: arguments of `sweep.init`
     notes: Sequence[str] = ()  # what is to be said of a spec file
 
     def run_kwargs(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from sweep.cli.arguments import RunArguments, parse_seconds
 from sweep.cli.options import named_option, storage_option
 from sweep.cli.programs import ProgramCommand, dry_run, ranges_in
 from sweep.cli.running.carrying import carried_options, carry_out, note
+from sweep.cli.running.cluster import cluster_options, join
 from sweep.errors import ConfigError
 from sweep.launch.target import import_trainable, split_target
 from sweep.programs.program import Program
@@ -50,8 +51,7 @@ _OF_PROGRAMS = ("isolate", "fresh", "workers", "config_file", "pattern")
 @click.option("--name", help="Directory of the sweep.  [default: FUNCTION_<date_time>]")
 @storage_option("storage_path")
 @click.option("--retries", "max_failures", type=click.IntRange(min=-1), help="Starts of a failed trial; -1: no limit.")
-@click.option("--engine", type=click.Choice(["local", "ray"]), help="ray: on the nodes of a cluster of Ray.")
-@click.option("--address", help="Of the cluster of Ray: HOST:PORT, or auto: the one that this machine belongs to.")
+@cluster_options
 @click.option("--isolate/--no-isolate", default=None, help="Each trial of a program in a directory of its own.")
 @click.option("--fresh", is_flag=True, default=None, help="Give a script an interpreter of its own.")
 @click.option("--workers", type=click.IntRange(min=1), help="Copies of a program that one trial starts as a group.")
@@ -124,16 +124,12 @@ def asked_for(
     ranges: Sequence[str],
     engine: str | None,
     address: str | None,
+    cluster: Mapping[str, Any],
     **options: Any,
 ) -> tuple[Any, dict[str, Any]]:
     """Return the trainable and the arguments of `sweep.run` that a command line means; `say` is given notes."""
     arguments = _arguments(target, ranges, options, ctx.meta.get("command", []))
-    if engine == "local" and address is not None:
-        raise ConfigError(f"--address {address} is of a cluster of Ray. Give --engine ray, or leave it out.")
-    if engine == "ray" or address is not None:
-        import sweep
-
-        sweep.init(engine="ray", address=address)
+    join(engine, address, cluster, arguments.cluster)
     for text in arguments.notes:
         if say is not None:
             say(text)

@@ -17,6 +17,7 @@ import searchers as space
 from searchers.errors import closest, nearest
 from sweep import checks
 from sweep.cli.arguments import RunArguments, parse_seconds
+from sweep.cli.running.cluster import cluster_of
 from sweep.cli.wandb_space import ALIKE, Mistake, space_of
 from sweep.cli.yaml_text import load_yaml
 from sweep.core.config import FailureConfig
@@ -176,6 +177,7 @@ def _keys(directory: Path) -> dict[str, Any]:
         "resources_per_trial": partial(_option, "resources_per_trial"),
         "concurrency": partial(_option, "max_concurrent_trials"),
         "seed": partial(_option, "seed"),
+        "cluster": cluster_of,
         "budget": {
             "time": partial(_span, "time_budget_s"),
             "trial_time": partial(_span, "trial_timeout_s"),

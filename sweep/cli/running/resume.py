@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -9,6 +10,7 @@ import click
 from sweep.cli.arguments import parse_count, parse_seconds, seconds_of
 from sweep.cli.options import name_argument, some_trials_argument, where_option
 from sweep.cli.running.carrying import carried_options, carry_out, note
+from sweep.cli.running.cluster import cluster_options, join
 from sweep.cli.tables import say
 from sweep.errors import ConfigError
 from sweep.launch.target import asked
@@ -23,10 +25,19 @@ from sweep.storage.filesystems import storage_of
 @click.option("--trials", metavar="N|+N", help="A new number of samples, or so many more.")
 @click.option("--time", "span", metavar="SPAN|+SPAN", help="A new time budget such as 2h, or so much more.")
 @click.option("--errored", is_flag=True, help="Also start failed trials again.")
+@cluster_options
 @carried_options
 @where_option
 def resume(
-    reader: ExperimentReader, some: tuple[str, ...], trials: str | None, span: str | None, errored: bool, **shown: Any
+    reader: ExperimentReader,
+    some: tuple[str, ...],
+    trials: str | None,
+    span: str | None,
+    errored: bool,
+    engine: str | None,
+    address: str | None,
+    cluster: Mapping[str, Any],
+    **shown: Any,
 ) -> int:
     """Go on with a sweep: after Ctrl-C, after a crash, or with more trials or time after its end; and with what `sweep
     pause` has paused, or of that only with TRIAL. A sweep that runs hears it, and none is started anew.
@@ -43,9 +54,9 @@ def resume(
     reader.refuse_imported()
     running, on_end = Attached(reader), shown.pop("on_end")
     if running.is_running:
-        if on_end or shown["conditions"] or shown["junit"]:
+        if on_end or engine or address or cluster or shown["conditions"] or shown["junit"]:
             raise ConfigError(
-                f"{reader.name} runs already: --on-end, --require and --junit are of the call it began with."
+                f"{reader.name} runs already: its engine, --on-end, --require, --junit are of the call it began with."
             )
         if errored:
             say(reader, "retry", running.retry(), shown["as_json"])
@@ -59,6 +70,7 @@ def resume(
         running.resume(some or None)
     storage = storage_of(reader.root) or str(reader.root.parent)
     trainable, given = asked(reader, storage, None if shown["quiet"] or shown["as_json"] else note)
+    join(engine, address, cluster, {})
     before = given.get("num_samples", 1)
     if trials is not None and before < 0 and trials.strip().startswith("+"):
         raise ConfigError(f"{reader.root.name} has no limit of trials that could be raised by {trials}.")
