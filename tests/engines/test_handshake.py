@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
+import hashlib
 import pickle
 import queue
+import select
 import socket
+import subprocess
 import threading
 from dataclasses import replace
 
 import pytest
-from multiprocess.connection import Connection, deliver_challenge
 
-from sweep.engines.cluster.handshake import LINK, Invitation, Listener, dial
+from sweep.core.messages import Kill
+from sweep.engines.cluster import certificate
+from sweep.engines.cluster.handshake import LINK, Invitation, Listener, dial, keep_alive
+from sweep.engines.link import Link
 from sweep.errors import ExperimentError
-
-KEY = bytes(32)
+from sweep.worker import wire
 
 
 @pytest.fixture
@@ -79,9 +81,9 @@ def test_who_says_a_little_again_and_again_is_cut_when_the_whole_handshake_takes
     monkeypatch.setattr("sweep.engines.cluster.handshake._HANDSHAKE_S", 0.2)
     stranger = socket.create_connection((made.host, made.port))
     stranger.settimeout(0.05)
-    stranger.sendall((200).to_bytes(4, "big"))  # of the answer, which comes byte by byte
+    stranger.sendall(b"\x16\x03\x01\x02\x00")  # the head of a record of 512 bytes, which come byte by byte
     is_cut, num_sent = False, 0
-    while not is_cut and num_sent < 190:
+    while not is_cut and num_sent < 500:
         try:
             stranger.sendall(b"x")
             num_sent += 1
@@ -94,29 +96,123 @@ def test_who_says_a_little_again_and_again_is_cut_when_the_whole_handshake_takes
     stranger.close()
 
 
-def test_an_agent_serves_no_driver_that_does_not_know_the_key():
-    """Each side proves to the other that it knows the key."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    host, port = listener.getsockname()
-
-    def pretend():
-        peer, _ = listener.accept()
-        with Connection(os.dup(peer.fileno())) as connection:
-            deliver_challenge(connection, KEY)
-            connection.recv_bytes(256)  # the agent's own challenge
-            connection.send_bytes(b"0" * 16)
-            with contextlib.suppress(EOFError, ConnectionError):
-                connection.recv_bytes(256)
-        peer.close()
-
-    thread = threading.Thread(target=pretend)
-    thread.start()
+def test_an_agent_says_no_key_to_a_driver_with_another_certificate(listener):
+    """Whoever listens at the driver's port, or stands between, gets neither the key nor anything to unpickle from."""
+    made, admitted = listener
+    other = Listener("127.0.0.1", admitted.put)
+    other.key = made.key  # so that it would let the agent in
     try:
-        with pytest.raises(ExperimentError, match="did not let this agent in"):
-            dial(Invitation(host, port, KEY.hex(), "n1"), LINK)
+        with pytest.raises(ExperimentError, match="its certificate is not the one of the invitation"):
+            dial(replace(made.invitation("n1"), port=other.port), LINK)
     finally:
-        listener.close()
-        thread.join()
+        other.close()
+    assert admitted.empty()
+
+
+def test_what_is_said_over_the_link_is_not_readable_on_the_way(listener):
+    """A relay between both sees everything that goes over the network, and neither the key nor a message of it."""
+    made, admitted = listener
+    relay = socket.create_server(("127.0.0.1", 0))
+    seen = bytearray()
+
+    def pass_on():
+        near, _ = relay.accept()
+        far = socket.create_connection((made.host, made.port))
+        to, data = {near: far, far: near}, b"first"
+        while data:
+            for one in select.select([near, far], [], [])[0]:
+                data = one.recv(1 << 16)
+                seen.extend(data)
+                to[one].sendall(data)
+        near.close()
+        far.close()
+
+    thread = threading.Thread(target=pass_on)
+    thread.start()
+    ours = Link(dial(replace(made.invitation("n1"), port=relay.getsockname()[1]), LINK))
+    guest = Link(admitted.get(timeout=20).socket)
+    ours.send(wire.Order(Kill("a-secret-trial", 0)))
+    select.select([guest.socket], [], [])
+    assert guest.receive() == [wire.Order(Kill("a-secret-trial", 0))]
+    ours.close()
+    thread.join()
+    guest.close()
+    relay.close()
+    assert len(seen) > 1000
+    for secret in (b"a-secret-trial", made.key.encode(), b"n1"):
+        assert secret not in seen
+
+
+def test_messages_larger_than_the_buffers_arrive_whole_in_both_directions_at_once(listener):
+    made, admitted = listener
+    ends = [Link(dial(made.invitation("n1"), LINK)), Link(admitted.get(timeout=20).socket)]
+    large = [wire.Written("a", 0, "out", 0, bytes([number]) * (1 << 22)) for number in range(8)]
+    received = [[], []]
+    for link in ends:
+        keep_alive(link.socket, 15.0)
+        for message in large:
+            link.send(message)  # more than the kernel takes: what is left is written as the other side reads
+    assert not ends[0].is_empty
+    poll = select.poll()
+    while any(len(messages) < len(large) for messages in received):
+        for link in ends:
+            poll.register(link.socket, link.mask)
+        for descriptor, mask in poll.poll(20_000):
+            number = int(descriptor == ends[1].socket.fileno())
+            if mask & select.POLLOUT:
+                ends[number].flush()
+            received[number] += ends[number].receive()
+    assert received == [large, large]
+    for link in ends:
+        link.close()
+
+
+def test_a_link_whose_other_end_vanished_has_ended_and_raises_nothing(listener):
+    made, admitted = listener
+    ours, theirs = dial(made.invitation("n1"), LINK), Link(admitted.get(timeout=20).socket)
+    theirs.send(wire.Want(None))  # unread there: so the end is a reset
+    ours.close()
+    while theirs.is_open:
+        select.select([theirs.socket], [], [])
+        theirs.receive()
+    theirs.send(wire.Want(None))
+    theirs.close()
+
+
+def test_a_certificate_is_one_that_openssl_accepts_and_no_two_are_the_same(tmp_path):
+    """OpenSSL itself compares key and certificate when it loads them, and here also the signature."""
+    made = [certificate.make() for _ in range(20)]
+    assert len({_fingerprint(one) for one in made}) == len(made)
+    assert certificate.server_context()[1] != certificate.server_context()[1]
+    for number, (key, pem) in enumerate(made):
+        context = certificate.client_context()
+        (tmp_path / f"{number}.pem").write_text(key + pem)
+        context.load_cert_chain(tmp_path / f"{number}.pem")
+    try:
+        command = ["openssl", "verify", "-check_ss_sig", "-CAfile", "0.pem", "0.pem"]
+        said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("there is no openssl command")
+    assert said.stdout == "0.pem: OK\n", said.stderr
+
+
+def _fingerprint(made):
+    fingerprint = certificate.fingerprint(certificate.ssl.PEM_cert_to_DER_cert(made[1]))
+    assert len(fingerprint) == 2 * hashlib.sha256().digest_size
+    return fingerprint
+
+
+def test_multiples_of_the_base_point_are_those_of_nist():
+    """SP 800-186's curve; two of the multiples that NIST gives for testing (k = 2, and the order less one)."""
+    x2 = 0x7CF27B188D034F7E8A52380304B51AC3C08969E277F21B35A60B48FC47669978
+    y2 = 0x07775510DB8ED040293D9AC69F7430DBBA7DADE63CE982299E04B79D227873D1
+    assert certificate._multiply(2) == (x2, y2)
+    x, y = certificate._multiply(certificate._N - 1)
+    assert (x, (x**3 - 3 * x - y * y) % certificate._P) == (
+        certificate._X,
+        certificate._P - 0x5AC635D8AA3A93E7B3EBBD55769886BC651D06B0CC53B0F63BCE3C3E27D2604B,
+    )
+    assert certificate._multiply(certificate._N) is None
 
 
 def test_a_driver_that_is_not_there_is_named():
@@ -124,7 +220,7 @@ def test_a_driver_that_is_not_there_is_named():
     port = listener.getsockname()[1]
     listener.close()
     with pytest.raises(ExperimentError, match=rf"the driver at 127.0.0.1:{port} cannot be reached"):
-        dial(Invitation("127.0.0.1", port, KEY.hex(), "n1"), LINK)
+        dial(Invitation("127.0.0.1", port, "", "", "n1"), LINK)
 
 
 def test_an_invitation_does_not_show_its_key_when_it_is_printed(listener):

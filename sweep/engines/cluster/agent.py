@@ -24,7 +24,7 @@ from typing import Any
 from sweep.core import messages
 from sweep.core.messages import Event
 from sweep.engines.base import EngineContext
-from sweep.engines.cluster.handshake import HEARTBEAT, LINK, Invitation, dial
+from sweep.engines.cluster.handshake import HEARTBEAT, LINK, Invitation, dial, keep_alive
 from sweep.engines.cluster.heartbeat import Heartbeat
 from sweep.engines.cluster.staging import LOOK_S, Staging
 from sweep.engines.jobs import JobMaker, Payload, Stored
@@ -128,6 +128,7 @@ class Agent:
             setup = self._receive_setup()
             if setup is None:
                 return GONE
+            keep_alive(self._link.socket, setup.heartbeat_timeout_s)
             Heartbeat(dial(self._invitation, HEARTBEAT), "the driver", setup.heartbeat_timeout_s, self._on_lost)
             if self._prepare(setup):
                 self._serve()

@@ -32,7 +32,7 @@ from sweep.core.resources import Node, Resources
 from sweep.core.trial import Trial, evolve
 from sweep.engines.base import Engine, EngineCommand, EngineContext
 from sweep.engines.cluster.agent import Setup, context_for_agents, witness
-from sweep.engines.cluster.handshake import HEARTBEAT, LINK, VERSION, Guest, Hello, Invitation, Listener
+from sweep.engines.cluster.handshake import HEARTBEAT, LINK, VERSION, Guest, Hello, Invitation, Listener, keep_alive
 from sweep.engines.cluster.heartbeat import BEAT_S, HEARTBEAT_TIMEOUT_S, Heartbeat
 from sweep.engines.cluster.log_relay import LogWriter
 from sweep.engines.cluster.modules import ship_local_modules
@@ -325,6 +325,7 @@ class Agents(LoopEngine):
                 guest.socket.close()
                 self._on_problem(member, problem)
                 return
+            keep_alive(guest.socket, self._cluster.heartbeat_timeout_s)
             link = Link(guest.socket, self._on_full)
             member.link = link
             self._loop.listen(guest.socket.fileno(), lambda: self._on_link(member, link))

@@ -1,21 +1,21 @@
 """Where agents meet their driver: a listening socket that lets in only who knows the key, before anything is unpickled.
 
-    agent ──connects──> driver
-    agent <─challenge── driver      both ways, HMAC with the key (multiprocess.connection)
-    agent ───hello────> driver      JSON: versions, node, what the connection is for
+    agent ──connects──> driver      TLS 1.3; the certificate has the fingerprint that the agent was invited with
+    agent ───hello────> driver      JSON: the key, versions, node, what the connection is for
     agent <──welcome─── driver      it is let in
 
-What follows is pickled and not encrypted: the network between the machines must be one's own.
+What follows is pickled, over the same connection.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hmac
 import json
-import os
 import platform
 import secrets
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -23,8 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from multiprocess.connection import Connection, answer_challenge, deliver_challenge
-
+from sweep.engines.cluster.certificate import client_context, fingerprint, server_context
 from sweep.errors import ExperimentError
 
 VERSION: str = sys.modules["sweep"].__version__  # this module's own package, so it is loaded
@@ -32,14 +31,22 @@ VERSION: str = sys.modules["sweep"].__version__  # this module's own package, so
 LINK, HEARTBEAT = "link", "heartbeat"  # what a connection is for
 _HANDSHAKE_S = 20.0
 _MOST_BYTES = 1 << 16
+_WELCOME = b"+"
+_RECORD_BYTES = 1 << 14  # of TLS
+_IDLE_S, _PROBE_S = 30, 10  # after so much silence the kernel asks whether the other machine is there, again and again
+_LOST_S = 300.0  # a driver may be busy so long and read nothing; without a limit the kernel waits for 15 min
 
 
 @dataclass(frozen=True)
 class Invitation:
-    """What an agent must be given to find its driver and to be let in; `key` is 32 secret bytes in hexadecimal."""
+    """What an agent must be given to find its driver, to know it, and to be let in.
+
+    `key` is 32 secret bytes, `fingerprint` the SHA-256 of the driver's certificate, both in hexadecimal.
+    """
 
     host: str
     port: int
+    fingerprint: str
     key: str = field(repr=False)
     node: str
 
@@ -81,6 +88,7 @@ class Listener:
             ExperimentError: nothing can listen there.
         """
         self.key = secrets.token_hex(32)
+        self._context, self._fingerprint = server_context()
         self._admit = admit
         self._is_closed = False
         try:
@@ -96,7 +104,7 @@ class Listener:
 
     def invitation(self, node: str) -> Invitation:
         """Return what the agent of a node must be given."""
-        return Invitation(self.host, self.port, self.key, node)
+        return Invitation(self.host, self.port, self._fingerprint, self.key, node)
 
     def close(self) -> None:
         """Stop listening."""
@@ -119,32 +127,27 @@ class Listener:
 
     def _receive(self, peer: socket.socket) -> None:
         """Let one connection in, or close it."""
-        guest = _let_in(peer, bytes.fromhex(self.key))
-        if guest is None or self._is_closed:
-            peer.close()
+        try:
+            with _encrypted(peer, self._context) as link:
+                with link.makefile("rb") as lines:
+                    said = json.loads(lines.readline(_MOST_BYTES))
+                if not hmac.compare_digest(str(said["key"]), self.key):
+                    raise ValueError("it has another key")
+                guest = Guest(Hello(**{name: said[name] for name in Hello.__dataclass_fields__}), link)
+                link.sendall(_WELCOME)
+        except Exception:  # whatever a stranger sends: no TLS, wrong key, no JSON, silence, a port scan
+            return
+        if self._is_closed:
+            link.close()
         else:
             self._admit(guest)
-
-
-def _let_in(peer: socket.socket, key: bytes) -> Guest | None:
-    """Return the connection of an agent that knows the key; None: it does not, or says nothing sensible in time."""
-    with _connection(peer) as connection:
-        try:
-            deliver_challenge(connection, key)
-            answer_challenge(connection, key)
-            said = json.loads(connection.recv_bytes(_MOST_BYTES))
-            hello = Hello(**{name: said[name] for name in Hello.__dataclass_fields__})
-            connection.send_bytes(b"{}")
-        except Exception:  # whatever a stranger sends: wrong key, no JSON, silence, a port scan
-            return None
-    return Guest(hello, peer)
 
 
 def dial(invitation: Invitation, purpose: str) -> socket.socket:
     """Connect an agent to its driver; the socket blocks.
 
     Raises:
-        ExperimentError: nobody answers there, or the key is not the one of who does.
+        ExperimentError: nobody answers there, who does is not the driver, or does not know the key.
     """
     where = f"{invitation.host}:{invitation.port}"
     try:
@@ -152,33 +155,87 @@ def dial(invitation: Invitation, purpose: str) -> socket.socket:
     except OSError as error:
         raise ExperimentError(f"the driver at {where} cannot be reached: {error.strerror or error}.") from error
     peer.settimeout(None)
-    key = bytes.fromhex(invitation.key)
+    hello = asdict(Hello(invitation.node, purpose)) | {"key": invitation.key}
     try:
-        with _connection(peer) as connection:
-            answer_challenge(connection, key)
-            deliver_challenge(connection, key)
-            connection.send_bytes(json.dumps(asdict(Hello(invitation.node, purpose))).encode())
-            connection.recv_bytes(_MOST_BYTES)
-    except Exception as error:  # what multiprocess raises for a wrong key or an early end differs by its version
-        peer.close()
-        raise ExperimentError(f"the driver at {where} did not let this agent in: {error!r}.") from error
-    return peer
+        with _encrypted(peer, client_context()) as link:
+            if fingerprint(link.getpeercert(binary_form=True) or b"") != invitation.fingerprint:
+                raise ValueError("its certificate is not the one of the invitation")
+            link.sendall(json.dumps(hello).encode() + b"\n")
+            if link.recv(1) != _WELCOME:
+                raise ValueError("it closed the connection")
+    except (OSError, ValueError) as error:
+        raise ExperimentError(f"the driver at {where} did not let this agent in: {error}.") from error
+    return link
+
+
+def keep_alive(peer: socket.socket, heartbeat_timeout_s: float) -> None:
+    """Have the kernel keep a silent connection known to what lies between, and end one that leads nowhere.
+
+    The heartbeat, which has a connection of its own, is always the first to know that a machine is gone.
+    """
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE_S)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_S)
+    lost_s = max(_LOST_S, 4 * heartbeat_timeout_s)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * lost_s))
+
+
+class _EncryptedSocket(ssl.SSLSocket):
+    """A socket of TLS that behaves like a plain one where nothing is there to read or no room to write."""
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        """Read once; a connection that broke has ended."""
+        try:
+            return super().recv(buflen, flags)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise BlockingIOError from None
+        except OSError as error:
+            if error.errno is None:  # the time is over that this socket was given
+                raise
+            return b""
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        """Write as much as there is room for, a record at a time: of those OpenSSL writes all or nothing."""
+        sent = 0
+        with memoryview(data) as view:
+            try:
+                while sent < len(view):
+                    sent += super().send(view[sent : sent + _RECORD_BYTES], flags)
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                if not sent:
+                    raise BlockingIOError from None
+            except OSError as error:
+                if error.errno is None:
+                    raise
+                with contextlib.suppress(OSError):
+                    self.shutdown(socket.SHUT_RDWR)  # so that who reads meets the end
+                raise BrokenPipeError(str(error)) from error
+        return sent
+
+    def shutdown(self, how: int) -> None:
+        """Shut the connection down; a thread that waits in `recv` meets its end."""
+        socket.socket.shutdown(self, how)  # the one of SSLSocket takes the encryption away
 
 
 @contextlib.contextmanager
-def _connection(peer: socket.socket) -> Iterator[Any]:
-    """Give a connection for the handshake, over a copy of the socket's descriptor; one that takes too long is cut."""
+def _encrypted(peer: socket.socket, context: ssl.SSLContext) -> Iterator[ssl.SSLSocket]:
+    """Give a connection as one of TLS for the handshake, which must not take too long; it is closed if that fails."""
+    context.sslsocket_class = _EncryptedSocket
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # small messages are sent at once
+    link = context.wrap_socket(peer, context.protocol == ssl.PROTOCOL_TLS_SERVER, do_handshake_on_connect=False)
 
     def cut() -> None:
         with contextlib.suppress(OSError):  # it is over
-            peer.shutdown(socket.SHUT_RDWR)
+            link.shutdown(socket.SHUT_RDWR)
 
     timer = threading.Timer(_HANDSHAKE_S, cut)
     timer.daemon = True
     timer.start()
-    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # small messages are sent at once
     try:
-        with Connection(os.dup(peer.fileno())) as connection:
-            yield connection
+        link.do_handshake()
+        yield link
+    except BaseException:
+        link.close()
+        raise
     finally:
         timer.cancel()
