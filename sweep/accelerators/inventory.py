@@ -73,7 +73,7 @@ _MACHINE = (
 )
 OF_CLUSTER = (
     *("max_nodes", "cpus_per_node", "accelerator_type", "label_selector"),
-    *("autoscale", "idle_s", "heartbeat_timeout_s"),
+    *("autoscale", "idle_s", "notice_command", "heartbeat_timeout_s"),
 )
 
 _state = _State()
@@ -104,6 +104,7 @@ def init(
     label_selector: Mapping[str, str] | None = None,
     autoscale: Mapping[str, Any] | None = None,
     idle_s: float | None = None,
+    notice_command: str | None = None,
     heartbeat_timeout_s: float | None = None,
     shared: bool | None = None,
     **of_a_cluster: Any,
@@ -145,6 +146,8 @@ def init(
         autoscale: nodes that Ray's autoscaler may add: `{"node_type": {"CPU": 8, "GPU": 1}, "max": 8}`. Trials that
             only such nodes can hold wait for them instead of being refused.
         idle_s: seconds after which a node that runs nothing is given back, and taken again when trials wait for it; 30.
+        notice_command: of the shell, tried on each node every 5 s: when it succeeds, the node will be taken away, and
+            its trials save and go on elsewhere. What spot machines offer for this differs by provider.
         heartbeat_timeout_s: seconds without a word of the driver after which the processes on a node end; after twice
             as long the driver counts a silent node as lost.
         shared: False: sweeps of this process neither see what other sweeps of this user hold on this machine, nor are

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from sweep.errors import ResourceError
 
 if TYPE_CHECKING:
     from sweep.core.plan import Plan
-    from sweep.core.resources import Resources
+    from sweep.core.resources import Node, Resources
 
 
 CLASSES = {
@@ -174,6 +174,15 @@ def wants_save(trial: Trial, plan: Plan) -> bool:
     if trial.next_status is Status.TERMINATED:
         return plan.checkpoint_at_end
     return trial.next_status is Status.PAUSED or isinstance(trial.pending, ResizeTrial)
+
+
+def take_away(trials: Iterable[Trial], nodes: Iterable[Node]) -> list[ResizeTrial]:
+    """Have trials end at their next checkpoint, and wait again, that run on nodes which are about to leave: those that
+    the inventory lacks though nothing was lost there."""
+    there = {node.id for node in nodes}
+    held = [(trial, trial.placement.bundles) for trial in trials if trial.is_held and trial.placement is not None]
+    away = [trial for trial, bundles in held if any(bundle.node not in there for bundle in bundles)]
+    return [ResizeTrial(trial.id, trial.resources) for trial in away if not isinstance(trial.pending, PauseTrial)]
 
 
 def was_put_off(trial: Trial, plan: Plan, now: float) -> bool:

@@ -670,6 +670,7 @@ class Sweep:
         self._has_nodes = True
         self._must_pump = True
         self._consult("on_nodes_changed", now, event.nodes)  # first: it may make requests smaller that fit nowhere now
+        self._decide(failures.take_away(self._trials.values(), event.nodes), now)
         for trial_id in [t.id for t in self._trials.values() if t.status in (Status.PENDING, Status.PAUSED)]:
             trial = self._trials[trial_id]  # as it is now: the end of another may have ended it
             absent = self._packer.absence(trial.resources)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from sweep.core.packing import Packer
 from sweep.core.resources import Resources
-from sweep.core.trial import Trial
+from sweep.core.trial import Status, Trial
 
 # Starts of younger trials that the oldest waiting one may see pass; then nodes are kept for it, or nothing starts.
 _MAX_OVERTAKES = 16
@@ -18,8 +18,10 @@ FRONT = -(2**52)  # of the tickets of what comes before all that wait
 
 
 def keeps_place(old: Trial, new: Trial) -> bool:
-    """Whether a trial waits where it did before: for more, because it was not begun after all, or its node was lost."""
-    return new.escalation is not old.escalation or new.attempt < old.attempt or new.node_losses > old.node_losses
+    """Whether a trial waits where it did before: for more, not begun after all, or as its node was lost or leaves."""
+    is_put_off = old.next_status is Status.PENDING and new.config is old.config and new.resources == old.resources
+    is_lost = new.node_losses > old.node_losses
+    return is_put_off or is_lost or new.escalation is not old.escalation or new.attempt < old.attempt
 
 
 class PendingQueue:

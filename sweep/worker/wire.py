@@ -357,6 +357,10 @@ class Happened(NamedTuple):
     notices: tuple[str, ...] = ()
 
 
+class Leaves(NamedTuple):
+    """Agent to driver: its node will be taken away."""
+
+
 class Written(NamedTuple):
     """Agent to driver: what an attempt has printed to a file of its trial, from byte `at` of what it has printed there;
     0: what was sent of that before is replaced."""
@@ -432,7 +436,7 @@ FromSupervisor = Hello | Exited | Idle | Refused
 ToForkServer = Preload | Begin | ForkSupervisor | Rest
 FromForkServer = Importing | Notice | Ready | Gone | Refused | Resting
 ToAgent = Prepare | Order | Passed | Want
-FromAgent = Prepared | Happened | Passed | Written
+FromAgent = Prepared | Happened | Passed | Written | Leaves
 Message = ToWorker | FromWorker | ToSupervisor | FromSupervisor | ToForkServer | FromForkServer | ToAgent | FromAgent
 
 _FROM_WORKER = get_args(FromWorker)

@@ -2222,3 +2222,51 @@ def test_the_base_scheduler_lets_everything_continue_and_resumes_what_is_paused_
     trials = {tid(n): loaded(n, status=PAUSED, is_by_person=n == 1) for n in range(3)}
     assert Plain().on_idle(trials) == [ResumeTrial(tid(0)), ResumeTrial(tid(2))]
     assert Plain().choose(list(trials.values())).id == tid(0)
+
+
+# --- a node that leaves --------------------------------------------------------------------------------------------
+
+
+def leaving_two(**plan):
+    """Return a world with a trial on each of two nodes, of which b has just said that it leaves."""
+    one, other = Node("a", 1), Node("b", 1)
+    world = opened(**{"nodes": (one, other), "num_trials": 4, "ask_ahead": 4, **plan})
+    for number in range(4):
+        world.suggest(number)
+    for number in range(2):
+        world.started(number)
+    assert world[1].placement.bundles[0].node == "b"
+    return world, NodesChanged((one,), (other,))
+
+
+def test_trials_of_a_node_that_leaves_end_at_their_next_checkpoint_and_go_on_first_without_a_failure():
+    world, leaves = leaving_two()
+    assert world.tell(leaves) == []
+    assert world.tell(leaves) == []  # said again
+    assert world.report(1, "c") == ["tell result 1", "tell save 1", "stop 1.1#1"]
+    assert world.ended(1) == []  # nothing starts there
+    assert world.ended(0, ExitKind.FINISHED) == ["tell complete 0", "start 1.2"]
+    assert world[1].checkpoint.path == "c"
+    assert (world[1].failures, world[1].losses, world[1].node_losses) == (0, 0, 0)
+
+
+def test_one_that_saves_on_demand_is_asked_to_and_one_that_starts_as_soon_as_it_reports():
+    world, leaves = leaving_two(can_save_on_demand=True)
+    assert world.tell(leaves) == []
+    assert world.report(1) == ["tell result 1", "stop 1.1#1 saving"]
+    world, leaves = leaving_two()
+    world.ended(0, ExitKind.FINISHED)
+    assert world[2].placement.bundles[0].node == "a"
+    assert world.tell(NodesChanged((Node("b", 1),), (Node("a", 1),))) == []
+    world.started(2)
+    assert world.report(2, "c") == ["tell result 2", "tell save 2", "stop 2.1#1"]
+    world.ended(2)
+    assert world.ended(1, ExitKind.FINISHED) == ["tell complete 1", "start 2.2"]  # before 3
+
+
+def test_one_that_never_saved_goes_on_until_the_node_is_gone():
+    world, leaves = leaving_two()
+    world.tell(leaves)
+    assert world.report(1) == ["tell result 1", "continue 1.1#1"]
+    assert world.exited(1, ExitKind.NODE_LOST) == ["tell recover 1"]
+    assert world[1].node_losses == 1

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import tempfile
 import threading
 import time
 from itertools import groupby
+from pathlib import Path
 
 import pytest
 from agent_processes import AgentProcesses
 from conformance.engines import CPU, Behaviour, collect, context, has_released, trial
 
 import sweep
-from sweep.core.messages import Continue, Declined, NodesChanged, Start
+from sweep.core.messages import Continue, Declined, Exited, ExitKind, NodesChanged, Start
 from sweep.core.resources import BundlePlacement, Node, Placement
 from sweep.errors import ExperimentError
 from sweep.record.facts import read_facts
+from sweep.record.resume import load
 
 pytestmark = pytest.mark.agents
 
@@ -134,3 +139,40 @@ def test_a_trial_for_a_node_that_was_given_back_meanwhile_is_declined(tmp_path):
 def test_a_cluster_without_nodes_of_which_none_may_come_is_refused(tmp_path):
     with pytest.raises(ExperimentError, match="the cluster has no node, and none that may come"):
         Elastic([])(context(tmp_path / "experiment", SHORT, nodes=()))
+
+
+@pytest.mark.parametrize("how", ["signal", "command"])
+def test_an_agent_that_is_told_to_end_has_its_trials_saved_and_taken_elsewhere_first(tmp_path, how):
+    cluster = AgentProcesses([ONE, TWO], heartbeat_timeout_s=5.0)
+    began = []
+    num_steps = 30 if how == "signal" else 90
+    if how == "command":
+        cluster.notice_command = f"rm {tmp_path / 'leave'}"  # succeeds once: one of the two nodes leaves
+
+    def train(config):
+        checkpoint = sweep.get_checkpoint()
+        first = int(Path(checkpoint.path, "step").read_text()) + 1 if checkpoint else 0
+        for step in range(first, num_steps):
+            time.sleep(0.1)
+            with tempfile.TemporaryDirectory() as directory:
+                Path(directory, "step").write_text(str(step))
+                sweep.report({"step": step, "first": first}, checkpoint=sweep.Checkpoint.from_directory(directory))
+
+    class Notice(sweep.Callback):
+        def on_trial_result(self, iteration, trials, trial, result, **info):
+            if result["step"] == 10 and not began:
+                began.append(trial.trial_id)
+                if how == "command":
+                    (tmp_path / "leave").touch()
+                else:
+                    os.kill(cluster.processes["two"].pid, signal.SIGTERM)
+
+    analysis = run(cluster, tmp_path, train, num_samples=3, callbacks=[Notice()])
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 3
+    frames = analysis.trial_dataframes.values()
+    assert [list(frame["step"]) for frame in frames] == [list(range(num_steps))] * 3
+    assert max(frame["first"].max() for frame in frames) > 0  # one went on from its checkpoint
+    events = [row.event for row in read_facts(tmp_path / "made" / "sweep.db")]
+    assert not [event for event in events if isinstance(event, Exited) and event.exit.kind is ExitKind.NODE_LOST]
+    assert all(trial.node_losses == 0 for trial in load(tmp_path / "made" / "sweep.db", root=tmp_path / "made").trials)
+    assert sweep.replay(analysis.experiment_path).differences == []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -9,8 +12,10 @@ from pathlib import Path
 import pytest
 
 import sweep
-from sweep.core.messages import NodesChanged
+from sweep.core.messages import Exited, ExitKind, NodesChanged
 from sweep.record.facts import read_facts
+
+LATER = "127.0.0.6"  # a node that these tests add
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
@@ -89,3 +94,36 @@ def test_what_comes_free_is_taken_while_trials_wait_and_what_runs_nothing_is_giv
     assert max(nodes_seen(analysis)) == 8  # what was held there, on its own
     assert 3.0 in free or 4.0 in free  # given back before the end
     assert sweep.replay(analysis.experiment_path).differences == []
+
+
+def test_trials_of_a_node_that_is_drained_save_and_go_on_elsewhere_before_it_is_gone(cluster, joined, run):
+    node = cluster.add_node(node_ip_address=LATER, num_cpus=1, resources={"later": 1})
+    key = next(one["NodeID"] for one in joined.nodes() if one["NodeManagerAddress"] == LATER)
+    drain = [*(sys.executable, "-m", "ray.scripts.scripts", "drain-node", "--address", cluster.address)]
+    drain += ["--node-id", key, "--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot"]
+    drained = []
+
+    def train(config):
+        checkpoint = sweep.get_checkpoint()
+        first = int(Path(checkpoint.path, "step").read_text()) + 1 if checkpoint else 0
+        for step in range(first, 40):
+            time.sleep(0.4)
+            with tempfile.TemporaryDirectory() as directory:
+                Path(directory, "step").write_text(str(step))
+                sweep.report({"step": step, "first": first}, checkpoint=sweep.Checkpoint.from_directory(directory))
+
+    class Drain(sweep.Callback):
+        def on_trial_result(self, iteration, trials, trial, result, **info):
+            if not drained and result["step"] == 3 and result["node_ip"] == LATER:
+                drained.append(subprocess.Popen([*drain, "--deadline-remaining-seconds", "120"]))
+
+    try:
+        analysis = run(train, num_samples=9, resources_per_trial={"cpu": 1}, callbacks=[Drain()])
+    finally:
+        cluster.remove_node(node)
+    assert drained[0].wait() == 0
+    frames = analysis.trial_dataframes.values()
+    assert [list(frame["step"]) for frame in frames] == [list(range(40))] * 9
+    assert max(frame["first"].max() for frame in frames) > 3
+    events = [row.event for row in read_facts(Path(analysis.experiment_path, "sweep.db"))]
+    assert not [event for event in events if isinstance(event, Exited) and event.exit.kind is ExitKind.NODE_LOST]

@@ -13,7 +13,9 @@ import pickle
 import select
 import signal
 import socket
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,6 +43,7 @@ _SEEN_S = 30.0  # for a file of the driver's to be seen here: network file syste
 _SEEN_SOON_S = 2.0  # where it need not be: the driver's directory is a cache then
 _LOOK_S = 0.2
 _END_S = 20.0  # to end what was started
+_ASK_S = 5.0  # between two times that a node is asked whether it will be taken away
 GONE = "the driver ended"
 
 
@@ -56,6 +59,7 @@ class Setup:
     witness: tuple[str, str]  # a file that the driver has written into the experiment, and what it says
     home: bytes = b""  # pickled `Home` of the experiment, for nodes that do not see the driver's directory
     no_home: str = ""  # why there is none
+    notice_command: str = ""  # tells by success that the node will be taken away
 
     def in_copy(self, copy: NodeCopy) -> Setup:
         """Return the same for a node that works in a directory of its own."""
@@ -116,6 +120,7 @@ class Agent:
         self._payloads: dict[tuple[str, int], Payload] = {}
         self._notices: list[str] = []
         self._why_over = ""
+        self._is_leaving = self._has_told = False
         self._engine: LocalEngine | None = None
         self._staging: Staging | None = None  # where the node does not see the driver's directory
         self._ready: list[Event] = []  # whose turn has come
@@ -131,6 +136,9 @@ class Agent:
             keep_alive(self._link.socket, setup.heartbeat_timeout_s)
             Heartbeat(dial(self._invitation, HEARTBEAT), "the driver", setup.heartbeat_timeout_s, self._on_lost)
             if self._prepare(setup):
+                if setup.notice_command:
+                    asks = partial(self._ask_whether_to_leave, setup.notice_command)
+                    threading.Thread(target=asks, name="sweep-notice", daemon=True).start()
                 self._serve()
             return self._why_over
         finally:
@@ -248,6 +256,9 @@ class Agent:
                     self._staging.take(event)
             if self._staging is not None:
                 self._staging.settle()
+            if self._is_leaving and not self._has_told:
+                self._has_told = True
+                link.send(wire.Leaves())
             if self._ready or self._notices:
                 link.send(wire.Happened(tuple(self._ready), tuple(self._notices)))
                 self._ready.clear()
@@ -298,6 +309,22 @@ class Agent:
 
     def _on_notice(self, text: str) -> None:
         self._notices.append(text)
+        self._wake()
+
+    def _ask_whether_to_leave(self, command: str) -> None:
+        """Ask, again and again, until the command succeeds."""
+        while subprocess.run(
+            command, shell=True, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        ).returncode:
+            time.sleep(_ASK_S)
+        self.leave()
+
+    def leave(self) -> None:
+        """Tell the driver that this node will be taken away; it ends the agent when what runs here has saved.
+
+        May be called by a signal handler.
+        """
+        self._is_leaving = True
         self._wake()
 
     def _on_lost(self, why: str) -> None:
@@ -389,7 +416,10 @@ def main() -> None:
     line = sys.stdin.readline()
     if not line:
         return
-    why = Agent(Invitation.from_json(line)).run()
+    agent = Agent(Invitation.from_json(line))
+    for number in (signal.SIGTERM, signal.SIGUSR1):  # what batch systems send before they end a job
+        signal.signal(number, lambda *_: agent.leave())
+    why = agent.run()
     if why != GONE:
         print(f"the agent ended: {why}", file=sys.stderr)
 

@@ -19,7 +19,7 @@ import socket
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -55,6 +55,7 @@ class Cluster(ABC):
     heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S
     start_s: float = 60.0  # how long an agent may take to come
     idle_s: float = math.inf  # how long a node may run nothing before it is given back
+    notice_command: str = ""  # of the shell, asked on each node whether that will be taken away: it is if this succeeds
 
     @abstractmethod
     def nodes(self) -> Sequence[Node]:
@@ -74,7 +75,11 @@ class Cluster(ABC):
         return ""
 
     def watch(self, changed: Callable[[], None]) -> None:  # noqa: B027  # a cluster may never change
-        """Have `changed` called, on any thread, whenever `nodes` or `away` would return something else."""
+        """Have `changed` called, on any thread, whenever `nodes`, `away` or `leaving` would return something else."""
+
+    def leaving(self) -> Collection[str]:
+        """Return the nodes that will be taken away soon: trials there save and go on elsewhere."""
+        return ()
 
     def request(self, waiting: Bundles, running: Bundles) -> None:  # noqa: B027  # a cluster may have all from the start
         """Hear what the trials that wait ask for, and what those that run hold, bundle by bundle, in Ray's names.
@@ -115,6 +120,7 @@ class _Member:
     others: tuple[Claim, ...] = ()  # what other sweeps keep from this one there, as the agent said last
     wanted: Resources | None = None  # what it was last told to look out for
     idle_since: float = math.inf  # on the monotonic clock; it runs something: endless
+    is_leaving: bool = False  # it will be taken away
 
 
 @dataclass(slots=True)
@@ -165,6 +171,7 @@ class Agents(LoopEngine):
             witness=self._witness,
             home=home,
             no_home=no_home,
+            notice_command=cluster.notice_command,
         )
         self._listeners: dict[str, Listener] = {}  # by the address that they listen on
         self._problems: dict[str, str] = {}
@@ -179,18 +186,17 @@ class Agents(LoopEngine):
         cluster.watch(lambda: self._call(self._on_machines))
         if {node.id for node in cluster.nodes()} - self._members.keys():  # who came meanwhile
             self._call(self._on_machines)
-        if cluster.idle_s < math.inf:
-            self._loop.alarm(_LOOK_S, self._look_for_idle)
+        self._loop.alarm(_LOOK_S, self._look_for_idle)
 
     # --- the contract ------------------------------------------------------------------------------------------------
 
     def nodes(self) -> Sequence[Node]:
-        return tuple(member.node for member in self._members.values() if member.is_ready)
+        return tuple(one.node for one in self._members.values() if one.is_ready and not one.is_leaving)
 
     @property
     def away(self) -> Sequence[Node]:  # type: ignore[override]  # computed
         """The nodes that are known, or may come, and have no agent now."""
-        known = [member.node for member in self._members.values() if not member.is_ready]
+        known = [one.node for one in self._members.values() if not one.is_ready or one.is_leaving]
         return (*known, *(node for node in self._cluster.away if node.id not in self._members))
 
     def execute(self, command: EngineCommand) -> None:
@@ -352,6 +358,8 @@ class Agents(LoopEngine):
                             self._unheard.add(member)
                         if not self._multi_node.take(member.node.id, event):
                             self._on_event(member, event)
+                case wire.Leaves():
+                    self._on_leaving(member)
                 case wire.Written() as written:
                     self._logs.write(written)
                 case wire.Passed(trial_id, attempt, word):
@@ -394,14 +402,14 @@ class Agents(LoopEngine):
         self._on_lost(member, problem)
 
     def _on_lost(self, member: _Member, why: str) -> None:
-        """An agent is gone, and so is what it ran."""
+        """An agent is gone, and so is what it ran; without a `why` it ran nothing more and has left in time."""
         if self._is_closed or not member.is_called:
             return
         member.is_called = False
         was_ready, member.is_ready = member.is_ready, False
         self._hang_up(member)
         running = {key: attempt for key, attempt in self._attempts.items() if attempt.node == member.node.id}
-        error = f"node {member.node.id} was lost: {why}"
+        error = f"node {member.node.id} was lost: {why}" if why else f"node {member.node.id} has left in time"
         num_lost = len(running) + self._multi_node.count(member.node.id)
         self._multi_node.lose(member.node.id, error)
         for key, attempt in running.items():
@@ -412,7 +420,7 @@ class Agents(LoopEngine):
             self._say(error + (f"; {num_lost} of its trials start again" if num_lost else ""))
             self._say_nodes()
             self._on_others(member, ())
-        member.wanted = None
+        member.wanted, member.is_leaving = None, False
         self._unheard.discard(member)
         for key in running:
             self._emit(messages.Released(*key))
@@ -425,8 +433,18 @@ class Agents(LoopEngine):
         """Call an agent to a node whose last one was lost, if the cluster has that node."""
         if self._is_closed or member.is_called:
             return
-        if any(node.id == member.node.id for node in self._cluster.nodes()):
+        if any(node.id == member.node.id for node in self._cluster.nodes()) and not self._is_to_leave(member):
             self._summon(member)
+
+    def _is_to_leave(self, member: _Member) -> bool:
+        return member.node.id in self._cluster.leaving()
+
+    def _on_leaving(self, member: _Member) -> None:
+        """A node will be taken away: nothing more starts there, and the sweep takes what runs there elsewhere."""
+        if member.is_ready and not member.is_leaving:
+            member.is_leaving = True
+            self._say(f"node {member.node.id} will be taken away: its trials save and go on elsewhere")
+            self._say_nodes()
 
     def _look_for_idle(self) -> None:
         """Give back what has run nothing for long."""
@@ -437,7 +455,9 @@ class Agents(LoopEngine):
         ready = [member for member in self._members.values() if member.is_ready]
         for member in ready:
             member.idle_since = math.inf if member.node.id in busy else min(member.idle_since, now)
-            if now - member.idle_since > self._cluster.idle_s:
+            if member.is_leaving and member.idle_since < math.inf:
+                self._on_lost(member, "")
+            elif now - member.idle_since > self._cluster.idle_s:
                 self._dismiss(member)
         self._loop.alarm(_LOOK_S, self._look_for_idle)
 
@@ -466,9 +486,12 @@ class Agents(LoopEngine):
         for node in self._cluster.nodes():
             member = self._members.setdefault(node.id, _Member(node))
             member.node = replace(member.node, address=node.address)  # another one may have come from elsewhere
-            if not member.is_called and node.id not in self._problems:
+            if not member.is_called and node.id not in self._problems and not self._is_to_leave(member):
                 member.node = node
                 self._summon(member)
+        for name in self._cluster.leaving():
+            if (leaving := self._members.get(name)) is not None:
+                self._on_leaving(leaving)
         self._say_nodes()
 
     def _say_nodes(self) -> None:

@@ -68,6 +68,7 @@ class RayOptions:
     autoscale: Mapping[str, Any] | None = None
     heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S
     idle_s: float = 30.0
+    notice_command: str = ""
 
 
 @dataclass(eq=False)
@@ -100,9 +101,11 @@ class RayCluster(Cluster):
         """
         self._options = options
         self.heartbeat_timeout_s, self.idle_s = options.heartbeat_timeout_s, options.idle_s
+        self.notice_command = options.notice_command
         self.notices: list[str] = []
         self._machines: dict[str, _Machine] = {}  # by name
         self._rest: tuple[Node, ...] = ()  # nodes of the cluster of which others hold something
+        self._draining: frozenset[str] = frozenset()  # nodes that Ray, or who provides them, will take away
         self._num_declared = 0  # nodes that are there of the shape that `autoscale` declares
         self._demand: tuple[Bundles, Bundles] | None = None  # what waits and what runs; None: nobody has said
         self._met: tuple[Bundles, Bundles] | None = None  # that at which a node was idle: more are of no use
@@ -148,6 +151,9 @@ class RayCluster(Cluster):
         number = max(0, int(declared.get("max", 1)) - self._num_declared)
         amounts = dict(declared.get("node_type", {}))
         return (*self._rest, *(_declared_node(f"autoscaled-{index + 1}", amounts) for index in range(number)))
+
+    def leaving(self) -> Collection[str]:
+        return [one.name for one in list(self._machines.values()) if one.key in self._draining]
 
     def summon(self, node: str, invitation: Invitation) -> None:
         machine = self._of(node)
@@ -241,10 +247,11 @@ class RayCluster(Cluster):
         return free
 
     def _look(self) -> bool:
-        """Take in which nodes there are, and what of them is free that trials wait for; returns whether `nodes` or
-        `away` has changed."""
+        """Take in which nodes there are, and what of them is free that trials wait for; returns whether `nodes`, `away`
+        or `leaving` has changed."""
+        before = set(self._machines), self.away, self._draining
+        self._draining = self._find_draining()
         alive = {node["NodeID"]: node for node in sorted(self._ray.nodes(), key=_order) if node["Alive"]}
-        before = set(self._machines), self.away
         for machine in list(self._machines.values()):
             if machine.key not in alive or self._is_over(machine):
                 with contextlib.suppress(Exception):  # it is gone
@@ -265,7 +272,15 @@ class RayCluster(Cluster):
         )
         shape = dict((self._options.autoscale or {}).get("node_type", {}))
         self._num_declared = sum(_covers(node["Resources"], shape) for node in alive.values())
-        return before != (set(self._machines), self.away)
+        return before != (set(self._machines), self.away, self._draining)
+
+    def _find_draining(self) -> frozenset[str]:
+        """Return Ray's ids of nodes that are drained: by `ray drain-node`, or before a spot machine is taken away."""
+        from ray.autoscaler.v2.sdk import get_cluster_status
+
+        status = get_cluster_status(self._ray.get_runtime_context().gcs_address)
+        nodes = (*status.active_nodes, *status.idle_nodes)
+        return frozenset(node.node_id or "" for node in nodes if node.node_status == "DRAINING")
 
     def _is_over(self, machine: _Machine) -> bool:
         """Whether it was given back and has ended, or never got what it asked for."""
@@ -293,7 +308,11 @@ class RayCluster(Cluster):
         free = self._free()
         for key, node in alive.items():
             ours = self._on(key)
-            if not self._may_use(key) or any(one.node is None or one.left < math.inf for one in ours):
+            if (
+                key in self._draining
+                or not self._may_use(key)
+                or any(one.node is None or one.left < math.inf for one in ours)
+            ):
                 continue  # those that come or leave show soon what is free
             amounts = self._amounts(node, free.get(key, {}))
             used = sum(one.amounts.get("CPU", 0.0) for one in ours)
