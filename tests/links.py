@@ -8,6 +8,7 @@ import select
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from agent_processes import AgentProcesses
@@ -129,4 +130,4 @@ class Linked(AgentProcesses):
         fresh = self._gate.with_name(f"gate-{os.getpid()}")
         fresh.write_text(str(invitation.port))
         fresh.replace(self._gate)
-        super().summon(node, Invitation(invitation.host, self._ports[node], invitation.key, invitation.node))
+        super().summon(node, replace(invitation, port=self._ports[node]))
