@@ -113,8 +113,9 @@ class _Link:
             other.close()
 
     def _drop_all(self) -> None:
-        for one in list(self._peers):
-            one.close()
+        for pair in list(self._peers.items()):  # one that has ended in one direction is named by the other alone
+            for one in pair:
+                one.close()
         self._peers.clear()
 
 
