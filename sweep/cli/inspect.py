@@ -12,16 +12,13 @@ from typing import Any
 import click
 
 from sweep.cli.options import complete_name, name_argument, storage_option, where_option
-from sweep.cli.tables import (
-    ListCommand,
-    Table,
-    print_table,
-    selection_options,
-)
+from sweep.cli.tables import ListCommand, Table, print_rows, print_table, selection_options
 from sweep.core.results import flatten, own_metrics
 from sweep.core.trial import STATES
 from sweep.display.formats import clean, moment, text
 from sweep.errors import ExperimentError, NoExperimentError
+from sweep.figures.attempts import last_nodes
+from sweep.page.nodes import node_rows
 from sweep.record.reader import ExperimentReader, find_experiment, list_experiments
 from sweep.record.rows import TrialRow
 from sweep.results.winners import best_by_last, objectives_front
@@ -78,9 +75,10 @@ def ls(where: str | None, storage: str | None, **chosen: Any) -> None:
 def trials(reader: ExperimentReader, **chosen: Any) -> None:
     """List the trials of a sweep with their last report. NAME is a sweep, or the path of one.
 
-    Columns are trial, state, step, time_s, attempt, reason, the metrics by their names, and the parameters by theirs
-    (config/lr where a metric is called lr too). On demand there are also name, experiment_tag, trainable_name, date,
-    timestamp, time_this_iter_s, pid, hostname, failures and logdir.
+    Columns are trial, state, step, time_s, attempt, node (of its last attempt, if the sweep has had several), reason,
+    the metrics by their names, and the parameters by theirs (config/lr where a metric is called lr too). On demand
+    there are also name, experiment_tag, trainable_name, date, timestamp, time_this_iter_s, pid, hostname, failures and
+    logdir.
 
     \b
     Examples:
@@ -90,6 +88,27 @@ def trials(reader: ExperimentReader, **chosen: Any) -> None:
       sweep trials digits --output trials.parquet
     """
     _list_trials(reader, chosen)
+
+
+@click.command(cls=ListCommand, short_help="List the nodes that a sweep has had.")
+@name_argument
+@selection_options
+@where_option
+def nodes(reader: ExperimentReader, **chosen: Any) -> None:
+    """List the nodes that a sweep has had: what each has, which trials hold what of it now, how many attempts it ran
+    and lost, for how many seconds it was there, the share of them in which it ran nothing, when it came and left.
+
+    \b
+    Examples:
+      sweep nodes digits
+      sweep nodes digits --sort -idle_share
+      sweep nodes digits --filter 'lost>0' --json
+    """
+    if not (rows := node_rows(reader)):
+        print_rows(rows, (), chosen["style"], empty=f"{reader.name} has had no nodes")
+        return
+    telling = dict.fromkeys(("gpus", "tpus", "memory_gb", "running", "holds", "lost", "why_lost"), bool)
+    print_table(Table(rows, list(rows[0]), telling=telling), empty=f"{reader.name} has had no such nodes", **chosen)
 
 
 def _list_trials(reader: ExperimentReader, chosen: dict[str, Any]) -> None:
@@ -163,18 +182,18 @@ _COLUMNS: Mapping[str, Callable[[TrialRow], Any]] = {
     **{name: _of_last(name) for name in ("time_this_iter_s", "pid", "hostname")},
     "failures": attrgetter("failures"),
 }
-"""Columns that every list of trials has, and where they come from; the directory of a trial is one more."""
+"""Columns that every list of trials has, and where they come from; its node and directory come besides."""
 _FIXED = (*_COLUMNS, "logdir")
-_TAIL = ["time_s", "attempt", "failure", "reason", "trial_id", "status"]
+_TAIL = ["time_s", "attempt", "node", "failure", "reason", "trial_id", "status"]
 
 
 def trial_table(reader: ExperimentReader) -> Table:
     """Return one row per trial, ordered by number."""
-    snapshot = reader.snapshot()
+    snapshot, places = reader.snapshot(), last_nodes(reader)
     rows, metrics, params = joined(
         (
             {name: value(trial) for name, value in _COLUMNS.items()}
-            | {"logdir": str(reader.layout.trial(trial.trial_id))},
+            | {"node": places.get(trial.trial_id), "logdir": str(reader.layout.trial(trial.trial_id))},
             flatten(own_metrics(trial.last_metrics or {})),
             trial.config,
         )
@@ -192,6 +211,7 @@ def trial_table(reader: ExperimentReader) -> Table:
             "trial_id": lambda _: False,
             "status": lambda _: False,
             "attempt": lambda attempt: attempt > 1,
+            "node": bool,
             "failure": bool,
         },
     )

@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "new": "sweep.cli.new:new",
     "ls": "sweep.cli.inspect:ls",
     "trials": "sweep.cli.inspect:trials",
+    "nodes": "sweep.cli.inspect:nodes",
     "best": "sweep.cli.best:best",
     "show": "sweep.cli.show:show",
     "logs": "sweep.cli.logs:logs",

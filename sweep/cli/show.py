@@ -13,12 +13,14 @@ from sweep.cli.inspect import COUNTS, MAX_FRONT, experiment_row
 from sweep.cli.notes import read_notes
 from sweep.cli.options import name_argument, trial_argument, where_option
 from sweep.cli.tables import emit, format_option, print_rows
+from sweep.core.history import Attempt
 from sweep.core.literals import json_text
 from sweep.core.messages import ExitKind
 from sweep.core.ranking import shown_objectives
 from sweep.core.resources import name_device
 from sweep.core.results import flatten, own_metrics, without_index
-from sweep.display.formats import at_step, clean, duration, moment, pairs, to_yaml
+from sweep.display.formats import aligned, at_step, clean, duration, moment, pairs, text, to_yaml
+from sweep.figures.attempts import nodes_of, outcome
 from sweep.record.layout import rank_outputs
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow, trainable_name
@@ -51,6 +53,9 @@ def show(reader: ExperimentReader, trial: str | None, style: str) -> None:
             continue
         if isinstance(value, dict):
             body = to_yaml(value, 2).rstrip("\n")
+        elif isinstance(value, list) and isinstance(value[0], dict):
+            lines = aligned([[*value[0]], *([text(cell) for cell in row.values()] for row in value)])
+            body = "\n".join(f"  {line}" for line in lines)
         elif isinstance(value, list):
             body = "\n".join(f"  {clean(item)}" for item in value)
         elif key == "traceback" or key.startswith("notes"):
@@ -138,7 +143,8 @@ def _holders(rows: Sequence[TrialRow]) -> dict[str, list[str]]:
 
 
 def _trial_facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
-    life = reader.history().lives()[row.trial_id]
+    history, now = reader.history(), reader.driven_s()
+    life = history.lives()[row.trial_id]
     ended = reader.last_exit(row.trial_id) if row.status == "ERROR" else None
     started, exited = (None if time is None else time.wall for time in (life.started, life.exited))
     best = None
@@ -157,6 +163,7 @@ def _trial_facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
         "asks": str(row.resources),
         "holds": _holding(row),
         "attempts": row.attempt,
+        "each_attempt": [_attempt_facts(one, now) for one in history.attempts if one.trial_id == row.trial_id],
         "failures": row.failures,
         "node_losses": row.node_losses or None,
         "created": moment(life.created.wall),
@@ -173,6 +180,17 @@ def _trial_facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
         "error": ended and ended.error,
         "traceback": ended and ended.traceback,
         "output": _output(reader, row.trial_id),
+    }
+
+
+def _attempt_facts(attempt: Attempt, now: float) -> dict[str, Any]:
+    end = now if attempt.exited is None else attempt.exited.at
+    return {
+        "attempt": attempt.number,
+        "node": ", ".join(nodes_of(attempt)),
+        "began": moment(attempt.granted.wall),
+        "time_s": round(end - attempt.granted.at, 3),
+        "ended": outcome(attempt),
     }
 
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from sweep.core.history import Attempt, History
 from sweep.core.messages import ClaimsChanged, Exited, ExitKind, NodesChanged, Released
-from sweep.core.resources import name_device
+from sweep.core.resources import LOCAL, name_device
 from sweep.core.trial import Status, number_of
+from sweep.record.facts import read_facts
+from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 
 _NO_FAULTS = (ExitKind.FINISHED, ExitKind.STOPPED, ExitKind.NEEDS_MORE)
@@ -31,6 +33,22 @@ def held_until(attempt: Attempt, now: float) -> float:
     return now if attempt.released is None else attempt.released.at
 
 
+def nodes_of(attempt: Attempt) -> tuple[str, ...]:
+    """Return the nodes that an attempt had a part of, in the order of its bundles; none where that is unknown."""
+    bundles = () if attempt.placement is None else attempt.placement.bundles
+    return tuple(dict.fromkeys(bundle.node for bundle in bundles))
+
+
+def last_nodes(reader: ExperimentReader) -> dict[str, str]:
+    """Return by trial the nodes of its last attempt; nothing where the sweep has had one node only, or was
+    imported."""
+    with reader.connect(with_events=False) as connection:  # what is read of one machine is not to take longer for this
+        changes = [fact.event for fact in read_facts(connection, kinds=(NodesChanged,), trust=False)]
+    known = {node.id for event in changes if isinstance(event, NodesChanged) for node in event.nodes}
+    attempts = reader.history().attempts if len(known) > 1 and not reader.meta.get("imported") else ()
+    return {attempt.trial_id: ", ".join(nodes_of(attempt)) for attempt in attempts}
+
+
 def places_of(attempt: Attempt) -> tuple[str, ...]:
     """Return what an attempt held: devices, or nodes where it held no device."""
     if attempt.placement is None:
@@ -38,9 +56,14 @@ def places_of(attempt: Attempt) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for bundle in attempt.placement.bundles:
         names = [name_device(bundle.node, device) for device, _ in bundle.devices]
-        found.update(dict.fromkeys(names or [f"CPUs of {bundle.node}" if bundle.node != "local" else "CPUs"]))
+        found.update(dict.fromkeys(names or [f"CPUs of {bundle.node}" if bundle.node != LOCAL else "CPUs"]))
     devices = [name for name in found if not name.startswith("CPUs")]
     return tuple(devices or found)
+
+
+def is_failed(attempt: Attempt) -> bool:
+    """Whether an attempt ended otherwise than it was meant to."""
+    return attempt.is_lost or (attempt.exit is not None and attempt.exit.kind not in _NO_FAULTS)
 
 
 def phases_of(attempt: Attempt, now: float) -> Iterator[Span]:
@@ -48,8 +71,9 @@ def phases_of(attempt: Attempt, now: float) -> Iterator[Span]:
     number, granted = number_of(attempt.trial_id), attempt.granted.at
     started = None if attempt.started is None else attempt.started.at
     end = now if attempt.exited is None else attempt.exited.at
-    has_failed = attempt.is_lost or (attempt.exit is not None and attempt.exit.kind not in _NO_FAULTS)
-    text = f"attempt {attempt.number} {_outcome(attempt)}".strip()
+    has_failed = is_failed(attempt)
+    on = "" if (nodes := nodes_of(attempt)) in ((), (LOCAL,)) else f" on {', '.join(nodes)}"
+    text = f"attempt {attempt.number}{on} {outcome(attempt)}".strip()
     if started is None or (has_failed and started == end):  # so that the failure is seen
         failure = Span(number, "failed", granted, end, text)
         yield failure if has_failed else Span(number, "starting", granted, end, attempt.waits)
@@ -58,7 +82,8 @@ def phases_of(attempt: Attempt, now: float) -> Iterator[Span]:
     yield Span(number, "failed" if has_failed else "running", started, end, text)
 
 
-def _outcome(attempt: Attempt) -> str:
+def outcome(attempt: Attempt) -> str:
+    """Return how an attempt ended, and why; empty: it runs."""
     if attempt.exit is None:
         return "its driver ended" if attempt.is_lost else ""
     kind, error = attempt.exit.kind.value, attempt.exit.error[:300]

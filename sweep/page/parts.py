@@ -12,11 +12,13 @@ from sweep.confirmation.outcome import confirmation_of
 from sweep.core.failures import without_numbers
 from sweep.core.literals import as_arguments, json_text
 from sweep.core.results import flatten, without_index
+from sweep.core.trial import number_of
 from sweep.core.values import shown as safe_repr
 from sweep.display.formats import at_step, duration, escaped, moment, text
-from sweep.figures.attempts import held_until, spans_of
+from sweep.figures.attempts import held_until, is_failed, nodes_of, outcome, spans_of
 from sweep.figures.parameters import space_of
 from sweep.page.markup import code, facts, line, rows, shown
+from sweep.page.nodes import node_rows
 from sweep.page.subject import Subject
 from sweep.record.rows import TrialRow, trainable_name
 from sweep.results.notebook import as_python
@@ -79,7 +81,6 @@ def failures(subject: Subject) -> str:
     for row in trials:
         if row.status == "ERROR":
             groups.setdefault(without_numbers(row.reason), []).append(row)
-    retried = sum(row.failures + row.losses + row.node_losses for row in trials if row.status != "ERROR")
     found = ""
     for some in sorted(groups.values(), key=len, reverse=True)[:_MAX_GROUPS]:
         numbers = " ".join(_button(row.number) for row in some[:30]) + (" …" if len(some) > 30 else "")
@@ -93,9 +94,20 @@ def failures(subject: Subject) -> str:
         )
     if len(groups) > _MAX_GROUPS:
         found += line(f"{len(groups) - _MAX_GROUPS} more kinds of failure: see the table's reasons.")
-    if retried:
-        found += line(f"Attempts of other trials that failed and were made again: {retried}.")
+    final = {row.trial_id: row.attempt for row in trials if row.is_ended}  # attempts after which nothing came
+    again = [one for one in reader.history().attempts if is_failed(one) and one.number != final.get(one.trial_id)]
+    if again:
+        latest = again[-_MAX_GROUPS:]
+        lines = [(number_of(one.trial_id), one.number, ", ".join(nodes_of(one)), outcome(one)) for one in latest]
+        what = f"Attempts that failed and were made again: {len(again)}" + ", here the latest" * (latest != again)
+        found += rows(["trial", "attempt", "node", "how it ended"], lines, what)
     return found
+
+
+def nodes(subject: Subject) -> str:
+    """Return what the nodes of the sweep had and did; empty: it has had one only."""
+    found = node_rows(subject.reader)
+    return rows([*found[0]], [[*row.values()] for row in found], "Nodes") if len(found) > 1 else ""
 
 
 def waits(subject: Subject) -> str:
@@ -172,6 +184,7 @@ PARTS: Mapping[str, Callable[[Subject], str]] = {
     "winner": winner,
     "failures": failures,
     "waits": waits,
+    "nodes": nodes,
     "cost": cost,
     "about": about,
 }
@@ -181,6 +194,7 @@ TITLES: Mapping[str, str] = {
     "winner": "The best",
     "failures": "What failed",
     "waits": "What was waited for",
+    "nodes": "Where it ran",
     "cost": "What it cost",
     "about": "What ran",
 }

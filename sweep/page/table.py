@@ -7,6 +7,7 @@ from typing import Any
 from sweep.core.literals import jsonable
 from sweep.core.results import flatten, own_metrics
 from sweep.core.values import printed, sound_text
+from sweep.figures.attempts import last_nodes
 from sweep.page.subject import Subject
 
 MAX_COLUMNS = 200  # parameters and metrics that a page has
@@ -32,7 +33,8 @@ def trial_table(subject: Subject) -> tuple[list[list[str]], list[list[Any]]]:
     columns = [["trial", "trial"], *([name, ""] for name in (*names, "state", "step"))]
     columns += [[_text(key), "metric"] for key in kept]
     columns += [[_text(key), "parameter"] for key in params]
-    columns += [[name, ""] for name in ("time_s", "attempts", "reason")]
+    places = last_nodes(subject.reader)
+    columns += [[name, ""] for name in ("time_s", "attempts", *(["node"] if places else []), "reason")]
     rows = [
         [
             row.number,
@@ -43,6 +45,7 @@ def trial_table(subject: Subject) -> tuple[list[list[str]], list[list[Any]]]:
             *(_plain(config.get(key)) for key in params),
             _plain(report.get("time_total_s")),
             row.attempt,
+            *([places.get(row.trial_id, "")] if places else []),
             _text(row.reason),
         ]
         for row, report, own, config in zip(trials, last, reports, configs, strict=True)

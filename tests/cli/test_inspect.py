@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 from made_experiment import MadeExperiment
+from node_experiment import experiment_on_nodes
 
 from sweep.cli import tables
 from sweep.cli.main import _run, sweep
@@ -527,3 +528,46 @@ def test_a_table_is_never_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatc
     assert len(shown) == 2
     assert all(width_of(line) <= columns for line in shown)
     assert "\x1b" not in out.getvalue()
+
+
+@pytest.fixture
+def on_nodes(tmp_path: Path) -> Path:
+    experiment_on_nodes(tmp_path).close()
+    return tmp_path
+
+
+def test_the_node_of_a_trial_is_a_column_where_the_sweep_has_had_several(storage: Path, on_nodes: Path) -> None:
+    head, *lines = call(on_nodes, "trials", "nodes").output.splitlines()[:4]
+    at = head.index("node")
+    assert [line[at:].strip() for line in lines] == ["n1", "n1", "n1, n2"]
+    assert "node" not in call(storage, "trials", "digits").output
+    assert {row["node"] for row in json.loads(call(storage, "trials", "digits", "--json").stdout)} == {None}
+    chosen = call(on_nodes, "trials", "nodes", "--filter", "node=n1", "--columns", "trial,node").output.split()
+    assert chosen[2:6] == ["00000", "n1", "00001", "n1"]
+
+
+def test_show_tells_of_each_attempt_where_it_was_and_how_it_ended(on_nodes: Path) -> None:
+    lines = call(on_nodes, "show", "nodes", "1").output.splitlines()
+    at = lines.index("each_attempt:")
+    lost = "NODE_LOST: node n2 was lost: its agent ended"
+    assert [" ".join(line.split()[:2] + line.split()[4:]) for line in lines[at + 1 : at + 5]] == [
+        "attempt node ended",
+        f"1 n2 2 {lost}",
+        "2 n1 4 its driver ended",
+        "3 n1 1",
+    ]
+    first, _, last = json.loads(call(on_nodes, "show", "nodes", "1", "--json").stdout)["each_attempt"]
+    assert (first["attempt"], first["node"], first["time_s"], first["ended"]) == (1, "n2", 2.0, lost)
+    assert (last["attempt"], last["node"], last["ended"]) == (3, "n1", "")
+
+
+def test_nodes_lists_what_each_had_ran_and_lost(on_nodes: Path, storage: Path) -> None:
+    head, first, second = call(on_nodes, "nodes", "nodes").output.splitlines()
+    assert head.split() == "node cpus gpus memory_gb attempts lost there_s idle_share came left why_lost".split()
+    assert first.split()[:8] == ["n1", "4", "1", "8", "4", "0", "10", "0"]
+    assert second.split()[:8] == ["n2", "2", "0", "0", "2", "2", "5", "0.2"]
+    assert second.endswith("  node n2 was lost: its agent ended")
+    lost = json.loads(call(on_nodes, "nodes", "nodes", "--filter", "lost>0", "--columns", "node,lost", "--json").stdout)
+    assert lost == [{"node": "n2", "lost": 2}]
+    assert call(on_nodes, "nodes", "nodes", "--limit", "0").output == "nodes has had no such nodes\n"
+    assert call(storage, "nodes", "digits").output == "digits has had no nodes\n"

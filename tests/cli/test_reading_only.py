@@ -24,6 +24,7 @@ SERVING = {"dashboard", "watch", "mcp"}  # until Ctrl-C: their own tests see tha
 READING: dict[str, list[list[str]]] = {
     "ls": [["ls"], ["ls", "one"]],
     "trials": [["trials", "one"], ["trials", "one", "--format", "json"]],
+    "nodes": [["nodes", "one"]],
     "best": [["best", "one"], ["best", "one", "--scope", "all"], ["best", "one", "--require", "loss<9"]],
     "show": [["show", "one"], ["show", "one", "0"]],
     "logs": [["logs", "one", "0"]],

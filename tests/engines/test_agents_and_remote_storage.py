@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 import sweep
+from sweep.cli.logs import print_logs
 from sweep.core.resources import Node
 from sweep.errors import ExperimentError
+from sweep.record.reader import ExperimentReader
 from sweep.schedulers import PopulationBasedTraining
 from sweep.train import ScalingConfig
 from sweep.train.torch import TorchTrainer
@@ -292,3 +295,39 @@ def test_a_node_without_a_disk_for_its_directory_is_named(bucket, tmp_path):
         run(train, bucket, num_samples=1, config={"x": 1}, engine=apart(SWEEP_CACHE=str(tmp_path / "file")))
     assert "Nothing was started." in str(error.value)
     assert names(bucket[0], "**/.sweep-staging") == []
+
+
+def test_what_a_trial_prints_is_followed_while_it_runs_also_when_it_goes_on_on_another_node(bucket):
+    cluster, printed, threads = apart(), [], []
+
+    class Follow(sweep.Callback):
+        """Follows the first trial of a node, which is lost when what it printed there has been read."""
+
+        def setup(self, *, experiment_dir, **info):
+            self.reader = ExperimentReader(experiment_dir)
+
+        def on_trial_start(self, iteration, trials, trial, **info):
+            if trial.placement.bundles[0].node == "two" and not threads:
+                self.trial_id = trial.trial_id
+                threads.append(threading.Thread(target=self.follow, args=[self.reader.layout.output(trial.trial_id)]))
+                threads[0].start()
+
+        def follow(self, path):
+            print_logs([path], self.read, has_ended=lambda: self.reader.trial(self.trial_id).is_ended)
+
+        def read(self, line):
+            printed.append(line.decode())
+            if line == b"step 3\n" and printed.count("step 3\n") == 1:
+                os.kill(cluster.processes["two"].pid, signal.SIGKILL)
+
+    def slow(config):
+        for step in range(1, 7):
+            print("step", step, flush=True)
+            time.sleep(0.3)
+            sweep.report(step=step)
+
+    run(slow, bucket, num_samples=4, engine=cluster, callbacks=[Follow()])
+    threads[0].join()
+    first, second = [at for at, line in enumerate(printed) if line.startswith("---")]
+    assert printed[first + 1 : first + 4] == ["step 1\n", "step 2\n", "step 3\n"]
+    assert printed[second + 1 :] == [f"step {step}\n" for step in range(1, 7)]

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from made_experiment import MadeExperiment
+from node_experiment import experiment_on_nodes
 from odd_experiments import make
 from virtual_sweeps import run as run_sweep
 
-from sweep.figures.attempts import Span, places_of, spans_of
+from sweep.figures.attempts import Span, last_nodes, places_of, spans_of
 from sweep.record.reader import ExperimentReader
 
 
@@ -130,3 +131,17 @@ def test_a_start_that_was_declined_is_a_part_of_the_wait_for_another_sweep(tmp_p
 def test_devices_are_named_and_nodes_where_there_is_none(tmp_path: Path) -> None:
     attempts = ExperimentReader(make(tmp_path, "going_on")).history().attempts
     assert {places_of(one) for one in attempts} == {("CPUs",), ("gpu-1",)}
+
+
+def test_the_nodes_of_last_attempts_are_told_where_there_was_more_than_one(tmp_path):
+    reader = ExperimentReader(experiment_on_nodes(tmp_path).root)
+    assert last_nodes(reader) == {"abcde_00000": "n1", "abcde_00001": "n1", "abcde_00002": "n1, n2"}
+    assert last_nodes(run_sweep(tmp_path / "one", "asha")._reader) == {}
+
+
+def test_an_attempt_says_on_which_node_it_was_and_why_it_was_lost(tmp_path):
+    reader = ExperimentReader(experiment_on_nodes(tmp_path).root)
+    said = {number: [one.text for one in some if one.kind == "failed"] for number, some in spans(reader).items()}
+    lost = "NODE_LOST: node n2 was lost: its agent ended"
+    assert said[1] == [f"attempt 1 on n2 {lost}", "attempt 2 on n1 its driver ended"]
+    assert said[2] == [f"attempt 1 on n1, n2 {lost}"]

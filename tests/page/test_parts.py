@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from made_experiment import MadeExperiment
+from node_experiment import experiment_on_nodes
 from shown_experiment import SCRIPT, begin, finish, shown_experiment, subject
 
 import sweep
@@ -134,14 +135,27 @@ def test_another_metric_may_decide(root: Path, tmp_path: Path) -> None:
 
 
 def test_failures_that_differ_in_numbers_only_are_one_group_with_one_traceback(tmp_path):
-    made = shown_experiment(tmp_path)
-    made.set("abcde_00000", failures=2, losses=1)
-    text = part("failures", made.commit())
+    text = part("failures", shown_experiment(tmp_path).root)
     assert text.count("<details") == 1
     assert "2 trials: ValueError:" in words(text)
-    assert "made again: 3." in words(text)
     assert re.findall(r'data-trial="(\d+)"', text) == ["6", "7"]
     assert "train.py" in blocks(text)[0]
+
+
+def test_what_was_started_again_says_where_it_was_and_why(tmp_path):
+    said = words(part("failures", experiment_on_nodes(tmp_path).root))
+    assert said.startswith("Attempts that failed and were made again: 3 trial attempt node how it ended")
+    lost = "NODE_LOST: node n2 was lost: its agent ended"
+    assert said.endswith(f"how it ended 1 1 n2 {lost} 1 2 n1 its driver ended 2 1 n1, n2 {lost}")
+
+
+def test_the_nodes_are_a_table_where_there_was_more_than_one(root, tmp_path):
+    said = words(part("nodes", experiment_on_nodes(tmp_path).root))
+    assert said.startswith(
+        "Nodes node cpus gpus tpus memory_gb running holds attempts lost there_s idle_share came left"
+    )
+    assert re.search(r"n2 2 0 0 0 \[\] 2 2 5 0.2 2023-11-1\d .* node n2 was lost: its agent ended$", said)
+    assert part("nodes", root) == ""
 
 
 def test_waiting_is_measured_and_explained(root: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from made_experiment import MadeExperiment
+from node_experiment import experiment_on_nodes
 from shown_experiment import SCRIPT, shown_experiment, subject
 
 from sweep.page.model import ExperimentModel
@@ -100,3 +101,8 @@ def test_of_very_many_columns_the_objective_stays(tmp_path: Path) -> None:
     columns, _ = trial_table(subject(made.commit()))
     assert ["loss", "metric"] in columns
     assert len(columns) < MAX_COLUMNS + 20
+
+
+def test_the_node_is_a_column_where_there_was_more_than_one(tmp_path):
+    assert column(trial_table(subject(experiment_on_nodes(tmp_path).root)), "node") == ["n1", "n1", "n1, n2"]
+    assert ["node", ""] not in trial_table(subject(shown_experiment(tmp_path).root))[0]

@@ -20,7 +20,7 @@ READING = {  # verb: its options that are offered, and what is said in place of 
     "logs": ("rank tail", ""),
     "replay": ("trial", "+ The last `limit` facts are returned."),
     "simulate": ("scheduler eta max-t grace cpus gpus concurrency trials", "+ Give at least one option."),
-    **dict.fromkeys(("why", "doctor"), ("", "")),
+    **dict.fromkeys(("why", "nodes", "doctor"), ("", "")),
 }
 ACTING = {
     "new": ("", "Find what a script takes, with ranges worth trying. It is run up to where it parses arguments."),

@@ -65,6 +65,7 @@ def _of(words: str) -> Schema:
 
 _TYPES["metric"] = _of("source:text name:text count:count last:any")
 _TYPES["parameter"] = _of("name:text kind:text type:text default:any choices:any help:text range:text?")
+_TYPES["attempt"] = _of("attempt:count node:text began:time time_s:seconds ended:text")
 _TYPES["side"] = _of("trials:count reports:count trial_seconds:seconds seconds:seconds ...")
 _TYPES["finding"] = _of("check:text state:level found:text do:text")
 _TYPES["counts"] = _of("trials:count running:count paused:count waiting:count finished:count failed:count ...")
@@ -87,8 +88,12 @@ SCHEMAS: Mapping[str, Schema] = {
         "finished:count? stopped_early:count? failed:count? metric:text? best:any"
     ),
     "trials": _of(
-        "[] trial:text state:state step:count? time_s:seconds? attempt:count failure:text? reason:text trial_id:text "
-        "status:status ..."
+        "[] trial:text state:state step:count? time_s:seconds? attempt:count node:text? failure:text? reason:text "
+        "trial_id:text status:status ..."
+    ),
+    "nodes": _of(
+        "[] node:text cpus:number gpus:count tpus:count memory_gb:number running:count[] holds:text attempts:count "
+        "lost:count there_s:seconds idle_share:number? came:time left:time? why_lost:text"
     ),
     "best": _of("[] trial:text state:state status:status ..."),
     "show": {
@@ -100,9 +105,9 @@ SCHEMAS: Mapping[str, Schema] = {
             ),
             _of(
                 "trial:text state:state status:status failure:text reason:text hint:text config:object asks:text "
-                "holds:text attempts:count failures:count node_losses:count? created:time? started:time? ended:time? "
-                "took:text? peak_memory_mb:number? reports:count last_report:object? best_report:object? "
-                "checkpoints:text[] error:text? traceback:text? output:any"
+                "holds:text attempts:count each_attempt:attempt[] failures:count node_losses:count? created:time? "
+                "started:time? ended:time? took:text? peak_memory_mb:number? reports:count "
+                "last_report:object? best_report:object? checkpoints:text[] error:text? traceback:text? output:any"
             ),
         ]
     },

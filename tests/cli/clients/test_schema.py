@@ -36,6 +36,7 @@ for step in range(1, 4000):
 TYPED = {
     "ls": ["", "--filter state=crashed"],
     "trials": ["made", "made --limit 0"],
+    "nodes": ["made", "other --filter lost>0"],
     "best": ["made", "made --top 2 --scope avg"],
     "show": ["made", "made 0", "made 2"],
     "logs": ["made 0"],
@@ -72,6 +73,7 @@ def valid(verb: str, text: str) -> list[Any]:
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     experiment = MadeExperiment(tmp_path / "store")
+    experiment.event("NodesChanged", None, {"nodes": [{"id": "local", "cpus": 2.0}], "away": []})
     for number in range(3):
         trial = experiment.trial({"lr": number / 10, "nested": {"opt": "sgd"}})
         if number != 1:

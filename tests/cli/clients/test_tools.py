@@ -15,7 +15,7 @@ from sweep.cli.clients import tools
 from sweep.cli.clients.tools import Desk
 from sweep.errors import SweepError
 
-READING = {"ls", "show", "trials", "best", "why", "logs", "replay", "simulate", "doctor", "figure", "compare"}
+READING = {"ls", "show", "trials", "nodes", "best", "why", "logs", "replay", "simulate", "doctor", "figure", "compare"}
 ACTING = {"programs", "new", "plan", "run", "resume", "stop", "cancel", "pause", "retry", "enqueue", "edit", "confirm"}
 TOOLS = Desk(Path("store"), Path("programs")).tools
 VALID = {  # what an argument that a tool must have may be
