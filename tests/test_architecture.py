@@ -62,6 +62,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.core",
         "sweep.engines",
         "sweep.record.importing",
+        "sweep.record.files",
         "sweep.record.layout",
         "sweep.storage.disks",
         "sweep.storage.local_copy",

@@ -63,7 +63,8 @@ class _State:
     notices: tuple[str, ...] = ()  # what the user should know of them
     env_vars: Mapping[str, str] | None = None
     is_local_mode: bool = False
-    cluster: Mapping[str, Any] | None = None  # what a sweep may use of one of Ray; None: it runs on this machine
+    cluster: Mapping[str, Any] | None = None  # what a sweep may use of one; None: it runs on this machine
+    engine: str = "ray"  # what that is a cluster of
     is_shared: bool = True  # runs claim what their trials hold
 
 
@@ -72,9 +73,13 @@ _MACHINE = (
     *("gpu_ids", "gpu_type", "gpu_memory", "tpu_type", "tpu_topology"),
 )
 OF_CLUSTER = (
-    *("max_nodes", "cpus_per_node", "accelerator_type", "label_selector"),
-    *("autoscale", "idle_s", "notice_command", "heartbeat_timeout_s"),
+    *("max_nodes", "cpus_per_node", "idle_s", "notice_command", "heartbeat_timeout_s"),
+    *("accelerator_type", "label_selector", "autoscale", "hosts", "here"),
 )
+OF_ONE_ENGINE = {  # of these, those that only one kind of cluster has
+    "ray": ("max_nodes", "cpus_per_node", "idle_s", "accelerator_type", "label_selector", "autoscale"),
+    "agents": ("hosts", "here"),
+}
 
 _state = _State()
 _warned: set[str] = set()  # arguments without effect that were named
@@ -103,6 +108,8 @@ def init(
     accelerator_type: str | None = None,
     label_selector: Mapping[str, str] | None = None,
     autoscale: Mapping[str, Any] | None = None,
+    hosts: Sequence[str] | None = None,
+    here: bool | None = None,
     idle_s: float | None = None,
     notice_command: str | None = None,
     heartbeat_timeout_s: float | None = None,
@@ -121,7 +128,9 @@ def init(
             warning. None: the same where `$RAY_ADDRESS` is set and nothing is declared, else this machine.
         engine: "ray": sweeps run on the nodes of a cluster of Ray, which is joined when a sweep begins: the one at
             `address` ("auto": the one that this machine belongs to), else the one that `ray.init` has joined. What the
-            nodes have is read from the cluster. "local": on this machine again.
+            nodes have is read from the cluster. "agents": on this machine and on those that join by `sweep agent
+            join`; `address` is the one at which they reach this machine, found by itself as a rule. "local": on this
+            machine again.
         num_cpus: CPUs to hand out, any fraction.
         num_gpus, num_tpus: devices to hand out. Where `CUDA_VISIBLE_DEVICES` names GPUs, the first of those and never
             more; where it is empty, none if the machine has any.
@@ -136,7 +145,7 @@ def init(
         tpu_topology: shape of the chips, for instance "2x4"; says how many there are, too.
         runtime_env: `{"env_vars": {name: value}}`, variables for the processes of trials, until `shutdown` or until
             others are given. Alone it leaves the inventory as it is. What else Ray has there, such as `working_dir`,
-            has no effect on this machine, and is handed to Ray for the nodes of a cluster.
+            has no effect on this machine, and is handed to Ray for the nodes of its cluster.
         local_mode: True: runs that are given no `engine` run their trials one after another in this process, for
             debugging, until `shutdown` or until False is given.
         max_nodes: of the cluster, how many nodes to use at most.
@@ -145,6 +154,8 @@ def init(
         label_selector: use only nodes with these labels of Ray.
         autoscale: nodes that Ray's autoscaler may add: `{"node_type": {"CPU": 8, "GPU": 1}, "max": 8}`. Trials that
             only such nodes can hold wait for them instead of being refused.
+        hosts: machines that are reached by ssh without a password, as ssh knows them; an agent is started on each.
+        here: False: this machine only drives, and runs no trials.
         idle_s: seconds after which a node that runs nothing is given back, and taken again when trials wait for it; 30.
         notice_command: of the shell, tried on each node every 5 s: when it succeeds, the node will be taken away, and
             its trials save and go on elsewhere. What spot machines offer for this differs by provider.
@@ -167,7 +178,7 @@ def init(
     global _state
     given = {name: value for name, value in locals().items() if value is not None and name != "of_a_cluster"}
     if engine is not None:
-        one_of("sweep.init: engine", engine, ("local", "ray"))
+        one_of("sweep.init: engine", engine, ("local", *OF_ONE_ENGINE))
     for name in ("shared", "local_mode"):
         if given.get(name, True) not in (True, False):
             refuse(f"sweep.init: {name}", given[name], "True or False")
@@ -178,17 +189,26 @@ def init(
     machine = {name: given[name] for name in (*_MACHINE, "nodes") if name in given}
     cluster = {name: given[name] for name in OF_CLUSTER if name in given}
     state = _state if shared is None else replace(_state, is_shared=bool(shared))
-    if engine == "ray" or (engine is None and address not in (None, "local", "auto")):
-        _check_cluster(cluster, [*machine, *(["local_mode"] if local_mode else [])])
+    if engine in OF_ONE_ENGINE or (engine is None and address not in (None, "local", "auto")):
+        engine = engine or "ray"
+        of_one_node = ("nodes",) if engine == "agents" else machine  # where this machine is a node, too, it is declared
+        _check_cluster(engine, given, [name for name in (*of_one_node, "local_mode") if name in given])
+        if machine:
+            node, notices = _one_machine(machine)
+            state = replace(state, nodes=(node,), notices=notices)
         if runtime_env is not None:
             if not isinstance(runtime_env, Mapping):
                 refuse("sweep.init: runtime_env", runtime_env, "values by name, such as {'working_dir': '.'}")
-            env_vars = runtime_env.get("env_vars")
-            state = replace(state, env_vars=env_vars_of({"env_vars": env_vars}, "sweep.init"))
-        _state = replace(state, cluster={"address": address, "runtime_env": dict(runtime_env or {}), **cluster})
+            of_trials = {"env_vars": runtime_env.get("env_vars")} if engine == "ray" else runtime_env
+            state = replace(state, env_vars=env_vars_of(of_trials, "sweep.init"))
+        cluster["address"] = address
+        if engine == "ray":
+            cluster["runtime_env"] = dict(runtime_env or {})
+        _state = replace(state, cluster=cluster, engine=engine)
         return _Inventory()
     for name in cluster:
-        raise ConfigError(f"sweep.init: {name} is for a cluster. Add engine='ray', or leave it out.")
+        kind = "agents" if name in OF_ONE_ENGINE["agents"] else "ray"
+        raise ConfigError(f"sweep.init: {name} is for a cluster. Add engine={kind!r}, or leave it out.")
     if of_a_cluster.pop("ignore_reinit_error", False) and _state.nodes is not None:
         return _Inventory(available())
     unused = list(of_a_cluster)
@@ -283,12 +303,18 @@ def _one_machine(declared: Mapping[str, Any]) -> tuple[Node, tuple[str, ...]]:
     return node, _notices_of(gpus, is_named=gpu_ids is not None)
 
 
-def _check_cluster(cluster: Mapping[str, Any], own: Iterable[str]) -> None:
+def _check_cluster(engine: str, cluster: Mapping[str, Any], own: Iterable[str]) -> None:
     """Refuse values for a cluster that make no sense, and what was declared of this machine beside it."""
+    for other, names in OF_ONE_ENGINE.items():
+        for name in names if other != engine else ():
+            if name in cluster:
+                raise ConfigError(
+                    f"sweep.init: {name} is for engine={other!r}, and engine is {engine!r}. Leave it out."
+                )
     for name in own:
         raise ConfigError(
-            f"sweep.init: {name} declares this machine, and engine='ray' runs on the nodes of a cluster, which say "
-            "what they have. Leave it out; max_nodes and cpus_per_node limit what a sweep uses."
+            f"sweep.init: {name} declares this machine, and engine={engine!r} runs on the nodes of a cluster, which "
+            "say what they have. Leave it out; max_nodes and cpus_per_node limit what a sweep uses."
         )
     if "max_nodes" in cluster:
         whole("sweep.init: max_nodes", cluster["max_nodes"], least=1)
@@ -296,6 +322,11 @@ def _check_cluster(cluster: Mapping[str, Any], own: Iterable[str]) -> None:
         value = cluster.get(name)
         if value is not None and not (is_number(value) and value > 0):
             raise ConfigError(f"sweep.init: {name} is {value!r}; expected a number above 0.")
+    hosts = cluster.get("hosts", ())
+    if isinstance(hosts, str) or not all(isinstance(one, str) and one and one[0] != "-" for one in hosts):
+        refuse("sweep.init: hosts", hosts, "names of machines in a list, such as ['node1', 'me@node2']")
+    if cluster.get("here", True) not in (True, False):
+        refuse("sweep.init: here", cluster["here"], "True or False")
     if not isinstance(cluster.get("accelerator_type", ""), str):
         refuse("sweep.init: accelerator_type", cluster["accelerator_type"], "a text, such as 'A100'")
     labels = cluster.get("label_selector", {})
@@ -503,13 +534,13 @@ def shutdown() -> None:
 
 
 def default_engine() -> str:
-    """Return the name of the engine of a run that is given none: "ray" or "inline" where `init` has said so."""
-    return "ray" if _state.cluster is not None else "inline" if _state.is_local_mode else "local"
+    """Return the name of the engine of a run that is given none: another than "local" where `init` has said so."""
+    return _state.engine if _state.cluster is not None else "inline" if _state.is_local_mode else "local"
 
 
-def cluster_options() -> dict[str, Any]:
-    """Return what `init` was told of a cluster."""
-    return dict(_state.cluster or {})
+def cluster_options(engine: str) -> dict[str, Any]:
+    """Return what `init` was told of a cluster of this kind."""
+    return dict(_state.cluster or {}) if _state.engine == engine else {}
 
 
 def is_shared() -> bool:
@@ -558,7 +589,7 @@ def available_resources() -> dict[str, float]:
 def _joined_ray() -> Any:
     """Return the module `ray` where sweeps run on its cluster and this process has joined it; None elsewhere."""
     ray = sys.modules.get("ray")
-    return ray if _state.cluster is not None and ray is not None and ray.is_initialized() else None
+    return ray if default_engine() == "ray" and ray is not None and ray.is_initialized() else None
 
 
 def detected() -> tuple[Node, ...]:

@@ -40,6 +40,7 @@ COMMANDS: Mapping[str, str] = {
     "retry": "sweep.cli.running.requests:retry",
     "enqueue": "sweep.cli.running.requests:enqueue",
     "edit": "sweep.cli.running.requests:edit",
+    "agent": "sweep.cli.agent:agent",
     "replay": "sweep.cli.replay:replay",
     "simulate": "sweep.cli.virtual.simulate:simulate",
     "rm": "sweep.cli.collection.sweeps:rm",

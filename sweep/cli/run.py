@@ -124,12 +124,13 @@ def asked_for(
     ranges: Sequence[str],
     engine: str | None,
     address: str | None,
+    hosts: str | None,
     cluster: Mapping[str, Any],
     **options: Any,
 ) -> tuple[Any, dict[str, Any]]:
     """Return the trainable and the arguments of `sweep.run` that a command line means; `say` is given notes."""
     arguments = _arguments(target, ranges, options, ctx.meta.get("command", []))
-    join(engine, address, cluster, arguments.cluster)
+    join(engine, address, hosts, cluster, arguments.cluster)
     for text in arguments.notes:
         if say is not None:
             say(text)

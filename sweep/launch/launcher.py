@@ -8,7 +8,7 @@ import importlib
 import os
 import uuid
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -54,6 +54,7 @@ from sweep.worker.output import parse_log_to_file
 from sweep.worker.shipping import refuse_unpicklable
 
 if TYPE_CHECKING:
+    from sweep.engines.cluster.agents import Cluster
     from sweep.results.analysis import ExperimentAnalysis
 
 
@@ -73,12 +74,12 @@ class Launch:
         self.notices = Notices(spec.verbosity)
         # The saved spec was made before: a restored run follows what is declared in its own time.
         engine = spec.engine if spec.engine is not None else inventory.default_engine()
-        if engine == "ray":
+        if engine in inventory.OF_ONE_ENGINE:
             if spec.nodes is not None:
-                raise ConfigError("engine='ray' and nodes= were both given; leave nodes= out: they are the cluster's.")
-            from sweep.engines.cluster.ray import RayCluster, RayOptions
-
-            engine = RayCluster(RayOptions(**inventory.cluster_options()), self.notices.say)
+                raise ConfigError(
+                    f"engine={engine!r} and nodes= were both given; leave nodes= out: they are the cluster's."
+                )
+            engine = _cluster(engine, inventory.cluster_options(engine), self.notices.say)
         if not isinstance(engine, (str, type)):
             self._stack.callback(getattr(engine, "close", lambda: None))  # a cluster is held from here on
         spec = replace(spec, engine=engine, strict_metric=spec.strict_metric and not is_set(NOT_STRICT))
@@ -360,3 +361,14 @@ class Launch:
                 self.journal.set_meta({COMPLETE: True})
         if dispatcher.fatal is not None and self.ending.error is None:
             raise dispatcher.fatal  # after the last step
+
+
+def _cluster(engine: str, options: Mapping[str, Any], say: Callable[[str], None]) -> Cluster:
+    """Return the machines of an engine that runs on several."""
+    if engine == "ray":
+        from sweep.engines.cluster.ray import RayCluster, RayOptions
+
+        return RayCluster(RayOptions(**options), say)
+    from sweep.engines.cluster.joined import JoinedCluster, JoinedOptions
+
+    return JoinedCluster(JoinedOptions(**options), inventory.available(), say)

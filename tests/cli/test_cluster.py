@@ -37,8 +37,8 @@ def told(*words: str, target: str = "mine.py:train", command: str = "run") -> di
     said = CliRunner().invoke(sweep, [command, target, *of_target, "--storage", "st", *words], standalone_mode=False)
     if isinstance(said.exception, ConfigError) and "there is no cluster of Ray at" not in str(said.exception):
         raise said.exception
-    assert isinstance(said.exception, ConfigError) or not inventory.cluster_options(), said.output
-    return inventory.cluster_options()
+    assert isinstance(said.exception, ConfigError) or not inventory.cluster_options("ray"), said.output
+    return inventory.cluster_options("ray")
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])
@@ -84,7 +84,7 @@ def test_of_a_spec_file_options_win_and_another_engine_leaves_it_alone() -> None
         (["--cluster", "max_nodes=0"], "max_nodes is 0"),
         (["--cluster", "label_selector=a"], "label_selector is 'a'; expected texts by name"),
         (["--cluster", "runtime_env=a"], "runtime_env is 'a'; expected values by name"),
-        (["--cluster", "max_nodes=1", "--engine", "local"], "--cluster is of a cluster of Ray"),
+        (["--cluster", "max_nodes=1", "--engine", "local"], "--cluster is of a cluster. Give --engine ray or agents"),
     ],
 )
 def test_what_no_cluster_knows_is_refused(words: list[str], said: str) -> None:
@@ -125,4 +125,4 @@ def test_a_sweep_goes_on_where_resume_is_told() -> None:
     ]
     said = CliRunner().invoke(sweep, words, standalone_mode=False)
     assert "there is no cluster of Ray at address='127.0.0.1:1'" in str(said.exception)
-    assert inventory.cluster_options()["max_nodes"] == 2
+    assert inventory.cluster_options("ray")["max_nodes"] == 2

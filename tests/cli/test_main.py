@@ -54,7 +54,7 @@ def test_the_help_text_of_every_command_stands_in_the_docs(tmp_path: Path) -> No
 
 def test_every_command_that_prints_facts_prints_them_as_json() -> None:
     has_json = {name for name, command in commands().items() if any("--json" in one.opts for one in command.params)}
-    assert COMMANDS.keys() - has_json == {"mcp", "completion"}
+    assert COMMANDS.keys() - has_json == {"agent", "mcp", "completion"}
 
 
 @pytest.mark.parametrize(

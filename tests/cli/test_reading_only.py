@@ -19,7 +19,7 @@ from sweep.record.reader import ExperimentReader
 
 ROOT = Path(__file__).parents[2]
 ASKING = {"stop", "cancel", "pause", "retry", "enqueue", "edit"}  # a sweep that runs
-WRITING = {"run", "plan", "new", "resume", "confirm", "migrate", "note", "doctor", "import", "rm"} | ASKING
+WRITING = {"run", "agent", "plan", "new", "resume", "confirm", "migrate", "note", "doctor", "import", "rm"} | ASKING
 SERVING = {"dashboard", "watch", "mcp"}  # until Ctrl-C: their own tests see that they leave everything as it was
 READING: dict[str, list[list[str]]] = {
     "ls": [["ls"], ["ls", "one"]],

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from sweep import checks
-from sweep.accelerators.inventory import OF_CLUSTER
+from sweep.accelerators.inventory import OF_CLUSTER, OF_ONE_ENGINE
 from sweep.cli.ranges import put
 from sweep.core.literals import parse_literal
 from sweep.errors import ConfigError
@@ -42,8 +42,9 @@ def _pairs(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...
 
 
 _OPTIONS = (
-    click.option("--engine", type=click.Choice(["local", "ray"]), help="ray: on the nodes of a cluster of Ray."),
+    click.option("--engine", type=click.Choice(["local", *OF_ONE_ENGINE]), help="ray, agents: on several machines."),
     click.option("--address", help="Of the cluster of Ray: HOST:PORT, or auto: the one that this machine belongs to."),
+    click.option("--hosts", metavar="HOST,HOST", help="Start agents on these machines, too, by ssh."),
     click.option(
         "--cluster", metavar="KEY=VALUE", multiple=True, callback=_pairs, help=f"What to use of it: {', '.join(_KEYS)}."
     ),
@@ -57,17 +58,27 @@ def cluster_options(command: Any) -> Any:
     return command
 
 
-def join(engine: str | None, address: str | None, cluster: Mapping[str, Any], of_spec: Mapping[str, Any]) -> None:
+def join(
+    engine: str | None,
+    address: str | None,
+    hosts: str | None,
+    cluster: Mapping[str, Any],
+    of_spec: Mapping[str, Any],
+) -> None:
     """Have the sweeps of this process run on a cluster, if one is asked for; options win over a spec file.
 
     Args:
-        engine, address, cluster: the options of a command.
+        engine, address, hosts, cluster: the options of a command.
         of_spec: what a spec file has under `cluster`.
     """
-    for name, given in (("--address", address), ("--cluster", cluster)):
+    for name, given in (("--address", address), ("--hosts", hosts), ("--cluster", cluster)):
         if engine == "local" and given:
-            raise ConfigError(f"{name} is of a cluster of Ray. Give --engine ray, or leave it out.")
-    if engine == "ray" or (engine is None and (address or cluster or of_spec)):
+            raise ConfigError(f"{name} is of a cluster. Give --engine ray or agents, or leave it out.")
+    given = {**of_spec, **cluster, **({"address": address} if address else {})}
+    if hosts:
+        given["hosts"] = [host.strip() for host in hosts.split(",") if host.strip()]
+    if engine != "local" and (engine or given):
         import sweep
 
-        sweep.init(engine="ray", **{**of_spec, **cluster, **({"address": address} if address else {})})
+        of_agents = given.keys() & OF_ONE_ENGINE["agents"]
+        sweep.init(**{"engine": engine or ("agents" if of_agents else "ray"), **given})

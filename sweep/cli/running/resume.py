@@ -36,6 +36,7 @@ def resume(
     errored: bool,
     engine: str | None,
     address: str | None,
+    hosts: str | None,
     cluster: Mapping[str, Any],
     **shown: Any,
 ) -> int:
@@ -54,7 +55,7 @@ def resume(
     reader.refuse_imported()
     running, on_end = Attached(reader), shown.pop("on_end")
     if running.is_running:
-        if on_end or engine or address or cluster or shown["conditions"] or shown["junit"]:
+        if on_end or engine or address or hosts or cluster or shown["conditions"] or shown["junit"]:
             raise ConfigError(
                 f"{reader.name} runs already: its engine, --on-end, --require, --junit are of the call it began with."
             )
@@ -70,7 +71,7 @@ def resume(
         running.resume(some or None)
     storage = storage_of(reader.root) or str(reader.root.parent)
     trainable, given = asked(reader, storage, None if shown["quiet"] or shown["as_json"] else note)
-    join(engine, address, cluster, {})
+    join(engine, address, hosts, cluster, {})
     before = given.get("num_samples", 1)
     if trials is not None and before < 0 and trials.strip().startswith("+"):
         raise ConfigError(f"{reader.root.name} has no limit of trials that could be raised by {trials}.")

@@ -326,7 +326,7 @@ class Agents(LoopEngine):
                 mute_s=max(1.5 * BEAT_S, timeout_s - 2 * BEAT_S),
             )
         else:
-            problem = _misfit(guest.hello)
+            problem = misfit(guest.hello)
             if problem:
                 guest.socket.close()
                 self._on_problem(member, problem)
@@ -574,7 +574,7 @@ class Agents(LoopEngine):
         self._events.append(event)
 
 
-def _misfit(hello: Hello) -> str:
+def misfit(hello: Hello) -> str:
     """Return why an agent of other versions cannot be used; empty: it can."""
     here = ".".join(map(str, sys.version_info[:2]))
     if hello.version != VERSION:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
+import os
 import platform
 import secrets
 import socket
@@ -21,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from sweep.engines.cluster.certificate import client_context, fingerprint, server_context
@@ -166,6 +168,21 @@ def dial(invitation: Invitation, purpose: str) -> socket.socket:
     except (OSError, ValueError) as error:
         raise ExperimentError(f"the driver at {where} did not let this agent in: {error}.") from error
     return link
+
+
+def this_machine() -> tuple[str, str]:
+    """Return what all processes that share a loopback interface agree in, and no others."""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return boot, str(os.stat("/proc/self/ns/net").st_ino)
+    return socket.gethostname(), ""
+
+
+def address_towards(host: str) -> str:
+    """Return by which address of this machine packets to another one leave; nothing is sent. Raises OSError."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, 9))
+        return str(probe.getsockname()[0])
 
 
 def keep_alive(peer: socket.socket, heartbeat_timeout_s: float) -> None:

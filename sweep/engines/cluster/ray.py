@@ -32,7 +32,7 @@ from sweep.core.resources import Device, Node
 from sweep.engines.base import Engine, EngineContext
 from sweep.engines.cluster.agent import Agent
 from sweep.engines.cluster.agents import Bundles, Cluster
-from sweep.engines.cluster.handshake import Invitation
+from sweep.engines.cluster.handshake import Invitation, this_machine
 from sweep.engines.cluster.heartbeat import HEARTBEAT_TIMEOUT_S
 from sweep.errors import ConfigError, ExperimentError, ResourceError
 
@@ -395,7 +395,7 @@ class RayCluster(Cluster):
             if not self._failure_of(call):
                 machine = waiting[call]
                 of_machine, node = self._ray.get(call)
-                if of_machine != _machine():
+                if of_machine != this_machine():
                     self.host = self._ray.util.get_node_ip_address()  # until then all were reached by loopback
                 machine.node = replace(node, slice=machine.slice)
                 taken = True
@@ -479,7 +479,7 @@ class _RayAgent:
         devices = tuple(_typed(device, of_type) for device in (*gpus, *chips))
         custom = {key: amount for key, amount in amounts.items() if key not in _NAMED and not _HEAD.match(key)}
         memory = int(amounts.get("memory", 0))
-        return _machine(), Node(name, amounts.get("CPU", 0.0), memory, devices, custom)
+        return this_machine(), Node(name, amounts.get("CPU", 0.0), memory, devices, custom)
 
     def run(self, invitation: str) -> str:
         """Be the agent until the driver is gone; returns why it ended."""
@@ -600,14 +600,6 @@ def _speaks_http2(peer: socket.socket) -> bool:
         answer = peer.recv(9)
         return len(answer) > 3 and answer[3] == _SETTINGS
     return False
-
-
-def _machine() -> tuple[str, str]:
-    """Return what all processes that share a loopback interface agree in, and no others."""
-    with contextlib.suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return boot, str(os.stat("/proc/self/ns/net").st_ino)
-    return socket.gethostname(), ""
 
 
 def _type_of(node: Mapping[str, Any]) -> str:
