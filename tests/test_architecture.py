@@ -378,6 +378,7 @@ LAZY = {
     "ast",
     "bayes_opt",
     "cloudpickle",
+    "cryptography",
     "fsspec",
     "http",
     "hyperopt",

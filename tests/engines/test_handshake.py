@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 import queue
 import select
 import socket
-import subprocess
 import threading
 from dataclasses import replace
 
@@ -15,7 +13,7 @@ import pytest
 
 from sweep.core.messages import Kill
 from sweep.engines.cluster import certificate
-from sweep.engines.cluster.handshake import LINK, Invitation, Listener, dial, keep_alive
+from sweep.engines.cluster.handshake import LINK, Listener, dial, keep_alive
 from sweep.engines.link import Link
 from sweep.errors import ExperimentError
 from sweep.worker import wire
@@ -179,52 +177,5 @@ def test_a_link_whose_other_end_vanished_has_ended_and_raises_nothing(listener):
     theirs.close()
 
 
-def test_a_certificate_is_one_that_openssl_accepts_and_no_two_are_the_same(tmp_path):
-    """OpenSSL itself compares key and certificate when it loads them, and here also the signature."""
-    made = [certificate.make() for _ in range(20)]
-    assert len({_fingerprint(one) for one in made}) == len(made)
+def test_no_two_certificates_are_the_same():
     assert certificate.server_context()[1] != certificate.server_context()[1]
-    for number, (key, pem) in enumerate(made):
-        context = certificate.client_context()
-        (tmp_path / f"{number}.pem").write_text(key + pem)
-        context.load_cert_chain(tmp_path / f"{number}.pem")
-    try:
-        command = ["openssl", "verify", "-check_ss_sig", "-CAfile", "0.pem", "0.pem"]
-        said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no openssl command")
-    assert said.stdout == "0.pem: OK\n", said.stderr
-
-
-def _fingerprint(made):
-    fingerprint = certificate.fingerprint(certificate.ssl.PEM_cert_to_DER_cert(made[1]))
-    assert len(fingerprint) == 2 * hashlib.sha256().digest_size
-    return fingerprint
-
-
-def test_multiples_of_the_base_point_are_those_of_nist():
-    """SP 800-186's curve; two of the multiples that NIST gives for testing (k = 2, and the order less one)."""
-    x2 = 0x7CF27B188D034F7E8A52380304B51AC3C08969E277F21B35A60B48FC47669978
-    y2 = 0x07775510DB8ED040293D9AC69F7430DBBA7DADE63CE982299E04B79D227873D1
-    assert certificate._multiply(2) == (x2, y2)
-    x, y = certificate._multiply(certificate._N - 1)
-    assert (x, (x**3 - 3 * x - y * y) % certificate._P) == (
-        certificate._X,
-        certificate._P - 0x5AC635D8AA3A93E7B3EBBD55769886BC651D06B0CC53B0F63BCE3C3E27D2604B,
-    )
-    assert certificate._multiply(certificate._N) is None
-
-
-def test_a_driver_that_is_not_there_is_named():
-    listener = socket.create_server(("127.0.0.1", 0))
-    port = listener.getsockname()[1]
-    listener.close()
-    with pytest.raises(ExperimentError, match=rf"the driver at 127.0.0.1:{port} cannot be reached"):
-        dial(Invitation("127.0.0.1", port, "", "", "n1"), LINK)
-
-
-def test_an_invitation_does_not_show_its_key_when_it_is_printed(listener):
-    made, _ = listener
-    invitation = made.invitation("n1")
-    assert made.key not in repr(invitation)
-    assert Invitation.from_json(invitation.to_json()) == invitation
