@@ -28,6 +28,8 @@ _NAMES = {
         qloguniform qrandint qrandn quniform randint randn sample_from uniform
     """,
     "sweep.api": "run",
+    "sweep.engines.cluster.agent": "run_agent",
+    "sweep.engines.cluster.agents": "Cluster",
     "sweep.programs.program": "Program",
     "sweep.callbacks.base": "Callback",
     "sweep.core.resources": "Device Node PlacementGroupFactory Resources",

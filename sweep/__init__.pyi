@@ -35,6 +35,8 @@ from searchers import randn as randn
 from searchers import sample_from as sample_from
 from searchers import uniform as uniform
 from sweep.api import run as run
+from sweep.engines.cluster.agent import run_agent as run_agent
+from sweep.engines.cluster.agents import Cluster as Cluster
 from sweep.programs.program import Program as Program
 from sweep.callbacks.base import Callback as Callback
 from sweep.core.resources import Device as Device

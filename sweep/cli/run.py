@@ -130,11 +130,11 @@ def asked_for(
 ) -> tuple[Any, dict[str, Any]]:
     """Return the trainable and the arguments of `sweep.run` that a command line means; `say` is given notes."""
     arguments = _arguments(target, ranges, options, ctx.meta.get("command", []))
-    join(engine, address, hosts, cluster, arguments.cluster)
+    on = join(engine, address, hosts, cluster, arguments.cluster)
     for text in arguments.notes:
         if say is not None:
             say(text)
-    kwargs = arguments.run_kwargs()
+    kwargs = arguments.run_kwargs() | on
     if arguments.program is not None:
         return Program(**arguments.program), kwargs
     return import_trainable(arguments.target, say), kwargs

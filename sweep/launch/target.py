@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import sys
 from collections.abc import Callable, Collection
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +29,29 @@ def import_trainable(target: str, notice: Callable[[str], None] | None = None) -
 
     The file is imported as the module of its name, as `python file.py` would see its neighbours. Code under
     `if __name__ == "__main__":` does not run, and where it starts a sweep of its own, it ends: `notice` is told."""
+    if split_target(target) is None:
+        raise ConfigError(f"{target!r} is no trainable; expected FILE.py:FUNCTION, such as train.py:train.")
+    value = import_named(target, notice)
+    if not callable(value) and not hasattr(value, "__sweep_trainable__"):
+        file, _, name = target.rpartition(":")
+        found = type(value).__name__
+        raise ConfigError(f"{name!r} in {Path(file).name} is a {found}; expected a function, a class or a trainer.")
+    return value
+
+
+def import_named(target: str, notice: Callable[[str], None] | None = None) -> Any:
+    """Return what `file.py:name`, see `import_trainable`, or `package.module:name` is."""
     parts = split_target(target)
     if parts is None:
-        raise ConfigError(f"{target!r} is no trainable; expected FILE.py:FUNCTION, such as train.py:train.")
+        module, _, name = target.rpartition(":")
+        if sys.path[:1] != [os.getcwd()]:
+            sys.path.insert(0, os.getcwd())
+        try:
+            return attrgetter(name)(importlib.import_module(module))
+        except Exception as error:  # whatever the user's module raises while it is imported, or the lack of a name
+            raise ConfigError(
+                f"{target}: {type(error).__name__}: {error}. Expected MODULE:NAME or FILE.py:NAME."
+            ) from error
     path, name = Path(parts[0]).expanduser().absolute(), parts[1]
     if not path.is_file():
         raise ConfigError(
@@ -47,9 +69,6 @@ def import_trainable(target: str, notice: Callable[[str], None] | None = None) -
             why = f"{call}, where an import by sweep ends. Define {name!r} above." if call else nearest(part, known)
             raise ConfigError(f"{path.name} has no {name!r}. {why}")
         value = getattr(value, part)
-    if not callable(value) and not hasattr(value, "__sweep_trainable__"):
-        found = type(value).__name__
-        raise ConfigError(f"{name!r} in {path.name} is a {found}; expected a function, a class or a trainer.")
     return value
 
 

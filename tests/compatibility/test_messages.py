@@ -370,6 +370,7 @@ def test_what_the_guide_says_is_not_there_is_not_there():
 
 NEW = {
     "BOHBSearch",
+    "Cluster",
     "Curves",
     "Device",
     "Attached",
@@ -381,6 +382,7 @@ NEW = {
     "Program",
     "PASHAScheduler",
     "Point",
+    "run_agent",
     "RandomSearch",
     "Resources",
     "Scheduler",

@@ -41,8 +41,20 @@ def _pairs(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...
     return cluster
 
 
+class _Engine(click.Choice[str]):
+    """A name, or MODULE:NAME."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if ":" in str(value) else super().convert(value, parameter, ctx)
+
+
 _OPTIONS = (
-    click.option("--engine", type=click.Choice(["local", *OF_ONE_ENGINE]), help="ray, agents: on several machines."),
+    click.option(
+        "--engine",
+        type=_Engine(["local", *OF_ONE_ENGINE]),
+        metavar="NAME",
+        help=f"local, {', '.join(OF_ONE_ENGINE)}, or MODULE:NAME, a cluster of your own.",
+    ),
     click.option("--address", help="Of the cluster of Ray: HOST:PORT, or auto: the one that this machine belongs to."),
     click.option("--hosts", metavar="HOST,HOST", help="Start agents on these machines, too, by ssh."),
     click.option(
@@ -64,16 +76,22 @@ def join(
     hosts: str | None,
     cluster: Mapping[str, Any],
     of_spec: Mapping[str, Any],
-) -> None:
+) -> dict[str, Any]:
     """Have the sweeps of this process run on a cluster, if one is asked for; options win over a spec file.
 
     Args:
         engine, address, hosts, cluster: the options of a command.
         of_spec: what a spec file has under `cluster`.
+
+    Returns:
+        The arguments of `sweep.run` that say so, where `sweep.init` cannot.
     """
+    is_own = ":" in (engine or "")
     for name, given in (("--address", address), ("--hosts", hosts), ("--cluster", cluster)):
-        if engine == "local" and given:
+        if given and (engine == "local" or is_own):
             raise ConfigError(f"{name} is of a cluster. Give --engine ray or agents, or leave it out.")
+    if engine is not None and is_own:
+        return {"engine": _made(engine)}
     given = {**of_spec, **cluster, **({"address": address} if address else {})}
     if hosts:
         given["hosts"] = [host.strip() for host in hosts.split(",") if host.strip()]
@@ -82,3 +100,24 @@ def join(
 
         of_agents = given.keys() & OF_ONE_ENGINE["agents"]
         sweep.init(**{"engine": engine or ("agents" if of_agents else "ray"), **given})
+    return {}
+
+
+def _made(text: str) -> Any:
+    """Return what MODULE:NAME, or FILE.py:NAME, is or makes."""
+    from sweep.engines.base import Engine
+    from sweep.engines.cluster.agents import Cluster
+    from sweep.launch.target import import_named
+
+    found = import_named(text)
+    if not isinstance(found, (Cluster, Engine)) and callable(found):
+        try:
+            found = found()
+        except Exception as error:  # the user's own code
+            raise ConfigError(f"--engine {text} cannot be made: {type(error).__name__}: {error}") from error
+    if not isinstance(found, (Cluster, Engine)):
+        raise ConfigError(
+            f"--engine {text} is a {type(found).__name__}; expected a sweep.Cluster, or what makes one without "
+            "arguments."
+        )
+    return found

@@ -71,7 +71,7 @@ def resume(
         running.resume(some or None)
     storage = storage_of(reader.root) or str(reader.root.parent)
     trainable, given = asked(reader, storage, None if shown["quiet"] or shown["as_json"] else note)
-    join(engine, address, hosts, cluster, {})
+    given |= join(engine, address, hosts, cluster, {})
     before = given.get("num_samples", 1)
     if trials is not None and before < 0 and trials.strip().startswith("+"):
         raise ConfigError(f"{reader.root.name} has no limit of trials that could be raised by {trials}.")

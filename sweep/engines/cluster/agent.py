@@ -410,6 +410,18 @@ def witness(directory: Path, token: str) -> tuple[str, str]:
     return name, said
 
 
+def run_agent(invitation: str) -> str:
+    """Be an agent in this process until its driver ends or the connection does; returns why it ended.
+
+    Args:
+        invitation: what `Cluster.summon` was given, as `invitation.to_json()`.
+
+    Raises:
+        ExperimentError: the driver cannot be reached, or does not let this agent in.
+    """
+    return Agent(Invitation.from_json(invitation)).run()
+
+
 def main() -> None:
     """Be an agent: the invitation comes as one line on standard input."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C in the terminal is for the driver, which tells
