@@ -18,6 +18,7 @@ from conformance.engines import Behaviour, context
 import sweep
 from sweep.core.resources import Device, Node
 from sweep.engines.cluster import joined as joined_module
+from sweep.engines.cluster.agent import UNFIT
 from sweep.engines.cluster.handshake import Invitation
 from sweep.engines.cluster.join import Joining, Ticket, agents_directory, ticket_of
 from sweep.engines.cluster.joined import JoinedCluster, JoinedOptions
@@ -138,7 +139,7 @@ def test_a_sweep_without_a_driver_that_takes_machines_says_how_to_start_one(tmp_
 
 def test_who_waits_in_vain_gives_up_and_takes_its_file_away(tmp_path, directory):
     joining = Joining(tmp_path, OWN, lambda text: None)
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         with pytest.raises(ExperimentError, match=r"no driver of .* took this machine"):
             joining.run(0.1)
@@ -189,6 +190,14 @@ def test_one_that_no_trial_could_run_on_is_told_why_and_not_used(tmp_path, direc
         answers = {path.stem: json.loads(path.read_text()) for path in directory.glob("*.invitation")}
     assert answers.keys() == {"old", "local", "strange", "half"}
     assert "it has sweep 0.0.1, the driver" in answers["old"]["refused"]
+
+
+def test_a_machine_on_which_no_trial_can_run_ends_instead_of_waiting(tmp_path, directory):
+    joining = Joining(tmp_path, OWN, print)
+    joining._agent = subprocess.Popen([sys.executable, "-c", f"raise SystemExit({UNFIT})"])
+    joining._agent.wait()
+    with pytest.raises(ExperimentError, match="cannot take part"):
+        joining._on_agent_gone(60.0)
 
 
 def test_a_refused_machine_ends_with_the_reason(tmp_path, directory):
@@ -256,6 +265,7 @@ def test_one_that_says_nothing_any_more_is_gone(tmp_path, directory, monkeypatch
         time.sleep(0.01)
         assert made._look()
         assert made.problem("near") == "it has left"
+        assert made.leaving() == {"near"}  # what runs there saves and goes on elsewhere
         assert not list(directory.iterdir())
 
 

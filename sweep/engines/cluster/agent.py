@@ -45,6 +45,7 @@ _LOOK_S = 0.2
 _END_S = 20.0  # to end what was started
 _ASK_S = 5.0  # between two times that a node is asked whether it will be taken away
 GONE = "the driver ended"
+UNFIT = 3  # exit code: no trial of the run could run on this node, which the driver was told
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ class Agent:
         self._invitation = invitation
         self._payloads: dict[tuple[str, int], Payload] = {}
         self._notices: list[str] = []
+        self.problem = ""  # why no trial could run here
         self._why_over = ""
         self._is_leaving = self._has_told = False
         self._engine: LocalEngine | None = None
@@ -180,6 +182,7 @@ class Agent:
             problem = f"{type(error).__name__}: {error}".rstrip(".")
         node = next((node for node in setup.context.nodes if node.id == self.node), None)
         others = () if self._engine is None else tuple(self._engine.claims())
+        self.problem = problem
         self._link.send(wire.Prepared(node, problem, others, is_staged=self._staging is not None))
         while not self._link.is_empty:
             self._link.flush()
@@ -432,6 +435,9 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGUSR1):  # what batch systems send before they end a job
         signal.signal(number, lambda *_: agent.leave())
     why = agent.run()
+    if agent.problem:
+        print(f"no trial of this sweep can run here: {agent.problem}", file=sys.stderr)
+        sys.exit(UNFIT)
     if why != GONE:
         print(f"the agent ended: {why}", file=sys.stderr)
 

@@ -151,7 +151,7 @@ class Agents(LoopEngine):
         self._told: tuple[Claim, ...] = ()  # what others keep from this sweep, as the sweep knows it
         self._wanted: Resources | None = None
         self._unheard: set[_Member] = set()  # who have not been told of a wanted since they spoke of others
-        self._is_closed = False
+        self._is_closed = self._has_begun = False
         self._multi_node = MultiNodeGroups(self._send, self._emit, self._loop.alarm, self._say)
         layout = ExperimentLayout(context.directory.absolute())
         stored = store_trainable(context.trainable, layout)
@@ -182,6 +182,7 @@ class Agents(LoopEngine):
         except BaseException:
             self.close()
             raise
+        self._has_begun = True
         self._events.clear()  # what came first is what `nodes` says
         cluster.watch(lambda: self._call(self._on_machines))
         if {node.id for node in cluster.nodes()} - self._members.keys():  # who came meanwhile
@@ -399,6 +400,8 @@ class Agents(LoopEngine):
     def _on_problem(self, member: _Member, problem: str) -> None:
         """The agent of a node cannot run trials."""
         self._problems[member.node.id] = problem
+        if self._has_begun:
+            self._say(f"trials cannot run on {member.node.id}: {problem}")
         self._on_lost(member, problem)
 
     def _on_lost(self, member: _Member, why: str) -> None:
@@ -483,7 +486,9 @@ class Agents(LoopEngine):
 
     def _on_machines(self) -> None:
         """The cluster has other machines than before."""
-        for node in self._cluster.nodes():
+        nodes = self._cluster.nodes()
+        self._problems = {node.id: self._problems[node.id] for node in nodes if node.id in self._problems}
+        for node in nodes:
             member = self._members.setdefault(node.id, _Member(node))
             member.node = replace(member.node, address=node.address)  # another one may have come from elsewhere
             if not member.is_called and node.id not in self._problems and not self._is_to_leave(member):

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.core.resources import Device, Node
+from sweep.engines.cluster.agent import UNFIT
 from sweep.engines.cluster.handshake import LINK, Hello, Invitation, address_towards, this_machine
 from sweep.engines.local.fork_server_client import own_path
 from sweep.errors import ExperimentError
@@ -109,8 +110,9 @@ class Joining:
         Raises:
             ExperimentError: none came, or one that does not take this machine.
         """
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._on_signal)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup one is
+                signal.signal(number, self._on_signal)
         self._say(f"{self._name} asks to join {self._root.name}")
         waiting_since = beat_at = time.monotonic()
         try:
@@ -147,6 +149,8 @@ class Joining:
     def _on_agent_gone(self, wait_s: float) -> None:
         assert self._agent is not None
         code, self._agent = self._agent.returncode, None
+        if code == UNFIT:
+            raise ExperimentError(f"{self._name} cannot take part in {self._root.name}, for the reason above.")
         if code and not self._num_asked:
             self._say(f"the agent ended with exit code {code}")
         if not self._why_over():

@@ -8,7 +8,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -61,6 +61,7 @@ class JoinedCluster(Cluster):
         self._own = {node.id: node for node in own} if options.here else {}
         self._hosts = reach(options.hosts)
         self._joined: dict[str, _Joined] = {}
+        self._left: set[str] = set()  # who took their files away, or renew them no more
         self._refused: set[str] = set()
         self._processes: dict[str, subprocess.Popen[str]] = {}  # agents of this machine
         self._directory: Path | None = None
@@ -100,6 +101,9 @@ class JoinedCluster(Cluster):
     @property
     def away(self) -> Sequence[Node]:
         return (_MAY_COME,)
+
+    def leaving(self) -> Collection[str]:
+        return frozenset(self._left)
 
     def summon(self, node: str, invitation: Invitation) -> None:
         joined = self._joined.get(node)
@@ -171,6 +175,7 @@ class JoinedCluster(Cluster):
         for name, one in list(self._joined.items()):
             if name not in found or now > one.seen_at + _GONE_S:
                 del self._joined[name]
+                self._left.add(name)  # its agent may live, as that of one that was killed does
                 (self._directory / f"{name}.json").unlink(missing_ok=True)
                 (self._directory / f"{name}.invitation").unlink(missing_ok=True)
         self._refused &= found.keys()
@@ -194,6 +199,7 @@ class JoinedCluster(Cluster):
             return
         if ticket.machine != self._machine:
             self.host = self._options.address or _ANY  # until then all are reached by loopback
+        self._left.discard(name)
         self._joined[name] = _Joined(ticket, renewed, time.monotonic())
         node = ticket.node
         self._say(f"{name} joins: {node.cpus:g} CPUs" + (f", {len(node.devices)} devices" if node.devices else ""))
