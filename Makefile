@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
-QUICK := not docs and not wheel and not browser and not slow and not chaos and not gpu and not ray and not agents
+QUICK := not docs and not wheel and not browser and not slow and not chaos and not gpu and not ray and not agents and not slurm
 SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help run test check lint docs bench bench-quick clean compiled
@@ -11,7 +11,7 @@ help:
 	@echo "make test         what a change must pass, below five minutes; sets up .venv by itself"
 	@echo "make check        the inner loop, below a minute: linters, types, core, schedulers, searchers"
 	@echo "make run          tune a torch model on real data and print the best configuration"
-	@echo "make test-SUITE   docs, wheel, browser, ray (and agents), slow, chaos, gpu or horovod"
+	@echo "make test-SUITE   docs, wheel, browser, clusters, slow, chaos, gpu or horovod"
 	@echo "make lint         ruff and mypy"
 	@echo "make docs         the pages as a site in dist/docs"
 	@echo "make bench        beside Ray, Optuna, Syne Tune and torchrun; make bench-quick: our figures alone"
@@ -30,12 +30,12 @@ check: lint compiled
 	$(PY) -m pytest -m "$(QUICK)" $(SPREAD) tests/core tests/schedulers tests/searchers
 
 # What a suite needs besides: chromium and its driver (Debian's chromium, chromium-driver) for `browser`, which is skipped
-# with the reason without them; an NVIDIA device for `gpu`. `ray` starts clusters on this machine's loopback interface, and
-# agents as plain processes. `horovod` builds it into the user's cache, or where SWEEP_HOROVOD_ENVIRONMENT says.
+# with the reason without them; an NVIDIA device for `gpu`. `clusters` starts those of Ray on this machine's loopback interface,
+# agents as plain processes, and Slurm (Debian's slurm-wlm, munge), which is skipped with the reason without it. `horovod` builds it into the user's cache, or where SWEEP_HOROVOD_ENVIRONMENT says.
 MARKED_docs := -m docs -n 3 --dist load
 MARKED_wheel := -m wheel --timeout=600 tests/test_wheel.py
 MARKED_browser := -m browser -rs
-MARKED_ray := -m "(ray or agents) and not slow and not chaos" -n 2 --dist loadfile --timeout=300 -rs
+MARKED_clusters := -m "(ray or agents or slurm) and not slow and not chaos" -n 2 --dist loadfile --timeout=300 -rs
 MARKED_slow := -m slow --timeout=600
 MARKED_chaos := -m chaos --timeout=1200
 MARKED_gpu := -m gpu --timeout=600

@@ -71,6 +71,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     # What Ray calls accelerators becomes ours.
     "sweep.engines.cluster.ray": ("sweep.accelerators", "sweep.core", "sweep.engines"),
+    # An agent says what its job has of the node.
+    "sweep.engines.cluster.slurm": ("sweep.accelerators", "sweep.core", "sweep.engines"),
     "sweep.train": (
         "sweep.core",
         "sweep.worker",
@@ -417,6 +419,7 @@ LAZY_OWN = {
     "searchers.optuna_search": "optuna",
     "searchers.optuna_space": "optuna",
     "sweep.engines.cluster.ray": "ray",
+    "sweep.engines.cluster.slurm": "only one of the engines is used",
     "sweep.engines.local.group": "only groups need it; the fork server imports it for them",
     "sweep.worker.rank": "likewise",
     "sweep.engines.inline": "only one of the engines is used",

@@ -74,11 +74,12 @@ _MACHINE = (
 )
 OF_CLUSTER = (
     *("max_nodes", "cpus_per_node", "idle_s", "notice_command", "heartbeat_timeout_s"),
-    *("accelerator_type", "label_selector", "autoscale", "hosts", "here"),
+    *("accelerator_type", "label_selector", "autoscale", "hosts", "here", "sbatch"),
 )
-OF_ONE_ENGINE = {  # of these, those that only one kind of cluster has
-    "ray": ("max_nodes", "cpus_per_node", "idle_s", "accelerator_type", "label_selector", "autoscale"),
-    "agents": ("hosts", "here"),
+OF_ENGINE = {  # of these and the address, what each kind of cluster has that not all have
+    "ray": ("address", "max_nodes", "cpus_per_node", "idle_s", "accelerator_type", "label_selector", "autoscale"),
+    "agents": ("address", "hosts", "here"),
+    "slurm": ("max_nodes", "cpus_per_node", "idle_s", "sbatch"),
 }
 
 _state = _State()
@@ -110,6 +111,7 @@ def init(
     autoscale: Mapping[str, Any] | None = None,
     hosts: Sequence[str] | None = None,
     here: bool | None = None,
+    sbatch: str | None = None,
     idle_s: float | None = None,
     notice_command: str | None = None,
     heartbeat_timeout_s: float | None = None,
@@ -129,8 +131,9 @@ def init(
         engine: "ray": sweeps run on the nodes of a cluster of Ray, which is joined when a sweep begins: the one at
             `address` ("auto": the one that this machine belongs to), else the one that `ray.init` has joined. What the
             nodes have is read from the cluster. "agents": on this machine and on those that join by `sweep agent
-            join`; `address` is the one at which they reach this machine, found by itself as a rule. "local": on this
-            machine again.
+            join`; `address` is the one at which they reach this machine, found by itself as a rule. "slurm": on
+            the nodes of the job of Slurm that this process runs in; where there is none, and with `sbatch`, in jobs
+            that are submitted when trials wait. "local": on this machine again.
         num_cpus: CPUs to hand out, any fraction.
         num_gpus, num_tpus: devices to hand out. Where `CUDA_VISIBLE_DEVICES` names GPUs, the first of those and never
             more; where it is empty, none if the machine has any.
@@ -148,7 +151,7 @@ def init(
             has no effect on this machine, and is handed to Ray for the nodes of its cluster.
         local_mode: True: runs that are given no `engine` run their trials one after another in this process, for
             debugging, until `shutdown` or until False is given.
-        max_nodes: of the cluster, how many nodes to use at most.
+        max_nodes: of the cluster, how many nodes to use at most; where jobs of Slurm are submitted, 8 by default.
         cpus_per_node: CPUs to use at most on each node; the others stay free for what trials ask of Ray themselves.
         accelerator_type: use only nodes with such devices, for instance "A100".
         label_selector: use only nodes with these labels of Ray.
@@ -156,6 +159,8 @@ def init(
             only such nodes can hold wait for them instead of being refused.
         hosts: machines that are reached by ssh without a password, as ssh knows them; an agent is started on each.
         here: False: this machine only drives, and runs no trials.
+        sbatch: options with which a job of Slurm is submitted for each node, and cancelled when it is given back:
+            `"--partition=gpu --time=4:00:00 --account=lab --cpus-per-task=8 --gres=gpu:1"`.
         idle_s: seconds after which a node that runs nothing is given back, and taken again when trials wait for it; 30.
         notice_command: of the shell, tried on each node every 5 s: when it succeeds, the node will be taken away, and
             its trials save and go on elsewhere. What spot machines offer for this differs by provider.
@@ -178,7 +183,7 @@ def init(
     global _state
     given = {name: value for name, value in locals().items() if value is not None and name != "of_a_cluster"}
     if engine is not None:
-        one_of("sweep.init: engine", engine, ("local", *OF_ONE_ENGINE))
+        one_of("sweep.init: engine", engine, ("local", *OF_ENGINE))
     for name in ("shared", "local_mode"):
         if given.get(name, True) not in (True, False):
             refuse(f"sweep.init: {name}", given[name], "True or False")
@@ -189,7 +194,7 @@ def init(
     machine = {name: given[name] for name in (*_MACHINE, "nodes") if name in given}
     cluster = {name: given[name] for name in OF_CLUSTER if name in given}
     state = _state if shared is None else replace(_state, is_shared=bool(shared))
-    if engine in OF_ONE_ENGINE or (engine is None and address not in (None, "local", "auto")):
+    if engine in OF_ENGINE or (engine is None and address not in (None, "local", "auto")):
         engine = engine or "ray"
         of_one_node = ("nodes",) if engine == "agents" else machine  # where this machine is a node, too, it is declared
         _check_cluster(engine, given, [name for name in (*of_one_node, "local_mode") if name in given])
@@ -201,14 +206,14 @@ def init(
                 refuse("sweep.init: runtime_env", runtime_env, "values by name, such as {'working_dir': '.'}")
             of_trials = {"env_vars": runtime_env.get("env_vars")} if engine == "ray" else runtime_env
             state = replace(state, env_vars=env_vars_of(of_trials, "sweep.init"))
-        cluster["address"] = address
+        if "address" in OF_ENGINE[engine]:
+            cluster["address"] = address
         if engine == "ray":
             cluster["runtime_env"] = dict(runtime_env or {})
         _state = replace(state, cluster=cluster, engine=engine)
         return _Inventory()
     for name in cluster:
-        kind = "agents" if name in OF_ONE_ENGINE["agents"] else "ray"
-        raise ConfigError(f"sweep.init: {name} is for a cluster. Add engine={kind!r}, or leave it out.")
+        raise ConfigError(f"sweep.init: {name} is for a cluster. Add engine={engine_with([name])!r}, or leave it out.")
     if of_a_cluster.pop("ignore_reinit_error", False) and _state.nodes is not None:
         return _Inventory(available())
     unused = list(of_a_cluster)
@@ -233,6 +238,12 @@ def init(
     if silent:
         warnings.warn(f"sweep.init: {silent}; sweeps run on this machine.", stacklevel=3)
     return _Inventory(available())
+
+
+def engine_with(names: Iterable[str]) -> str:
+    """Return the first kind of cluster for which all these arguments are, as far as they are for one."""
+    special = set(names) & {name for known in OF_ENGINE.values() for name in known}
+    return next((engine for engine, known in OF_ENGINE.items() if special <= set(known)), "ray")
 
 
 def refuse_ray_client(address: str | None) -> None:
@@ -305,9 +316,9 @@ def _one_machine(declared: Mapping[str, Any]) -> tuple[Node, tuple[str, ...]]:
 
 def _check_cluster(engine: str, cluster: Mapping[str, Any], own: Iterable[str]) -> None:
     """Refuse values for a cluster that make no sense, and what was declared of this machine beside it."""
-    for other, names in OF_ONE_ENGINE.items():
-        for name in names if other != engine else ():
-            if name in cluster:
+    for other, names in OF_ENGINE.items():
+        for name in names:
+            if name in cluster and name not in OF_ENGINE[engine]:
                 raise ConfigError(
                     f"sweep.init: {name} is for engine={other!r}, and engine is {engine!r}. Leave it out."
                 )
@@ -327,6 +338,8 @@ def _check_cluster(engine: str, cluster: Mapping[str, Any], own: Iterable[str]) 
         refuse("sweep.init: hosts", hosts, "names of machines in a list, such as ['node1', 'me@node2']")
     if cluster.get("here", True) not in (True, False):
         refuse("sweep.init: here", cluster["here"], "True or False")
+    if not isinstance(cluster.get("sbatch", ""), str):
+        refuse("sweep.init: sbatch", cluster["sbatch"], "options in a text, such as '--partition=gpu --time=4:00:00'")
     if not isinstance(cluster.get("accelerator_type", ""), str):
         refuse("sweep.init: accelerator_type", cluster["accelerator_type"], "a text, such as 'A100'")
     labels = cluster.get("label_selector", {})
@@ -538,7 +551,7 @@ def default_engine() -> str:
     return _state.engine if _state.cluster is not None else "inline" if _state.is_local_mode else "local"
 
 
-def cluster_options(engine: str) -> dict[str, Any]:
+def cluster_options(engine: str = "ray") -> dict[str, Any]:
     """Return what `init` was told of a cluster of this kind."""
     return dict(_state.cluster or {}) if _state.engine == engine else {}
 

@@ -74,7 +74,7 @@ class Launch:
         self.notices = Notices(spec.verbosity)
         # The saved spec was made before: a restored run follows what is declared in its own time.
         engine = spec.engine if spec.engine is not None else inventory.default_engine()
-        if engine in inventory.OF_ONE_ENGINE:
+        if engine in inventory.OF_ENGINE:
             if spec.nodes is not None:
                 raise ConfigError(
                     f"engine={engine!r} and nodes= were both given; leave nodes= out: they are the cluster's."
@@ -369,6 +369,10 @@ def _cluster(engine: str, options: Mapping[str, Any], say: Callable[[str], None]
         from sweep.engines.cluster.ray import RayCluster, RayOptions
 
         return RayCluster(RayOptions(**options), say)
+    if engine == "slurm":
+        from sweep.engines.cluster.slurm import SlurmCluster, SlurmOptions
+
+        return SlurmCluster(SlurmOptions(**options), say)
     from sweep.engines.cluster.joined import JoinedCluster, JoinedOptions
 
     return JoinedCluster(JoinedOptions(**options), inventory.available(), say)

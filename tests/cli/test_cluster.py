@@ -84,7 +84,7 @@ def test_of_a_spec_file_options_win_and_another_engine_leaves_it_alone() -> None
         (["--cluster", "max_nodes=0"], "max_nodes is 0"),
         (["--cluster", "label_selector=a"], "label_selector is 'a'; expected texts by name"),
         (["--cluster", "runtime_env=a"], "runtime_env is 'a'; expected values by name"),
-        (["--cluster", "max_nodes=1", "--engine", "local"], "--cluster is of a cluster. Give --engine ray or agents"),
+        (["--cluster", "max_nodes=1", "--engine", "local"], "--cluster is of a cluster. Give --engine ray,"),
     ],
 )
 def test_what_no_cluster_knows_is_refused(words: list[str], said: str) -> None:

@@ -670,7 +670,11 @@ def test_detected_chips_come_before_those_on_paper_and_take_a_declared_type(mach
         ({"num_cpu": 3}, ConfigError, "sweep.init has no parameter 'num_cpu'. Did you mean 'num_cpus'?"),
         ({"address": "10.0.0.1:6379", "num_gpus": 2}, ConfigError, "num_gpus declares this machine, and engine='ray'"),
         ({"address": "ray://head:10001"}, ConfigError, "is one of Ray Client, through which no agent could be reached"),
-        ({"engine": "rey"}, ConfigError, "engine is 'rey'; expected 'local' or 'ray'. Did you mean 'ray'?"),
+        (
+            {"engine": "rey"},
+            ConfigError,
+            "engine is 'rey'; expected 'local', 'ray', 'agents' or 'slurm'. Did you mean 'ray'?",
+        ),
         ({"max_nodes": 2}, ConfigError, "max_nodes is for a cluster. Add engine='ray', or leave it out."),
         ({"engine": "ray", "max_nodes": 0}, ConfigError, "max_nodes is 0; expected"),
         (

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from sweep import checks
-from sweep.accelerators.inventory import OF_CLUSTER, OF_ONE_ENGINE
+from sweep.accelerators.inventory import OF_CLUSTER, OF_ENGINE, engine_with
 from sweep.cli.ranges import put
 from sweep.core.literals import parse_literal
 from sweep.errors import ConfigError
@@ -16,6 +16,7 @@ from sweep.errors import ConfigError
 _KEYS = (*OF_CLUSTER, "runtime_env")
 _TEXTS = (
     "accelerator_type",
+    "sbatch",
     "label_selector.",
     "runtime_env.env_vars.",
 )  # whose values are texts, whatever they look like
@@ -51,9 +52,9 @@ class _Engine(click.Choice[str]):
 _OPTIONS = (
     click.option(
         "--engine",
-        type=_Engine(["local", *OF_ONE_ENGINE]),
+        type=_Engine(["local", *OF_ENGINE]),
         metavar="NAME",
-        help=f"local, {', '.join(OF_ONE_ENGINE)}, or MODULE:NAME, a cluster of your own.",
+        help=f"local, {', '.join(OF_ENGINE)}, or MODULE:NAME, a cluster of your own.",
     ),
     click.option("--address", help="Of the cluster of Ray: HOST:PORT, or auto: the one that this machine belongs to."),
     click.option("--hosts", metavar="HOST,HOST", help="Start agents on these machines, too, by ssh."),
@@ -89,7 +90,7 @@ def join(
     is_own = ":" in (engine or "")
     for name, given in (("--address", address), ("--hosts", hosts), ("--cluster", cluster)):
         if given and (engine == "local" or is_own):
-            raise ConfigError(f"{name} is of a cluster. Give --engine ray or agents, or leave it out.")
+            raise ConfigError(f"{name} is of a cluster. Give --engine ray, agents or slurm, or leave it out.")
     if engine is not None and is_own:
         return {"engine": _made(engine)}
     given = {**of_spec, **cluster, **({"address": address} if address else {})}
@@ -98,8 +99,7 @@ def join(
     if engine != "local" and (engine or given):
         import sweep
 
-        of_agents = given.keys() & OF_ONE_ENGINE["agents"]
-        sweep.init(**{"engine": engine or ("agents" if of_agents else "ray"), **given})
+        sweep.init(**{"engine": engine or engine_with(given), **given})
     return {}
 
 

@@ -425,13 +425,13 @@ def run_agent(invitation: str) -> str:
     return Agent(Invitation.from_json(invitation)).run()
 
 
-def main() -> None:
-    """Be an agent: the invitation comes as one line on standard input."""
+def main(environ: Mapping[str, str] | None = None) -> None:
+    """Be an agent, as `Agent` says: the invitation comes as one line on standard input."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C in the terminal is for the driver, which tells
     line = sys.stdin.readline()
     if not line:
         return
-    agent = Agent(Invitation.from_json(line))
+    agent = Agent(Invitation.from_json(line), environ=environ)
     for number in (signal.SIGTERM, signal.SIGUSR1):  # what batch systems send before they end a job
         signal.signal(number, lambda *_: agent.leave())
     why = agent.run()

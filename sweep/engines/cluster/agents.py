@@ -56,6 +56,7 @@ class Cluster(ABC):
     start_s: float = 60.0  # how long an agent may take to come
     idle_s: float = math.inf  # how long a node may run nothing before it is given back
     notice_command: str = ""  # of the shell, asked on each node whether that will be taken away: it is if this succeeds
+    may_return: bool = True  # whether a node that was lost may come back by the same name
 
     @abstractmethod
     def nodes(self) -> Sequence[Node]:
@@ -403,6 +404,10 @@ class Agents(LoopEngine):
         if self._has_begun:
             self._say(f"trials cannot run on {member.node.id}: {problem}")
         self._on_lost(member, problem)
+        if self._has_begun and not self._cluster.may_return:
+            if not any(one.is_ready for one in self._members.values()):
+                raise ExperimentError(self._why_not([member]))
+            self._cluster.dismiss(member.node.id)
 
     def _on_lost(self, member: _Member, why: str) -> None:
         """An agent is gone, and so is what it ran; without a `why` it ran nothing more and has left in time."""
@@ -438,6 +443,9 @@ class Agents(LoopEngine):
             return
         if any(node.id == member.node.id for node in self._cluster.nodes()) and not self._is_to_leave(member):
             self._summon(member)
+        elif not self._cluster.may_return:
+            self._members.pop(member.node.id, None)
+            self._say_nodes()
 
     def _is_to_leave(self, member: _Member) -> bool:
         return member.node.id in self._cluster.leaving()
@@ -569,14 +577,30 @@ class Agents(LoopEngine):
         self._send(names[0], wire.Order(messages.Start(bare), payload))
 
     def _send(self, node: str, message: wire.ToAgent) -> None:
-        link = self._members[node].link
-        if link is not None:
-            link.send(message)
+        member = self._members.get(node)
+        if member is not None and member.link is not None:
+            member.link.send(message)
 
     def _emit(self, event: Event) -> None:
         if isinstance(event, messages.Released):
             self._logs.end((event.trial_id, event.attempt))
         self._events.append(event)
+
+
+def unheld(amounts: Mapping[str, float], bundles: Bundles) -> list[Mapping[str, float]]:
+    """Return which bundles do not fit into what is there beside those before them."""
+    free, rest = dict(amounts), []
+    for bundle in bundles:
+        if covers(free, bundle):
+            free |= {name: free.get(name, 0.0) - amount for name, amount in bundle.items()}
+        else:
+            rest.append(bundle)
+    return rest
+
+
+def covers(there: Mapping[str, float], amounts: Mapping[str, float]) -> bool:
+    """Whether all these amounts are there."""
+    return all(there.get(name, 0.0) >= amount for name, amount in amounts.items())
 
 
 def misfit(hello: Hello) -> str:

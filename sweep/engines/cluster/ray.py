@@ -31,7 +31,7 @@ from sweep.accelerators.inventory import ray_address, refuse_ray_client
 from sweep.core.resources import Device, Node
 from sweep.engines.base import Engine, EngineContext
 from sweep.engines.cluster.agent import Agent
-from sweep.engines.cluster.agents import Bundles, Cluster
+from sweep.engines.cluster.agents import Bundles, Cluster, covers, unheld
 from sweep.engines.cluster.handshake import Invitation, this_machine
 from sweep.engines.cluster.heartbeat import HEARTBEAT_TIMEOUT_S
 from sweep.errors import ConfigError, ExperimentError, ResourceError
@@ -222,7 +222,7 @@ class RayCluster(Cluster):
         while time.monotonic() < give_up:
             free = self._free()
             held = [one for one in self._machines.values() if one.actor is not None and one.key in free]
-            if all(_covers(free[one.key], one.amounts) for one in held):
+            if all(covers(free[one.key], one.amounts) for one in held):
                 return
             time.sleep(0.02)
 
@@ -268,10 +268,10 @@ class RayCluster(Cluster):
         self._rest = tuple(
             _declared_node(f"{alive[key]['NodeManagerAddress']}{holders.get(key, '')}", total, _type_of(alive[key]))
             for key, total in totals.items()
-            if total and not any(_covers(one.amounts, total) for one in self._on(key)) and self._may_use(key)
+            if total and not any(covers(one.amounts, total) for one in self._on(key)) and self._may_use(key)
         )
         shape = dict((self._options.autoscale or {}).get("node_type", {}))
-        self._num_declared = sum(_covers(node["Resources"], shape) for node in alive.values())
+        self._num_declared = sum(covers(node["Resources"], shape) for node in alive.values())
         return before != (set(self._machines), self.away, self._draining)
 
     def _find_draining(self) -> frozenset[str]:
@@ -319,7 +319,7 @@ class RayCluster(Cluster):
             if "CPU" in amounts:
                 amounts["CPU"] = min(amounts["CPU"], totals[key]["CPU"] - used)
                 amounts = {name: amount for name, amount in amounts.items() if amount > 0}
-            rest = waiting and _unheld(amounts, waiting)
+            rest = waiting and unheld(amounts, waiting)
             if amounts.keys() & _DEVICES and (waiting is None or rest != waiting):
                 waiting = rest
                 yield key, amounts
@@ -439,7 +439,7 @@ class RayCluster(Cluster):
             return  # an agent waits, too
         demands = get_cluster_status(self._ray.get_runtime_context().gcs_address).resource_demands.ray_task_actor_demand
         waiting = {tuple(sorted(each.bundle.items())) for one in demands for each in one.bundles_by_count}
-        held = {one for one in waiting if any(_covers(machine.amounts, dict(one)) for machine in machines)}
+        held = {one for one in waiting if any(covers(machine.amounts, dict(one)) for machine in machines)}
         for bundle in sorted(held & self._waited)[:1]:
             self._has_told = True
             self._say(
@@ -626,17 +626,6 @@ def _who() -> str:
     return f"{Path(sys.argv[0]).name or 'sweep'} of {getpass.getuser()}@{socket.gethostname()} (pid {os.getpid()})"
 
 
-def _unheld(amounts: Mapping[str, float], bundles: Bundles) -> list[Mapping[str, float]]:
-    """Return which bundles do not fit into what is there beside those before them."""
-    free, rest = dict(amounts), []
-    for bundle in bundles:
-        if _covers(free, bundle):
-            free |= {name: free.get(name, 0.0) - amount for name, amount in bundle.items()}
-        else:
-            rest.append(bundle)
-    return rest
-
-
 def _typed(device: Device, of_type: str) -> Device:
     """Return a device with the type that Ray knows it by, where nothing better is known."""
     if device.type or not of_type:
@@ -655,10 +644,6 @@ def _declared_node(name: str, amounts: Mapping[str, float], of_type: str = "") -
     devices = tuple(_typed(device, of_type) for device in (*gpus, *chips))
     custom = {key: float(amount) for key, amount in amounts.items() if key not in _NAMED and not _HEAD.match(key)}
     return Node(name, float(amounts.get("CPU", 0.0)), int(amounts.get("memory", 0)), devices, custom)
-
-
-def _covers(there: Mapping[str, float], amounts: Mapping[str, float]) -> bool:
-    return all(there.get(name, 0.0) >= amount for name, amount in amounts.items())
 
 
 def _shown(resources: Mapping[str, float]) -> list[str]:
