@@ -32,7 +32,7 @@ from sweep.engines.cluster.staging import LOOK_S, Staging
 from sweep.engines.jobs import JobMaker, Payload, Stored
 from sweep.engines.link import Link
 from sweep.engines.local.engine import LocalEngine
-from sweep.errors import SweepError
+from sweep.errors import ExperimentError, SweepError
 from sweep.record.layout import CACHE_VARIABLE, ExperimentLayout
 from sweep.storage.disks import SHARED_VARIABLE
 from sweep.storage.nodes import NodeCopy
@@ -45,7 +45,8 @@ _LOOK_S = 0.2
 _END_S = 20.0  # to end what was started
 _ASK_S = 5.0  # between two times that a node is asked whether it will be taken away
 GONE = "the driver ended"
-UNFIT = 3  # exit code: no trial of the run could run on this node, which the driver was told
+# Exit codes: no trial of the run could run on this node, which the driver was told; no driver was found.
+UNFIT, UNREACHED = 3, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,7 +432,11 @@ def main(environ: Mapping[str, str] | None = None) -> None:
     line = sys.stdin.readline()
     if not line:
         return
-    agent = Agent(Invitation.from_json(line), environ=environ)
+    try:
+        agent = Agent(Invitation.from_json(line), environ=environ)
+    except ExperimentError as error:
+        print(error, file=sys.stderr)
+        sys.exit(UNREACHED)
     for number in (signal.SIGTERM, signal.SIGUSR1):  # what batch systems send before they end a job
         signal.signal(number, lambda *_: agent.leave())
     why = agent.run()

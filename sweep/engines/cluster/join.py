@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import signal
@@ -26,13 +27,15 @@ from pathlib import Path
 from typing import Any
 
 from sweep.core.resources import Device, Node
-from sweep.engines.cluster.agent import UNFIT
+from sweep.engines.cluster.agent import UNFIT, UNREACHED
 from sweep.engines.cluster.handshake import LINK, Hello, Invitation, address_towards, this_machine
 from sweep.engines.local.fork_server_client import own_path
 from sweep.errors import ExperimentError
 
 BEAT_S = 5.0  # between two times that a machine renews its file
 _LOOK_S = 0.2
+_AGAIN_S = 10.0  # before a driver that was not reached is tried again
+_LOST_S = 2.0  # for a driver that ends in order to take the files away
 _ELSEWHERE = "192.0.2.1"  # an address that leads out of this machine (RFC 5737)
 _AGENT = "import sys; sys.path[:] = {path!r}; from sweep.engines.cluster.agent import main; main()"
 
@@ -97,6 +100,10 @@ class Joining:
         self._root = root
         self._say = say
         self._agent: subprocess.Popen[str] | None = None
+        self._invitation: Invitation | None = None  # of the agent that runs, or found no driver
+        self._again_at = math.inf  # when that is tried again, on the monotonic clock
+        self._waiting_since = 0.0
+        self._lost_at = math.inf  # when the last driver was lost, until that was said
         self._num_asked = self._num_heard = 0  # how often this machine was asked to leave, and that was acted upon
         self._place = self._apply(ticket_of(node))
         self._name = self._place.stem
@@ -114,17 +121,19 @@ class Joining:
             if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup one is
                 signal.signal(number, self._on_signal)
         self._say(f"{self._name} asks to join {self._root.name}")
-        waiting_since = beat_at = time.monotonic()
+        self._waiting_since = beat_at = time.monotonic()
         try:
             while not (why := self._why_over()):
                 now = time.monotonic()
                 if self._agent is not None and self._agent.poll() is not None:
-                    self._on_agent_gone(wait_s)
-                    waiting_since = now
-                elif self._agent is None and now > waiting_since + wait_s:
+                    self._on_agent_gone()
+                elif self._agent is None and now > self._waiting_since + wait_s:
                     raise ExperimentError(f"no driver of {self._root} took this machine within {wait_s:g} s.")
                 elif self._agent is None:
                     self._accept()
+                if now > self._lost_at + _LOST_S and self._agent is None:
+                    self._lost_at = math.inf
+                    self._say(f"the driver is gone; waiting {wait_s:g} s for `sweep resume --engine agents`")
                 if now > beat_at + BEAT_S and not self._num_asked:
                     beat_at = now
                     with contextlib.suppress(OSError):  # the driver has taken it away
@@ -146,15 +155,17 @@ class Joining:
             return f"{self._name} has left {self._root.name}"
         return "" if self._place.exists() else f"{self._root.name} has ended"
 
-    def _on_agent_gone(self, wait_s: float) -> None:
+    def _on_agent_gone(self) -> None:
         assert self._agent is not None
-        code, self._agent = self._agent.returncode, None
+        code, self._agent, now = self._agent.returncode, None, time.monotonic()
+        if code == UNREACHED:  # the network may be away, or the driver that was killed
+            self._again_at = now + _AGAIN_S
+            return
+        self._invitation, self._waiting_since, self._lost_at = None, now, now
         if code == UNFIT:
             raise ExperimentError(f"{self._name} cannot take part in {self._root.name}, for the reason above.")
         if code and not self._num_asked:
             self._say(f"the agent ended with exit code {code}")
-        if not self._why_over():
-            self._say(f"the driver is gone; waiting {wait_s:g} s for `sweep resume --engine agents`")
 
     def _on_signal(self, *_: object) -> None:
         self._num_asked += 1
@@ -197,7 +208,7 @@ class Joining:
         raise AssertionError("there is always another name")
 
     def _accept(self) -> None:
-        """Start an agent if the driver has sent an invitation."""
+        """Start an agent if the driver has sent an invitation, or once more if the last one led nowhere."""
         path = self._place.with_suffix(".invitation")
         try:
             with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW)) as file:
@@ -205,9 +216,12 @@ class Joining:
                     raise ExperimentError(f"{path} is another user's: whoever wrote it could run code here.")
                 said = json.load(file)
         except (FileNotFoundError, ValueError):
+            if self._invitation is not None and time.monotonic() > self._again_at:
+                self._agent = start_agent(self._invitation)
             return
         path.unlink(missing_ok=True)
         if "refused" in said:
             raise ExperimentError(f"the driver of {self._root} does not take this machine: {said['refused']}.")
-        self._agent = start_agent(Invitation(**said))
+        self._invitation = Invitation(**said)
+        self._agent = start_agent(self._invitation)
         self._say(f"{self._name} has joined {self._root.name}")
