@@ -73,6 +73,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.engines.cluster.ray": ("sweep.accelerators", "sweep.core", "sweep.engines"),
     # An agent says what its job has of the node.
     "sweep.engines.cluster.slurm": ("sweep.accelerators", "sweep.core", "sweep.engines"),
+    "sweep.engines.cluster.slurm_jobs": ("sweep.accelerators", "sweep.core"),
     "sweep.train": (
         "sweep.core",
         "sweep.worker",

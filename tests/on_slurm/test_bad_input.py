@@ -50,7 +50,7 @@ def test_what_slurm_refuses_ends_the_sweep_with_its_message(slurm, tmp_path, lef
 
 
 def test_a_controller_that_does_not_answer_is_named(slurm, tmp_path, monkeypatch):
-    monkeypatch.setattr("sweep.engines.cluster.slurm._COMMAND_S", 1.0)
+    monkeypatch.setattr("sweep.engines.cluster.slurm_jobs._COMMAND_S", 1.0)
     lost = tmp_path / "slurm.conf"
     text = (slurm.root / "slurm.conf").read_text()
     lost.write_text(text.replace("(127.0.0.1)", "(192.0.2.1)"))

@@ -27,22 +27,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from sweep.accelerators import inventory
-from sweep.accelerators.gpu_types import labels_of
-from sweep.core.resources import Device, Node, parse_bytes
+from sweep.core.resources import Node
 from sweep.engines.cluster import agent
 from sweep.engines.cluster.agents import Bundles, Cluster, unheld
 from sweep.engines.cluster.handshake import Invitation, address_towards, this_machine
 from sweep.engines.cluster.heartbeat import HEARTBEAT_TIMEOUT_S
+from sweep.engines.cluster.slurm_jobs import call, last_line, limits_of, outer_environ, shape_of
 from sweep.engines.local.fork_server_client import own_path
 from sweep.errors import ConfigError, ExperimentError
 
 _COMMANDS = ("sbatch", "srun", "squeue", "scontrol", "scancel")
-_COMMAND_S = 60.0  # that a command may take; a busy controller takes seconds
 _LOOK_S = 3.0  # between two looks at the jobs
 _MOST_NODES = 8  # at a time where nothing is said
 _MOST_PAUSE_S = 60.0  # after jobs that ended before their agents came
-# Of the driver's variables, those that say what a job has: of another one, or of another node of it.
-_OF_A_JOB = re.compile(r"(SLURM|SRUN|SALLOC)_(?!CONF$)|(CUDA|HIP|ROCR)_VISIBLE_DEVICES$|GPU_DEVICE_ORDINAL$")
 # Of an agent's, those of its step: a trial is no task of it, though frameworks would take it for one.
 _OF_A_STEP = re.compile(r"SLURM_(STEP|TASK|NTASKS|NPROCS|PROCID|LOCALID|GTIDS|LAUNCH|SRUN|CPU_BIND)|SRUN_|PMI")
 _BOOT = "import sys; sys.path[:] = {path!r}; from sweep.engines.cluster.slurm import main; main()"
@@ -136,7 +133,7 @@ class SlurmCluster(Cluster):
 
     def _begin_in(self, job: str) -> None:
         """Start an agent on each node of a job, and wait for them."""
-        for host, limits in [*_limits_of(job).items()][: self._options.max_nodes]:
+        for host, limits in [*limits_of(job).items()][: self._options.max_nodes]:
             self._places.append(_Place(job, host, host, limits))
             self._start(self._places[-1])
         give_up = time.monotonic() + self.start_s
@@ -156,7 +153,7 @@ class SlurmCluster(Cluster):
         self._watcher = threading.Thread(target=self._watch, name="sweep-slurm", daemon=True)
         try:
             self._submit_one()
-            self._shape = self._limited(_shape_of(self._places[0].job))
+            self._shape = self._limited(shape_of(self._places[0].job))
         except (ExperimentError, ValueError) as error:
             raise ConfigError(
                 f"{str(error).rstrip('.')}. Jobs of this sweep are submitted with: sbatch {self._options.sbatch or ''} "
@@ -200,7 +197,7 @@ class SlurmCluster(Cluster):
         place = self._of(node)
         if place is None:
             return "its job is over"
-        return f"its agent ended ({_last(place.said)})" if place.has_ended else ""
+        return f"its agent ended ({last_line(place.said)})" if place.has_ended else ""
 
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -253,7 +250,7 @@ class SlurmCluster(Cluster):
 
     def _look(self) -> None:
         """Take in what has become of the jobs."""
-        told = _run("squeue", "-h", "-t", "all", f"--name={self._name}", "-o", "%i|%T|%N|%r") if self._places else ""
+        told = call("squeue", "-h", "-t", "all", f"--name={self._name}", "-o", "%i|%T|%N|%r") if self._places else ""
         jobs = {job: words for job, *words in (line.split("|", 3) for line in told.splitlines())}
         for place in list(self._places):
             state, host, reason = jobs.get(place.job, ("gone", "", ""))
@@ -265,12 +262,14 @@ class SlurmCluster(Cluster):
             elif state not in _ON_NODE:
                 self._give_up(place, state if reason == "None" else f"{state}, {reason}")
             elif state == "RUNNING" and not place.host:
-                place.limits = _limits_of(place.job)[host]
+                place.limits = limits_of(place.job)[host]
                 place.host, place.name, place.reason = host, f"{host}-job{place.job}", "its agent starts"
                 self._start(place)
+            elif place.process is not None and place.process.poll() == 0 and place.node is not None:
+                self._give_up(place, "")  # it has left in time, or was dismissed
             elif place.node is None and place.has_ended:
-                self._give_up(place, _last(place.said))
-            elif time.monotonic() > place.left + (0 if place.has_ended else 2 * self.heartbeat_timeout_s):
+                self._give_up(place, last_line(place.said))
+            elif time.monotonic() > place.left + 2 * self.heartbeat_timeout_s:
                 self._give_up(place, "")
 
     def _give_up(self, place: _Place, why: str) -> None:
@@ -315,13 +314,13 @@ class SlurmCluster(Cluster):
             raise ExperimentError(f"sbatch is {self._options.sbatch!r}, which cannot be split: {error}") from error
         ours = ("--parsable", f"--job-name={self._name}", "--output=/dev/null", "--no-requeue")
         hold = f"--wrap={_HOLD.format(seconds=_HOLD_S)}"
-        told = _run("sbatch", *ours, *words, "--nodes=1", "--ntasks=1", hold)
+        told = call("sbatch", *ours, *words, "--nodes=1", "--ntasks=1", hold)
         self._places.append(_Place(told.strip().partition(";")[0]))
 
     def _cancel(self, places: Sequence[_Place]) -> None:
         if places:
             with contextlib.suppress(ExperimentError):  # it is over, or ends by itself when its agent has
-                _run("scancel", *(place.job for place in places))
+                call("scancel", *(place.job for place in places))
 
     # --- agents ------------------------------------------------------------------------------------------------------
 
@@ -341,7 +340,7 @@ class SlurmCluster(Cluster):
             text=True,
             errors="replace",
             start_new_session=True,  # a Ctrl-C in the terminal is for the driver, which tells
-            env=_environ(),
+            env=outer_environ(),
         )
         threading.Thread(target=self._hear, args=(place, process), name="sweep-srun", daemon=True).start()
 
@@ -375,28 +374,6 @@ def main() -> None:
     agent.main({name: value for name, value in os.environ.items() if not _OF_A_STEP.match(name)})
 
 
-def _environ() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not _OF_A_JOB.match(name)}
-
-
-def _run(*command: str) -> str:
-    """Return what a command of Slurm prints."""
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, errors="replace", env=_environ(), timeout=_COMMAND_S
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ExperimentError(f"Slurm does not answer: {command[0]} took longer than {_COMMAND_S:g} s.") from error
-    if done.returncode:
-        lines = deque(line.partition("error: ")[2] or line for line in done.stderr.splitlines() if line[:4] != "Try ")
-        raise ExperimentError(f"{command[0]} of Slurm failed: {_last(lines)}.")
-    return done.stdout
-
-
-def _last(lines: deque[str]) -> str:
-    return next((line.strip().rstrip(".") for line in reversed(lines) if line.strip()), "it said nothing")
-
-
 def _end(place: _Place, patience_s: float = 0.0) -> None:
     """End the `srun` of a place, which ends its step, if it does not end by itself."""
     if place.process is not None:
@@ -408,31 +385,6 @@ def _end(place: _Place, patience_s: float = 0.0) -> None:
             end()
             patience_s = 5.0
         place.process.wait()
-
-
-def _shape_of(job: str) -> Node:
-    """Return what a job has asked for, as Slurm says it."""
-    told = _run("scontrol", "show", "job", "--oneliner", job)
-    amounts = re.search(r"TRES=cpu=(\d+)(?:,mem=([\d.]+[KMGT]))?", told)
-    gpus = re.search(r"\bTres\w+=\S*?\bgpu[:=](?:([^:=,\s]+)[:=])?(\d+)", told)
-    of_type = (gpus and gpus[1]) or ""
-    number = int(gpus[2]) if gpus else 0
-    devices = tuple(Device(str(index), type=of_type, labels=labels_of(of_type)) for index in range(number))
-    memory = parse_bytes(f"{amounts[2]}iB") if amounts and amounts[2] else 0
-    return Node(cpus=float(amounts[1]) if amounts else 1.0, memory=memory, devices=devices)
-
-
-def _limits_of(job: str) -> dict[str, tuple[str, ...]]:
-    """Return by host what a job has of memory and of GPUs, for a step there that is to have all of it."""
-    told = _run("scontrol", "show", "job", "--details", "--oneliner", job)
-    limits: dict[str, tuple[str, ...]] = {}
-    for names, mebibytes, gres in re.findall(r"\bNodes=(\S+) CPU_IDs=\S+ Mem=(\d+) GRES=(\S*)", told):
-        number = sum(int(count) for count in re.findall(r"\bgpu:(?:[^:,(]+:)?(\d+)", gres))
-        gpus = f"--gres=gpu:{number}" if number else "--gres=none"
-        memory = (f"--mem={mebibytes}M", f"--export=ALL,SLURM_MEM_PER_NODE={mebibytes}")
-        hosts = _run("scontrol", "show", "hostnames", names).split()
-        limits |= dict.fromkeys(hosts, (gpus, *(memory if int(mebibytes) else ())))
-    return limits
 
 
 def _amounts(node: Node) -> dict[str, float]:
