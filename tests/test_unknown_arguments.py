@@ -134,7 +134,7 @@ def test_the_words_of_optuna_and_others_name_our_parameter(word, said):
         (sweep.FailureConfig, "controller_failure_limit", "The driver is no process of its own that could fail alone;"),
         (sweep.CheckpointConfig, "_checkpoint_keep_all_ranks", "The files of all ranks are kept, in one checkpoint;"),
         (sweep.CheckpointConfig, "_checkpoint_upload_from_workers", "Workers write into the trial's directory"),
-        (sweep.train.ScalingConfig, "elastic_resize_monitor_interval_s", "A group keeps its size: num_workers is one"),
+        (sweep.train.ScalingConfig, "elastic_resize_monitor_interval_s", "It is called resize_every_s."),
         (sweep.train.ScalingConfig, "num_gpus_per_worker", "Write use_gpu=True, or resources_per_worker={'GPU': ...}"),
         (sweep.SyncConfig, "syncer", "Leave it out: nothing is copied from a local storage_path."),
         (JaxConfig, "use_tpu", "It is a field of ScalingConfig: scaling_config=ScalingConfig(use_tpu=True)."),

@@ -16,6 +16,7 @@ from sweep.cli.tables import emit, format_option, print_rows
 from sweep.core.history import Attempt
 from sweep.core.literals import json_text
 from sweep.core.messages import ExitKind
+from sweep.core.packing import Packer
 from sweep.core.ranking import shown_objectives
 from sweep.core.resources import name_device
 from sweep.core.results import flatten, own_metrics, without_index
@@ -23,8 +24,11 @@ from sweep.display.formats import aligned, at_step, clean, duration, moment, pai
 from sweep.figures.attempts import nodes_of, outcome
 from sweep.record.layout import rank_outputs
 from sweep.record.reader import ExperimentReader
+from sweep.record.resume import read_trials
 from sweep.record.rows import TrialRow, trainable_name
 from sweep.results.winners import Best, best_by_last, better_earlier, objectives_front
+from sweep.schedulers.elastic import ElasticGroups
+from sweep.schedulers.fifo import FIFOScheduler
 
 
 @click.command(short_help="Show everything about a sweep or one trial.")
@@ -83,6 +87,7 @@ def why(reader: ExperimentReader, trial: str | None, style: str) -> None:
     chosen = list(reader.trials()) if trial is None else [reader.trial(trial)]
     exits = [(attempt.trial_id, attempt.exit) for attempt in reader.history().attempts if attempt.exit is not None]
     damage = {trial_id: ended.error for trial_id, ended in exits if ended.kind is ExitKind.DAMAGED}
+    sizes = _sizes(reader)
     rows = [
         {
             "trial": f"{row.number:05d}",
@@ -90,7 +95,7 @@ def why(reader: ExperimentReader, trial: str | None, style: str) -> None:
             "status": row.status,
             "failure": row.failure,
             "asks": str(row.resources),
-            "reason": clean(_reason(row, damage.get(row.trial_id, ""))),
+            "reason": clean(_reason(row, damage.get(row.trial_id, "")) + sizes.get(row.trial_id, "")),
         }
         for row in chosen
     ]
@@ -114,6 +119,21 @@ def _reason(row: TrialRow, damage: str) -> str:
         return reason
     whose = "another trial's fit() needed" if row.escalation.is_guess else "its fit() needs"
     return f"{reason} (asks for what {whose}; it was given {row.escalation.asked})"
+
+
+def _sizes(reader: ExperimentReader) -> dict[str, str]:
+    """Return of each trial whose group may have more or fewer workers what becomes of that."""
+    if (facts := reader.meta.get("elastic")) is None:
+        return {}
+    groups = ElasticGroups(FIFOScheduler(), facts)
+    groups.packer = Packer(reader.history().nodes)
+    with reader.connect() as connection:
+        trials = [one for one in read_trials(connection, reader.layout.database, trust=False) if not one.is_ended]
+    for trial in trials:
+        groups.on_trial_add(trial)
+        if trial.placement is not None:
+            groups.packer.hold(trial.resources, trial.placement, (trial.id, trial.attempt))
+    return {trial.id: f"; {text}" for trial in trials if (text := groups.outlook(trial))}
 
 
 def _holding(row: TrialRow) -> str:

@@ -182,7 +182,7 @@ def take_away(trials: Iterable[Trial], nodes: Iterable[Node]) -> list[ResizeTria
     there = {node.id for node in nodes}
     held = [(trial, trial.placement.bundles) for trial in trials if trial.is_held and trial.placement is not None]
     away = [trial for trial, bundles in held if any(bundle.node not in there for bundle in bundles)]
-    return [ResizeTrial(trial.id, trial.resources) for trial in away if not isinstance(trial.pending, PauseTrial)]
+    return [ResizeTrial(t.id, t.resources) for t in away if not isinstance(t.pending, (PauseTrial, ResizeTrial))]
 
 
 def was_put_off(trial: Trial, plan: Plan, now: float) -> bool:

@@ -39,6 +39,7 @@ from sweep.core.values import shown
 from sweep.errors import ConfigError, ResourceError, SearchError
 from sweep.launch.spec import RunSpec, metric_and_mode, same_fields
 from sweep.schedulers import SCHEDULERS, ResourceChangingScheduler, Scheduler, create_scheduler
+from sweep.schedulers.elastic import ElasticGroups
 from sweep.worker.trainable import PreparedTrainable, prepare
 
 # Configs that may wait for a place, where the searcher loses nothing by being asked early: in all, and for each of many
@@ -76,6 +77,11 @@ class Policies:
         keys = dict.fromkeys([*NUMBERS, *stop, self.scheduler.time_attr])
         return tuple(key for key in keys if key and key not in self.optimised)
 
+    def look_at(self, packer: Packer) -> None:
+        """Take the packer of the sweep that they decide."""
+        if isinstance(self.scheduler, ElasticGroups):
+            self.scheduler.packer = packer
+
     def complete(self, config: Mapping[str, Any], trial_id: str) -> Mapping[str, Any]:
         """Return the config of a trial: what was suggested, and what the searcher leaves out and the scheduler adds.
 
@@ -86,8 +92,10 @@ class Policies:
         return scheduler_guard.complete(self.scheduler, config, number_of(trial_id))
 
 
-def build_policies(spec: RunSpec, seed: int) -> Policies:
-    """Return the searcher and the scheduler that were asked for, with metric and mode set and checked."""
+def build_policies(spec: RunSpec, seed: int, elastic: Mapping[str, Any] | None = None) -> Policies:
+    """Return the searcher and the scheduler that were asked for, with metric and mode set and checked.
+
+    `elastic`: what `ElasticGroups` is made with; None: no group is elastic."""
     searcher, scheduler = _searcher(spec.search_alg), "fifo" if spec.scheduler is None else spec.scheduler
     if isinstance(scheduler, str):
         scheduler = create_scheduler(scheduler)
@@ -119,6 +127,8 @@ def build_policies(spec: RunSpec, seed: int) -> Policies:
     if scheduler.milestones:
         searcher.set_budgets(scheduler.milestones)
     learned = [] if spec.warm_start is None else [_teach(searcher, spec.warm_start)]
+    if elastic is not None and not isinstance(scheduler, ResourceChangingScheduler):
+        scheduler = ElasticGroups(scheduler, elastic)
     return Policies(searcher, scheduler, *goal, *metric_and_mode(*goal), space, learned)
 
 
@@ -188,6 +198,8 @@ def describe(thing: object, space: Mapping[str, Any] | None = None) -> str:
             return type(thing.searcher).__name__
         case OptunaSearch():
             return thing.sampler_name
+        case ElasticGroups():
+            return describe(thing.inner, space)
         case ResourceChangingScheduler():
             return f"resource_changing({describe(thing.base_scheduler)})"
         case BasicVariantGenerator() | RandomSearch() if type(thing) in (BasicVariantGenerator, RandomSearch):
@@ -306,14 +318,17 @@ def build(
     `away` are nodes that may come, `open_requests` those of trials that go on, `facts` the fields of the plan that
     follow from the experiment and not from what was asked: `prefix`, `lost`, graces."""
     wanted, request_of = check(spec, trainable)
-    policies = build_policies(spec, seed)
+    elastic = trainable.elastic(spec.config or {}) if trainable.elastic is not None else None
+    policies = build_policies(spec, seed, elastic)
     if trainable.group is not None and isinstance(policies.scheduler, ResourceChangingScheduler):
         why = "changes what a trial asks for, and a training group keeps its size"
         raise ConfigError(f"ResourceChangingScheduler {why}. Use another scheduler, or search over num_workers.")
     packer = Packer(nodes, away)
-    requests = {*open_requests, *([] if wanted is None else [wanted])}
+    policies.look_at(packer)
+    # Elastic groups that were larger before may go on smaller.
+    requests = {*(open_requests if elastic is None else ()), *([] if wanted is None else [wanted])}
     groups = [] if trainable.requests is None else trainable.requests(spec.config or {})
-    if spec.engine == "inline" and groups and all(len(group.bundles) > 1 for group in groups):
+    if spec.engine == "inline" and groups and (elastic or all(len(group.bundles) > 1 for group in groups)):
         why = "engine='inline' runs trials in this process, and a group of several workers needs processes"
         raise ConfigError(f"{why}. Use engine='local', or ScalingConfig(num_workers=1) to debug.")
     if groups and not any(map(packer.could_ever_fit, groups)):  # else the trials of the others say why they cannot
@@ -326,6 +341,9 @@ def build(
         paths = [path_name(path) for path, _ in _varied(spec.config)]
         variables = tuple(dict.fromkeys([*paths, *policies.scheduler.mutated_paths]))
     plan = _plan(spec, trainable, policies, max(_AHEAD, _AHEAD_PER_NODE * len(nodes)), **facts)
+    if isinstance(groups_of := policies.scheduler, ElasticGroups):
+        at_a_time, least_of = spec.max_concurrent_trials, request_of
+        request_of = lambda config: groups_of.first_request(config, least_of(config), plan.num_trials, at_a_time)  # noqa: E731
     return Built(spec, seed, policies, plan, packer, wanted, request_of, variables)
 
 

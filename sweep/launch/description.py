@@ -26,6 +26,7 @@ from sweep.launch.place import Place
 from sweep.record.encoding import encode
 from sweep.record.resume import Loaded
 from sweep.record.saved_spec import space_keys
+from sweep.schedulers.elastic import ElasticGroups
 from sweep.worker.trainable import PreparedTrainable
 
 COMPLETE = "are_log_files_complete"  # the last driver ended in order, and its callbacks had been called for everything
@@ -152,6 +153,7 @@ def meta_of_run(
         "log_to_file": list(log_files) if log_files else None,
         "searcher": describe(policies.searcher, spec.config),
         "scheduler": describe(policies.scheduler),
+        "elastic": policies.scheduler.facts if isinstance(policies.scheduler, ElasticGroups) else None,
         "time_attr": policies.scheduler.time_attr,
         "constraints": _limits(policies.searcher),
         "num_samples": spec.num_samples,

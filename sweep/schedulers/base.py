@@ -145,6 +145,51 @@ class Scheduler(ABC):
             self.notices = [*self.notices, notice]
 
 
+_COPIED = "metric mode is_searching is_multi_objective mutated_paths milestones time_attr first_judgement".split()
+
+
+class WrappingScheduler(Scheduler):
+    """Leave to another scheduler all that a subclass does not decide."""
+
+    inner: Scheduler
+
+    def __init__(self, inner: Scheduler) -> None:
+        self.inner = inner
+        for name in _COPIED:
+            setattr(self, name, getattr(inner, name))
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what else the other scheduler has, such as `num_stopped` or `log_config`."""
+        if name.startswith("_"):  # a copy that is being made has nothing yet
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    @property
+    def notices(self) -> Sequence[str]:  # type: ignore[override]  # an attribute of others
+        """What the user should know, by the other scheduler."""
+        return self.inner.notices
+
+    def set_search_properties(self, metric: str | None, mode: str | None, *, seed: int = 0) -> None:
+        """Hand metric, mode and seed of the run to the other scheduler, which may refuse them."""
+        self.inner.set_search_properties(metric, mode, seed=seed)
+        self.metric, self.mode = self.inner.metric, self.inner.mode
+
+    def complete_config(self, config: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+        return self.inner.complete_config(config, number)
+
+    def choose(self, startable: Sequence[Trial]) -> Trial | None:
+        return self.inner.choose(startable)
+
+    def on_idle(self, trials: Trials) -> Sequence[Decision]:
+        return self.inner.on_idle(trials)
+
+    def state(self) -> Any:
+        return self.inner.state()
+
+    def debug_string(self) -> str:
+        return self.inner.debug_string()
+
+
 class MetricScheduler(Scheduler):
     """Judge trials by `metric` at the progress that `time_attr` counts; subclasses say what follows."""
 

@@ -12,7 +12,7 @@ from sweep.core.resources import Node, Resources, parse_resources
 from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, ResourceError, refuse_unknown
-from sweep.schedulers.base import Scheduler
+from sweep.schedulers.base import Scheduler, WrappingScheduler
 from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob, TrialsView
 from sweep.schedulers.fifo import FIFOScheduler
 
@@ -20,12 +20,9 @@ from sweep.schedulers.fifo import FIFOScheduler
 AllocationFunction = Callable[[TrialsView, Trial, TrialResult, "ResourceChangingScheduler"], Any]
 
 
-_COPIED = "metric mode is_searching is_multi_objective mutated_paths milestones time_attr first_judgement".split()
-
-
 @refuse_unknown()
 @final
-class ResourceChangingScheduler(Scheduler):
+class ResourceChangingScheduler(WrappingScheduler):
     """Let a function decide after every result what the trial asks for from then on.
 
     Where the answer differs from what the trial has, it is saved, ended and started again from its checkpoint with the
@@ -63,10 +60,9 @@ class ResourceChangingScheduler(Scheduler):
         if not callable(function) or isinstance(function, type):
             expected = "a function of (view, trial, result, scheduler), or an object such as DistributeResources()"
             checks.refuse("resources_allocation_function", function, expected)
-        self.base_scheduler = self.inner = base_scheduler
+        super().__init__(base_scheduler)
+        self.base_scheduler = base_scheduler
         self.resources_allocation_function = function
-        for name in _COPIED:
-            setattr(self, name, getattr(base_scheduler, name))
         self._notices: list[str] = []
         self._view = TrialsView()
         self._packer = Packer()
@@ -86,25 +82,15 @@ class ResourceChangingScheduler(Scheduler):
         """What the user should know, by the base scheduler and then by this one."""
         return [*self.base_scheduler.notices, *self._notices]
 
-    def __getattr__(self, name: str) -> Any:
-        """Return what else the base scheduler has, such as `num_stopped` or `log_config`."""
-        if name.startswith("_") or name == "base_scheduler":  # a copy that is being made has nothing yet
-            raise AttributeError(name)
-        return getattr(self.base_scheduler, name)
-
     def set_search_properties(self, metric: str | None, mode: str | None, *, seed: int = 0) -> None:
         """Hand metric, mode and seed of the run to the base scheduler.
 
         Raises:
             ConfigError: it refuses them, or the best trial is to get everything and there is no metric.
         """
-        self.base_scheduler.set_search_properties(metric, mode, seed=seed)
-        self.metric, self.mode = self.base_scheduler.metric, self.base_scheduler.mode
+        super().set_search_properties(metric, mode, seed=seed)
         if isinstance(self.resources_allocation_function, DistributeResourcesToTopJob):
             self.resources_allocation_function.check_metric(self.metric)
-
-    def complete_config(self, config: Mapping[str, Any], number: int) -> Mapping[str, Any]:
-        return self.base_scheduler.complete_config(config, number)
 
     def on_trial_add(self, trial: Trial) -> None:
         """Hear of a new trial.
@@ -161,12 +147,6 @@ class ResourceChangingScheduler(Scheduler):
                 del self._changed[trial_id]
                 decisions.append(ResizeTrial(trial_id, base))
         return decisions
-
-    def choose(self, startable: Sequence[Trial]) -> Trial | None:
-        return self.base_scheduler.choose(startable)
-
-    def on_idle(self, trials: Mapping[str, Trial]) -> Sequence[Decision]:
-        return self.base_scheduler.on_idle(trials)
 
     def _change(self, trial: Trial, result: TrialResult) -> ResizeTrial | None:
         """Return the change that the function wants for a trial now; None: none, or none that is possible.

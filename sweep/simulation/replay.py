@@ -151,9 +151,10 @@ def rerun(experiment: str | os.PathLike[str], *, trainable: Any = None) -> Repla
         for fact in record.facts
         if isinstance(fact.event, m.Suggested) and isinstance(fact.event.config, Mapping)
     )
+    policies.look_at(packer := Packer(loop.nodes(), loop.away))
     with suppress(_Differs):
         drive(
-            Sweep(loop.plan, policies.scheduler, Packer(loop.nodes(), loop.away)),
+            Sweep(loop.plan, policies.scheduler, packer),
             loop,
             policies.searcher,
             loop,
@@ -199,7 +200,7 @@ class _Record:
         known = {name: arguments[name] for name in kept if name in arguments}
         points = None if "search_alg" in given else recorded_points(meta)  # another searcher may not learn
         spec = RunSpec(**{**known, "config": self._space(arguments, meta), "warm_start": points})
-        policies = build_policies(spec, int(meta["seed"]))
+        policies = build_policies(spec, int(meta["seed"]), meta.get("elastic"))
         return replace(policies, searcher=Enqueued(policies.searcher)), spec.stop_rules
 
     def _space(self, arguments: Mapping[str, Any], meta: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -289,7 +290,7 @@ class _Replayer:
             trials = [t if t.is_ended else without(plan.lost, t, kept) for t in self.sweep.trials.values()]
             retell(self.database, self.policies.scheduler, self.policies.searcher, before=fact.seq)
         first = next((one.event for one in ahead if isinstance(one.event, m.NodesChanged)), m.NodesChanged(()))
-        packer = Packer(first.nodes, first.away)
+        self.policies.look_at(packer := Packer(first.nodes, first.away))
         self.sweep = Sweep(plan, self.policies.scheduler, packer, trials, kept=kept, seq=fact.seq - 1)
         self.late.clear()
         self.record.configs.clear()  # as its driver began

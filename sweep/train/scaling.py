@@ -26,9 +26,9 @@ Undecided = Domain | dict[str, list[Any]]
 
 @refuse_unknown(
     {
-        "elastic_resize_monitor_interval_s": "A group keeps its size: num_workers is one number; leave it out.",
-        "min_workers": "A group keeps its size: num_workers is one number.",
-        "max_workers": "A group keeps its size: num_workers is one number.",
+        "elastic_resize_monitor_interval_s": "It is called resize_every_s.",
+        "min_workers": "Write num_workers=(least, most).",
+        "max_workers": "Write num_workers=(least, most).",
         "num_cpus_per_worker": "Write resources_per_worker={'CPU': ...}.",
         "num_gpus_per_worker": "Write use_gpu=True, or resources_per_worker={'GPU': ...} for another number than one.",
         "bundle_label_selector": "Nodes have no labels; leave it out.",
@@ -43,7 +43,8 @@ class ScalingConfig:
     the rest when a trial's values are known (`merged`).
 
     Attributes:
-        num_workers: processes of the group, at least 1.
+        num_workers: processes of the group, at least 1; or the least and the most: then it has as many as there is room
+            for, and goes on from its last checkpoint with more or fewer when that changes.
         use_gpu: each worker has a GPU, or as many as `resources_per_worker` says.
         use_tpu: each worker has TPU chips: with a `topology` all those of one host, otherwise one, or as many as
             `resources_per_worker` says (1, 2, 4 or 8).
@@ -60,12 +61,14 @@ class ScalingConfig:
             chips, or two of 4.
         gpu_visibility: "share": workers of one node see each other's GPUs; "isolate": they see their own only; None: as
             the trainer prefers.
+        resize_every_s: seconds, at least 0, that a group with a range of workers runs before it is resized; one whose
+            nodes have gone does not wait for them.
 
     Raises:
         ResourceError: what is wrong, one line for each problem.
     """
 
-    num_workers: int | Undecided = 1
+    num_workers: int | tuple[int, int] | Undecided = 1
     use_gpu: bool | Undecided = False
     _: KW_ONLY
     use_tpu: bool | Undecided = False
@@ -77,6 +80,7 @@ class ScalingConfig:
     label_selector: Any = None
     chips_per_host: int | Undecided | None = None
     gpu_visibility: str | Undecided | None = None
+    resize_every_s: float | Undecided = 60.0
 
     def __post_init__(self) -> None:
         self._settle()
@@ -135,9 +139,10 @@ class ScalingConfig:
 
     @property
     def total_resources(self) -> dict[str, float]:
-        """What the whole group holds, by name: `CPU`, `GPU`, `TPU`, `memory` in bytes, custom names; no zeros."""
+        """What the whole group holds, by name: `CPU`, `GPU`, `TPU`, `memory` in bytes, custom names; no zeros. Of a
+        range of workers the least count."""
         given = self._decided()
-        totals = {name: amount * given["num_workers"] for name, amount in self._amounts().items()}
+        totals = {name: amount * _range(given["num_workers"])[0] for name, amount in self._amounts().items()}
         for name, amount in _nonzero(given["trainer_resources"]).items():
             totals[name] = totals.get(name, 0.0) + amount
         return totals
@@ -147,18 +152,19 @@ class ScalingConfig:
 
         Workers on TPU slices carry how many fill one. A single worker on a slice of one host lies wherever its chips
         are free. Workers that leave chips of their hosts unused are spread over the hosts, whatever the strategy:
-        packed, two would share a host.
+        packed, two would share a host. Of a range of workers it is the least.
 
         Args:
             distinct_devices: no two workers may share a GPU.
             shared_devices: workers with at most half a GPU are to share one, unless they are to be spread over nodes.
         """
         given, head, plan = self._decided(), self.head, self.slice_plan
-        workers = (self.resources_of_worker,) * given["num_workers"]
+        least, most = _range(given["num_workers"])
+        workers = (self.resources_of_worker,) * least
         bundles = workers if head is None else (head, *workers)
         strategy = given["placement_strategy"]
         if plan is None or plan.num_workers == plan.hosts_per_slice == 1:
-            is_sharing = given["num_workers"] > 1 and 0 < workers[0].gpu <= 0.5 and strategy in ("PACK", "STRICT_PACK")
+            is_sharing = most > 1 and 0 < workers[0].gpu <= 0.5 and strategy in ("PACK", "STRICT_PACK")
             return Resources(bundles, strategy, distinct_devices, shared_devices=shared_devices and is_sharing)
         if plan.workers_per_slice * plan.tpu_per_worker < plan.chips and strategy != "STRICT_SPREAD":
             strategy = "STRICT_SPREAD" if head is None else "SPREAD"  # a head may lie on one of the hosts
@@ -307,9 +313,17 @@ def _listed(problems: list[str]) -> str:
 _DEVICES = (("GPU", "use_gpu"), ("TPU", "use_tpu"))
 
 
+def _range(workers: Any) -> tuple[int, int]:
+    """Return the least and the most of a checked number of workers."""
+    least, most = workers if isinstance(workers, (tuple, list)) else (workers, workers)
+    return least, most
+
+
 def _workers(name: str, value: Any) -> None:
-    expected = "a whole number of at least 1, which a group keeps while it trains: no group grows or shrinks"
-    resource.whole(name, value, least=1, expected=expected)
+    expected = "a whole number of at least 1, or the least and the most, such as (2, 8)"
+    ends = value if isinstance(value, (tuple, list)) and len(value) == 2 else (value, value)
+    if not all(is_whole(end) and end >= 1 for end in ends) or ends[0] > ends[1]:
+        resource.refuse(name, value, expected)
 
 
 def _flag(name: str, value: Any) -> None:
@@ -329,6 +343,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "use_tpu": _flag,
     "placement_strategy": lambda name, value: resource.one_of(name, value, STRATEGIES),
     "label_selector": _none,
+    "resize_every_s": lambda name, value: resource.number(name, value, least=0, expected="seconds, at least 0"),
     "gpu_visibility": lambda name, value: value is None or resource.one_of(name, value, ("share", "isolate")),
 }
 
@@ -391,6 +406,11 @@ def _contradictions(given: Mapping[str, Any]) -> Iterator[str]:
         yield "trainer_resources has TPU; expected no chips: they belong to the workers. Leave TPU out."
     if amounts and use == {"use_gpu": False, "use_tpu": False} and not any(map(_is_wanted, amounts.values())):
         yield "resources_per_worker asks for nothing; expected an amount above 0, for instance {'CPU': 0.1}."
+    if isinstance(workers, (tuple, list)):
+        if use["use_tpu"] is True:
+            yield f"num_workers is {workers!r} and use_tpu is True; expected one number: workers fill whole slices."
+        if head:
+            yield f"num_workers is {workers!r} and there are trainer_resources; leave them out: no worker uses them."
     if use["use_tpu"] is True and is_whole(workers) and workers > 1:
         for name, example in (("topology", "4x4"), ("accelerator_type", "TPU-V6E")):
             if given[name] is None:

@@ -268,6 +268,15 @@ class DataParallelTrainer:
         scalings = _variants(None if self._is_flat else space.get("scaling_config"))
         return list(dict.fromkeys(self._request(self.scaling_config.merged(values)) for values in scalings or ()))
 
+    def elastic_of(self, space: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the range of workers and how often a group is resized, if one of this space can have a range."""
+        values = _variants(None if self._is_flat else space.get("scaling_config")) or [None]
+        if not any(isinstance(self.scaling_config.merged(one).num_workers, (tuple, list)) for one in values):
+            return None
+        own = self.scaling_config
+        is_range = isinstance(own.num_workers, (tuple, list))
+        return {"num_workers": own.num_workers if is_range else None, "resize_every_s": own.resize_every_s}
+
     def notices_of(self, space: Mapping[str, Any]) -> list[str]:
         """Return what people should be told of the groups that trials of this space can come to."""
         share = next((one.bundles[-1].gpu for one in self.requests_of(space) if one.shared_devices), 0.0)
@@ -290,6 +299,7 @@ class DataParallelTrainer:
             group=self.spec_of,
             space=self.space_of,
             requests=self.requests_of,
+            elastic=self.elastic_of,
             notices=self.notices_of,
             env=self.run_config.env_vars,
         )

@@ -255,6 +255,7 @@ class PreparedTrainable:
         group: for a trainer: what the group of a trial with some config is; None: a trial is one process.
         space: for a trainer: checks a search space and returns it in the form in which configs are recorded.
         requests: for a trainer: the requests that trials of a space can come to, as far as they are known.
+        elastic: for a trainer: what `ElasticGroups` is made with for a space; None: groups keep their size.
         notices: for a trainer: what the user should know of the groups of a space.
         env: variables that all its processes get.
         defaults: parameters of `run` where the user has given none.
@@ -274,6 +275,7 @@ class PreparedTrainable:
     group: Callable[[Mapping[str, Any]], GroupSpec] | None = None
     space: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     requests: Callable[[Mapping[str, Any]], Sequence[Resources]] | None = None
+    elastic: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None
     notices: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)

@@ -37,8 +37,9 @@ from sweep.errors import ConfigError, ResourceError
 from sweep.launch.drive import drive
 from sweep.record.resume import retell
 from sweep.schedulers.asha import ASHAScheduler
-from sweep.schedulers.base import Scheduler
+from sweep.schedulers.base import Scheduler, WrappingScheduler
 from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob
+from sweep.schedulers.elastic import ElasticGroups
 from sweep.schedulers.pbt import PopulationBasedTraining
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
 
@@ -252,16 +253,17 @@ def test_the_best_trial_cannot_be_told_without_a_metric():
 # --- a wrapper -------------------------------------------------------------------------------------------------------
 
 
-def test_every_hook_of_a_scheduler_is_forwarded():
+@pytest.mark.parametrize("kind", [ResourceChangingScheduler, ElasticGroups])
+def test_every_hook_of_a_scheduler_is_forwarded(kind):
     public = {n for n in vars(Scheduler) if not n.startswith("_")}
     copied = {"metric", "mode", "is_searching", "is_multi_objective", "mutated_paths", "time_attr"}
     copied |= {"first_judgement", "milestones"}
     own = {"is_stateless", "state", "inner"}
-    forwarded = set(vars(ResourceChangingScheduler))
-    assert public - copied - own <= forwarded, "a new hook of Scheduler is not handed on to the base scheduler"
-    for hook in public & forwarded:
+    forwarded = {**vars(WrappingScheduler), **vars(kind)}
+    assert public - copied - own <= set(forwarded), "a new hook of Scheduler is not handed on to the base scheduler"
+    for hook in public & set(forwarded):
         if inspect.isfunction(vars(Scheduler)[hook]):
-            theirs, ours = (inspect.signature(vars(kind)[hook]) for kind in (Scheduler, ResourceChangingScheduler))
+            theirs, ours = (inspect.signature(hooks[hook]) for hooks in (vars(Scheduler), forwarded))
             assert list(theirs.parameters) == list(ours.parameters), hook
 
 

@@ -14,7 +14,8 @@ from searchers.space import choice, grid_search, randint, uniform
 from sweep.accelerators import inventory
 from sweep.core.packing import Packer
 from sweep.core.resources import STRATEGIES, Bundle, Device, Node, Resources
-from sweep.errors import ResourceError
+from sweep.errors import ConfigError, ResourceError
+from sweep.train import DataParallelTrainer
 from sweep.train.scaling import ScalingConfig
 
 V6E = {"use_tpu": True, "topology": "4x4", "accelerator_type": "TPU-V6E"}
@@ -215,10 +216,49 @@ def test_the_totals_are_those_of_all_workers_and_the_head(given, totals):
     assert list(found) == list(totals)
 
 
-@pytest.mark.parametrize("value", [2.0, 2.5, "4", None, True, -1, 0, math.inf, (1, 2), [1, 2]])
-def test_the_number_of_workers_is_one_whole_number(value):
+@pytest.mark.parametrize(
+    "value",
+    [2.0, 2.5, "4", None, True, -1, 0, math.inf, (8, 2), (0, 4), (1.0, 2.0), (1, 2.5), (True, 2), (1,), (1, 2, 3), ()],
+)
+def test_the_number_of_workers_is_one_whole_number_or_the_least_and_the_most(value):
     (line,) = problems_of(num_workers=value)
-    assert f"num_workers is {value!r}; expected a whole number of at least 1, which a group keeps" in line
+    assert f"num_workers is {value!r}; expected a whole number of at least 1, or the least and the most" in line
+
+
+def test_of_a_range_of_workers_the_least_is_asked_for():
+    config = ScalingConfig(num_workers=(2, 8), use_gpu=True, resources_per_worker={"GPU": 0.25})
+    assert config.to_resources(shared_devices=True) == Resources((Bundle(gpu=0.25),) * 2, shared_devices=True)
+    assert config.total_resources == {"GPU": 0.5}
+    assert (config.num_workers, ScalingConfig(num_workers=[2, 8]).num_workers) == ((2, 8), [2, 8])
+    assert ScalingConfig(num_workers=(1, 1)).to_resources() == ScalingConfig().to_resources()
+
+
+@pytest.mark.parametrize("value", [-1, "60", None, True, math.nan])
+def test_how_often_a_group_is_resized_is_a_number_of_seconds(value):
+    (line,) = problems_of(num_workers=(1, 2), resize_every_s=value)
+    assert f"resize_every_s is {value!r}; expected seconds, at least 0" in line
+
+
+def test_a_range_may_be_one_of_several_sizes_and_then_other_trials_keep_theirs():
+    trainer = DataParallelTrainer(print, scaling_config=ScalingConfig(resize_every_s=5))
+    space = trainer.space_of({"scaling_config": {"num_workers": grid_search([3, (2, 8)])}})
+    assert trainer.elastic_of(space) == {"num_workers": None, "resize_every_s": 5.0}
+    assert [len(one.bundles) for one in trainer.requests_of(space)] == [3, 2]
+    assert trainer.elastic_of({}) is None
+    assert DataParallelTrainer(print, scaling_config=ScalingConfig((2, 8))).elastic_of({})["num_workers"] == (2, 8)
+
+
+def test_an_elastic_group_needs_processes():
+    trainer = DataParallelTrainer(lambda config: None, scaling_config=ScalingConfig(num_workers=(1, 2)))
+    with pytest.raises(ConfigError, match="a group of several workers needs processes"):
+        sweep.run(trainer, engine="inline", verbose=0)
+
+
+def test_a_range_of_workers_fills_no_slices_and_has_no_head():
+    (line,) = problems_of(num_workers=(4, 8), **V6E)
+    assert "num_workers is (4, 8) and use_tpu is True; expected one number: workers fill whole slices." in line
+    (line,) = problems_of(num_workers=(4, 8), trainer_resources={"CPU": 1})
+    assert "num_workers is (4, 8) and there are trainer_resources" in line
 
 
 @pytest.mark.parametrize("name", ["use_gpu", "use_tpu"])
@@ -418,9 +458,7 @@ def test_all_problems_are_listed_in_one_error(given, heads):
     assert [line.split(";")[0].split(".")[0] for line in problems_of(**given)] == heads
 
 
-def test_elastic_groups_are_not_offered():
-    with pytest.raises(TypeError, match="elastic_resize_monitor_interval_s"):
-        ScalingConfig(elastic_resize_monitor_interval_s=60.0)
+def test_fields_after_the_second_are_given_by_name():
     with pytest.raises(TypeError):
         ScalingConfig(2, True, True)  # the third and all others are given by name
 
