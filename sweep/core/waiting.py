@@ -6,9 +6,10 @@ import bisect
 import heapq
 from collections.abc import Collection, Iterator, Sequence
 
+from sweep.core.messages import ResizeTrial
 from sweep.core.packing import Packer
 from sweep.core.resources import Resources
-from sweep.core.trial import Status, Trial
+from sweep.core.trial import Trial
 
 # Starts of younger trials that the oldest waiting one may see pass; then nodes are kept for it, or nothing starts.
 _MAX_OVERTAKES = 16
@@ -19,7 +20,7 @@ FRONT = -(2**52)  # of the tickets of what comes before all that wait
 
 def keeps_place(old: Trial, new: Trial) -> bool:
     """Whether a trial waits where it did before: for more, not begun after all, or as its node was lost or leaves."""
-    is_put_off = old.next_status is Status.PENDING and new.config is old.config and new.resources == old.resources
+    is_put_off = isinstance(old.pending, ResizeTrial) and new.resources == old.resources
     is_lost = new.node_losses > old.node_losses
     return is_put_off or is_lost or new.escalation is not old.escalation or new.attempt < old.attempt
 
