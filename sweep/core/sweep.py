@@ -892,7 +892,7 @@ class Sweep:
         self._num_held += new.status in HELD
         if new.status is not Status.PENDING:
             return new
-        is_kept = new.ticket < 0 if old is None else keeps_place(old, new)
+        is_kept = new.ticket < 0 if old is None else keeps_place(old, new, self._packer.nodes)
         ticket = self._queue.add(new.id, new.resources, new.attempt > 0, new.ticket if is_kept else 0)
         new = evolve(new, ticket=0 if self._ending is m.Ask.INTERRUPT else ticket)  # resumed, it is first
         absent = "" if new.reason else self._packer.absence(new.resources)

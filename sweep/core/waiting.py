@@ -6,9 +6,8 @@ import bisect
 import heapq
 from collections.abc import Collection, Iterator, Sequence
 
-from sweep.core.messages import ResizeTrial
 from sweep.core.packing import Packer
-from sweep.core.resources import Resources
+from sweep.core.resources import Node, Resources
 from sweep.core.trial import Trial
 
 # Starts of younger trials that the oldest waiting one may see pass; then nodes are kept for it, or nothing starts.
@@ -18,11 +17,12 @@ PAUSED = "the sweep is paused by a person"
 FRONT = -(2**52)  # of the tickets of what comes before all that wait
 
 
-def keeps_place(old: Trial, new: Trial) -> bool:
+def keeps_place(old: Trial, new: Trial, nodes: Sequence[Node]) -> bool:
     """Whether a trial waits where it did before: for more, not begun after all, or as its node was lost or leaves."""
-    is_put_off = isinstance(old.pending, ResizeTrial) and new.resources == old.resources
-    is_lost = new.node_losses > old.node_losses
-    return is_put_off or is_lost or new.escalation is not old.escalation or new.attempt < old.attempt
+    lies_on = () if old.placement is None else old.placement.bundles
+    there = {node.id for node in nodes} if lies_on else set()
+    is_lost = new.node_losses > old.node_losses or any(bundle.node not in there for bundle in lies_on)
+    return is_lost or new.escalation is not old.escalation or new.attempt < old.attempt
 
 
 class PendingQueue:

@@ -32,7 +32,7 @@ from sweep.engines.cluster.staging import LOOK_S, Staging
 from sweep.engines.jobs import JobMaker, Payload, Stored
 from sweep.engines.link import Link
 from sweep.engines.local.engine import LocalEngine
-from sweep.errors import ExperimentError, SweepError
+from sweep.errors import ExperimentError, SweepError, refuse_unknown
 from sweep.record.layout import CACHE_VARIABLE, ExperimentLayout
 from sweep.storage.disks import SHARED_VARIABLE
 from sweep.storage.nodes import NodeCopy
@@ -414,6 +414,7 @@ def witness(directory: Path, token: str) -> tuple[str, str]:
     return name, said
 
 
+@refuse_unknown()
 def run_agent(invitation: str) -> str:
     """Be an agent in this process until its driver ends or the connection does; returns why it ended.
 
