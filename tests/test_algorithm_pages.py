@@ -29,6 +29,7 @@ WITHOUT_SOURCE = {
     "Repeater",
     "Enqueued",
     "ForeignSearcher",
+    "ElasticGroups",
 }
 # Parameters whose meaning is plain: metric and mode of searchers that do not learn, and what another docstring names.
 NOT_EXPLAINED = {
