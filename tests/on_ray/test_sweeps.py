@@ -294,7 +294,6 @@ def test_the_command_line_runs_a_sweep_on_the_cluster(cluster, tmp_path):
     assert [trial.status for trial in ExperimentReader(tmp_path / "made").trials()] == ["TERMINATED"] * 3
 
 
-@pytest.mark.usefixtures("joined")
 def test_a_plan_shows_the_nodes_of_the_cluster_and_its_pilots_run_there(cluster, tmp_path):
     script = tmp_path / "train.py"
     script.write_text("import sweep\ndef train(config):\n    sweep.report(loss=config['x'])\n")
@@ -308,6 +307,7 @@ def test_a_plan_shows_the_nodes_of_the_cluster_and_its_pilots_run_there(cluster,
     assert (told["at_once"], told["forecast"]["known"]) == (6, 3)
 
 
+@pytest.mark.usefixtures("joined")
 def test_a_sweep_that_runs_here_though_a_cluster_was_joined_says_so(tmp_path, capfd):
     sweep.run(lambda config: sweep.report(score=1), storage_path=tmp_path, name="here", verbose=1)
     told = capfd.readouterr()

@@ -151,6 +151,7 @@ class Agents(LoopEngine):
         self._attempts: dict[tuple[str, int], _Attempt] = {}  # that lie on one node, until they are released
         self._told: tuple[Claim, ...] = ()  # what others keep from this sweep, as the sweep knows it
         self._wanted: Resources | None = None
+        self._given_back: set[str] = set()  # nodes that ran nothing, and have not been called since
         self._unheard: set[_Member] = set()  # who have not been told of a wanted since they spoke of others
         self._is_closed = self._has_begun = False
         self._multi_node = MultiNodeGroups(self._send, self._emit, self._loop.alarm, self._say)
@@ -290,6 +291,7 @@ class Agents(LoopEngine):
         self._loop.post(function)  # type: ignore[arg-type]  # no event: `_turn` takes it out
 
     def _summon(self, member: _Member) -> None:
+        self._given_back.discard(member.node.id)
         member.is_called = True
         member.calls += 1
         member.called_at = called_at = time.monotonic()
@@ -475,6 +477,7 @@ class Agents(LoopEngine):
     def _dismiss(self, member: _Member) -> None:
         """Have the agent of a node that runs nothing end, and the node given back."""
         del self._members[member.node.id]
+        self._given_back.add(member.node.id)
         member.is_called = member.is_ready = False
         self._hang_up(member)
         self._cluster.dismiss(member.node.id)
@@ -558,7 +561,7 @@ class Agents(LoopEngine):
         bundles = trial.placement.bundles
         names = (bundles[0].node,) if payload.group is None else nodes_of(trial.placement, payload.group)
         members = [self._members.get(name) for name in names]
-        if None in members:  # given back after the core had placed the trial there
+        if self._given_back.intersection(names):  # after the core had placed the trial there
             self._events.append(messages.Declined(*key))
             return
         for name, member in zip(names, members, strict=True):
