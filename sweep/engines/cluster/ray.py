@@ -250,7 +250,7 @@ class RayCluster(Cluster):
         """Take in which nodes there are, and what of them is free that trials wait for; returns whether `nodes`, `away`
         or `leaving` has changed."""
         before = set(self._machines), self.away, self._draining
-        self._draining = self._find_draining()
+        self._look_for_draining()
         alive = {node["NodeID"]: node for node in sorted(self._ray.nodes(), key=_order) if node["Alive"]}
         for machine in list(self._machines.values()):
             if machine.key not in alive or self._is_over(machine):
@@ -264,29 +264,36 @@ class RayCluster(Cluster):
             machine = _Machine(key, name, node["NodeManagerAddress"], amounts, _type_of(node), slice_name)
             self._machines[name] = machine
             self._start_actor(machine)
-        holders = self._holders()
-        self._rest = tuple(
-            _declared_node(f"{alive[key]['NodeManagerAddress']}{holders.get(key, '')}", total, _type_of(alive[key]))
+        rest = [
+            (key, total)
             for key, total in totals.items()
             if total and not any(covers(one.amounts, total) for one in self._on(key)) and self._may_use(key)
+        ]
+        holders = self._holders() if rest else {}
+        self._rest = tuple(
+            _declared_node(f"{alive[key]['NodeManagerAddress']}{holders.get(key, '')}", total, _type_of(alive[key]))
+            for key, total in rest
         )
         shape = dict((self._options.autoscale or {}).get("node_type", {}))
         self._num_declared = sum(covers(node["Resources"], shape) for node in alive.values())
         return before != (set(self._machines), self.away, self._draining)
 
-    def _find_draining(self) -> frozenset[str]:
-        """Return Ray's ids of nodes that are drained: by `ray drain-node`, or before a spot machine is taken away."""
+    def _look_for_draining(self) -> None:
+        """Take in which nodes are drained: by `ray drain-node`, or before a spot machine is taken away."""
         from ray.autoscaler.v2.sdk import get_cluster_status
 
-        status = get_cluster_status(self._ray.get_runtime_context().gcs_address)
-        nodes = (*status.active_nodes, *status.idle_nodes)
-        return frozenset(node.node_id or "" for node in nodes if node.node_status == "DRAINING")
+        with contextlib.suppress(Exception):  # a cluster that does not tell; what is known of it stays
+            status = get_cluster_status(self._ray.get_runtime_context().gcs_address)
+            nodes = (*status.active_nodes, *status.idle_nodes)
+            self._draining = frozenset(node.node_id or "" for node in nodes if node.node_status == "DRAINING")
 
     def _is_over(self, machine: _Machine) -> bool:
         """Whether it was given back and has ended, or never got what it asked for."""
         now = time.monotonic()
         if machine.node is None:
             return now > machine.began + self.start_s and not self.problem(machine.name)
+        if machine.left == math.inf:
+            return False
         has_ended = machine.running is None or bool(self._ray.wait([machine.running], timeout=0)[0])
         return now > machine.left + (0 if has_ended else 2 * self.heartbeat_timeout_s)
 
@@ -623,7 +630,10 @@ def _name_of(node: Mapping[str, Any], taken: Collection[str]) -> str:
 
 def _who() -> str:
     """Return who holds what this process holds, for the others of the cluster."""
-    return f"{Path(sys.argv[0]).name or 'sweep'} of {getpass.getuser()}@{socket.gethostname()} (pid {os.getpid()})"
+    user = str(os.getuid())
+    with contextlib.suppress(OSError, KeyError):  # the user has no name
+        user = getpass.getuser()
+    return f"{Path(sys.argv[0]).name or 'sweep'} of {user}@{socket.gethostname()} (pid {os.getpid()})"
 
 
 def _typed(device: Device, of_type: str) -> Device:
