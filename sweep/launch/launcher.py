@@ -86,6 +86,7 @@ class Launch:
         refuse_unpicklable(spec.config, is_warned=True)
         self.outputs = parse_log_to_file(spec.log_to_file)
         self.start_from = start_from(spec.restore)
+        away = tuple(getattr(engine, "away", ()))  # before those that are there: who comes in between is in both
         if hasattr(engine, "nodes"):
             nodes = tuple(engine.nodes())
         else:
@@ -111,7 +112,7 @@ class Launch:
             self.trainable,
             nodes,
             seed=seed_of(spec.seed, self.loaded.meta),
-            away=tuple(getattr(spec.engine, "away", ())),
+            away=away,
             open_requests={trial.resources for trial in goes_on if not trial.is_ended},
             prefix=checked_trial_id(self.loaded.meta.get("prefix") or uuid.uuid4().hex[:5]),
             lost=self.loaded.lost,

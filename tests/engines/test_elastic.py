@@ -141,6 +141,30 @@ def test_a_cluster_without_nodes_of_which_none_may_come_is_refused(tmp_path):
         Elastic([])(context(tmp_path / "experiment", SHORT, nodes=()))
 
 
+def test_a_sweep_whose_only_node_comes_while_it_looks_at_what_there_is_runs_there(tmp_path):
+    class JustThen(Elastic):
+        def nodes(self):
+            before, self._nodes = self._nodes, self.all
+            return before
+
+    cluster = JustThen([ONE])
+    analysis = run(cluster, tmp_path, lambda config: {"loss": 1.0})
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED"]
+    assert (machines(tmp_path)[0], cluster.away) == ("", ())  # it came after the first look, and was the last to come
+
+
+def test_a_node_that_has_come_and_is_not_taken_in_yet_counts_among_those_that_may_come(tmp_path):
+    cluster = Elastic([ONE, TWO])
+    cluster._nodes = (ONE,)
+    engine = cluster(context(tmp_path / "experiment", SHORT, nodes=(ONE,)))
+    try:
+        assert (engine.nodes()[0].id, list(engine.away)) == ("one", [TWO])
+        cluster._nodes = (ONE, TWO)  # `changed` would be called next
+        assert (cluster.away, list(engine.away)) == ((), [TWO])
+    finally:
+        engine.close()
+
+
 @pytest.mark.parametrize("how", ["signal", "command"])
 def test_an_agent_that_is_told_to_end_has_its_trials_saved_and_taken_elsewhere_first(tmp_path, how):
     cluster = AgentProcesses([ONE, TWO], heartbeat_timeout_s=5.0)

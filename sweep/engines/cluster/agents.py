@@ -198,9 +198,10 @@ class Agents(LoopEngine):
 
     @property
     def away(self) -> Sequence[Node]:  # type: ignore[override]  # computed
-        """The nodes that are known, or may come, and have no agent now."""
+        """The nodes that are known, or may come, and have no agent now; one that has just come may still be news."""
         known = [one.node for one in self._members.values() if not one.is_ready or one.is_leaving]
-        return (*known, *(node for node in self._cluster.away if node.id not in self._members))
+        others = {node.id: node for node in (*self._cluster.away, *self._cluster.nodes())}  # who comes meanwhile: both
+        return (*known, *(node for node in others.values() if node.id not in self._members))
 
     def execute(self, command: EngineCommand) -> None:
         """Begin to carry out a command; commands to attempts that are gone are ignored."""
