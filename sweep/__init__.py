@@ -43,6 +43,7 @@ _NAMES = {
     "sweep.core.config": "CheckpointConfig FailureConfig ResumeConfig RunConfig SyncConfig TuneConfig",
     "sweep.accelerators.inventory": "available_resources cluster_resources init is_initialized",
     "sweep.confirmation.run": "confirm",
+    "sweep.lanes.trainable": "VectorTrainable vectorized",
     "sweep.launch.execute": "last_analysis shutdown",
     "sweep.launch.registry": "register_trainable",
     "sweep.launch.tuner": "Tuner",

@@ -71,6 +71,8 @@ from sweep.accelerators.inventory import cluster_resources as cluster_resources
 from sweep.accelerators.inventory import init as init
 from sweep.accelerators.inventory import is_initialized as is_initialized
 from sweep.confirmation.run import confirm as confirm
+from sweep.lanes.trainable import VectorTrainable as VectorTrainable
+from sweep.lanes.trainable import vectorized as vectorized
 from sweep.launch.execute import last_analysis as last_analysis
 from sweep.launch.execute import shutdown as shutdown
 from sweep.launch.registry import register_trainable as register_trainable

@@ -69,6 +69,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.storage.nodes",
         "sweep.worker",
     ),
+    # What the user writes is a trainable; the process of many is a worker.
+    "sweep.lanes": ("sweep.core", "sweep.record.importing", "sweep.worker", "searchers.space", "searchers.variants"),
+    "sweep.engines.lanes": ("sweep.core", "sweep.engines", "sweep.lanes", "sweep.record.layout", "sweep.worker"),
     # What Ray calls accelerators becomes ours.
     "sweep.engines.cluster.ray": ("sweep.accelerators", "sweep.core", "sweep.engines"),
     # An agent says what its job has of the node.
@@ -424,6 +427,7 @@ LAZY_OWN = {
     "sweep.engines.local.group": "only groups need it; the fork server imports it for them",
     "sweep.worker.rank": "likewise",
     "sweep.engines.inline": "only one of the engines is used",
+    "sweep.engines.lanes": "likewise",
     "sweep.engines.local.engine": "only one of the engines is used; multiprocess and psutil",
     "sweep.engines.simulator": "only one of the engines is used",
     "sweep.display.progress": "only where something is shown",
@@ -652,7 +656,7 @@ def test_a_pure_module_reads_no_clock_file_environment_or_global_randomness():
         ("pynvml", ("sweep.accelerators.nvml",)),
         ("sqlite3", ("sweep.record",)),
         ("rich", ("sweep.display", "sweep.cli")),
-        ("jax", ("sweep.train", "sweep.worker", "sweep.engines")),
+        ("jax", ("sweep.train", "sweep.worker", "sweep.engines", "sweep.lanes")),
         ("torch", ("sweep.train", "sweep.worker", "sweep.engines")),
     ],
 )

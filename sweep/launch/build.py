@@ -293,6 +293,8 @@ def check(
         if getattr(spec.checkpoints, name) and not trainable.can_save_on_demand:
             raise ConfigError(f"{name} is for class trainables; a function reports checkpoints by itself.")
     given, own = spec.resources_per_trial, trainable.resources
+    if spec.engine == "lanes":
+        return _lane(trainable, given if given is not None else own)
     if given is not None and own is not None:
         where = "in one place" if trainable.group is None else "by the trainer's ScalingConfig only"
         raise ResourceError(f"resources were given twice: the trainable has its own, too. Give them {where}.")
@@ -301,6 +303,21 @@ def check(
         return None, lambda config: parse_resources(wanted(config))
     fixed = parse_resources(wanted)
     return fixed, lambda config: fixed
+
+
+def _lane(trainable: PreparedTrainable, wanted: Any) -> tuple[Resources, Callable[[Mapping[str, Any]], Resources]]:
+    if trainable.lanes is None:
+        raise ConfigError(
+            f"engine='lanes' runs a sweep.VectorTrainable, and {trainable.name} is none. Leave engine out, or write "
+            "its step as a pure function: @sweep.vectorized(init=...)."
+        )
+    if wanted is not None:
+        raise ResourceError(
+            f"resources_per_trial is {wanted!r:.100}, and {trainable.name} runs as lanes that share a process. Say "
+            "what that holds, resources_per_worker={'gpu': 1}, or run each in a process of its own, engine='local'."
+        )
+    of_trial: Resources = trainable.lanes.of_trial
+    return of_trial, lambda config: of_trial
 
 
 def build(

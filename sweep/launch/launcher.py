@@ -91,6 +91,10 @@ class Launch:
             nodes = tuple(engine.nodes())
         else:
             nodes = inventory.available() if spec.nodes is None else inventory.checked_nodes(spec.nodes, "run")
+        if engine == "lanes" and self.trainable.lanes is not None:
+            from sweep.engines.lanes import lane_nodes
+
+            nodes = lane_nodes(nodes, self.trainable.lanes)
         self.place = place_of(spec, self.trainable)
         self._stack.callback(self.place.let_go)
         self.layout = self.place.layout
@@ -350,6 +354,8 @@ class Launch:
             from sweep.engines.inline import InlineEngine as make
         elif make == "local":
             from sweep.engines.local.engine import LocalEngine as make
+        elif make == "lanes":
+            from sweep.engines.lanes import LanesEngine as make
         engine: Engine = make(context)
         return engine
 

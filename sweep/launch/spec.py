@@ -52,7 +52,7 @@ _CHECKPOINT_FORMS = {
 }
 FORMER_FORMS = (*_CHECKPOINT_FORMS, "local_dir")
 """Deprecated parameters of `run` that still count."""
-_ENGINES = ("local", "inline", "ray", "agents", "slurm")
+_ENGINES = ("local", "lanes", "inline", "ray", "agents", "slurm")
 # Settings in the environment of the driver, each also read under Tune's name: `TUNE_X` in place of `SWEEP_X`.
 NO_LOGGERS = "DISABLE_AUTO_CALLBACK_LOGGERS"  # 1: no result.json, params.json and progress.csv
 NOT_STRICT = "DISABLE_STRICT_METRIC_CHECKING"  # 1: reports without the metric are fine
@@ -198,10 +198,11 @@ class Options(TuneConfig, RunOptions):
         callbacks: observers, also of single trials; the default loggers are added.
         max_concurrent_trials: how many trials may be open at a time, whatever the searcher; None or 0: as many as fit.
         seed: of searcher, scheduler and trials; None: random, and recorded.
-        engine: "local" (processes), "inline" (this process, for pdb), "ray" or "slurm" (the nodes of a cluster),
-            "agents" (this machine and those that join), an `Engine`, or a function that takes an `EngineContext` and
-            returns one. None: "local", or what `sweep.init` has said: "ray" after `sweep.init(engine="ray")`, "inline"
-            after `sweep.init(local_mode=True)`.
+        engine: "local" (processes), "lanes" (many trials of a `VectorTrainable` in each process), "inline" (this
+            process, for pdb), "ray" or "slurm" (the nodes of a cluster), "agents" (this machine and those that join),
+            an `Engine`, or a function that takes an `EngineContext` and returns one. None: "lanes" for a
+            `VectorTrainable`, else "local", or what `sweep.init` has said: "ray" after `sweep.init(engine="ray")`,
+            "inline" after `sweep.init(local_mode=True)`.
         nodes: the inventory; None: that of `sweep.init`, else this machine.
         start_method: "forkserver" (fast), or "spawn" (for libraries that cannot be forked).
         preload: modules that trials import, imported once beforehand in addition to those found.

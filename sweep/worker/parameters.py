@@ -40,15 +40,17 @@ def with_parameters(trainable: Any, **objects: Any) -> Any:
         TrainableError: neither a callable nor a class with `setup`, or the name of an object is no parameter of it.
     """
     inner, known, resources = unwrap(trainable)
-    if not callable(inner) or (inspect.isclass(inner) and not hasattr(inner, "setup")):
+    is_lanes = hasattr(inner, "__sweep_lanes__")
+    if not callable(inner) or (inspect.isclass(inner) and not hasattr(inner, "setup") and not is_lanes):
         raise TrainableError(
             f"with_parameters was given {inner!r}; expected a function that takes a config, or a subclass of "
             "sweep.Trainable."
         )
     is_class = inspect.isclass(inner)
-    target: Any = getattr(inner, "setup") if is_class else inner  # noqa: B009 - mypy knows no setup
+    target: Any = getattr(inner, "data" if is_lanes else "setup") if is_class else inner
     given = {**known, **objects}
-    if problem := call_problem(target, *([None] if is_class else []), {}, **dict.fromkeys(given)):
+    positional: list[Any] = [*([None] if is_class else []), *([] if is_lanes else [{}])]
+    if problem := call_problem(target, *positional, **dict.fromkeys(given)):
         name = getattr(target, "__qualname__", target)
         raise TrainableError(
             f"with_parameters cannot pass {', '.join(objects)} to {name}{inspect.signature(target)}: {problem}."
@@ -113,7 +115,7 @@ def _wrap(inner: Any, objects: dict[str, Any], resources: Any) -> Any:
     wrapper: Any = functools.partial(inner, **objects)
     if inspect.isclass(inner):
         wrapper = type(inner.__name__, (inner,), {"__module__": inner.__module__})
-        if objects:
+        if objects and hasattr(inner, "setup"):
             setup = wrapper.setup
             wrapper.setup = lambda self, config: setup(self, config, **objects)
     else:

@@ -262,6 +262,7 @@ class PreparedTrainable:
         payload_for: makes the payload for what the sweep optimises, where the trainable is to know that.
         observers: makes callbacks of its own, from what tells the user, and whether trials are judged while they run.
         command_line: for a program: the command of a trial with some config; places that are not known yet stay named.
+        lanes: for a `VectorTrainable`: how many of its trials share a process, and what that holds.
     """
 
     name: str
@@ -282,6 +283,7 @@ class PreparedTrainable:
     payload_for: Callable[[str], bytes] | None = None
     observers: Callable[[Callable[[str], None], bool], Sequence[Any]] | None = None
     command_line: Callable[[Mapping[str, Any]], str] | None = None
+    lanes: Any = None
 
 
 def prepare(trainable: Any) -> PreparedTrainable:
@@ -302,6 +304,9 @@ def prepare(trainable: Any) -> PreparedTrainable:
     if as_trainable is not None and not inspect.isclass(inner):  # a trainer
         prepared: PreparedTrainable = as_trainable()
         return prepared
+    given, lanes, space = inner, None, None
+    if hasattr(inner, "__sweep_lanes__"):  # a VectorTrainable
+        inner, lanes, space = inner.__sweep_lanes__()
     is_class = inspect.isclass(inner)
     if is_class:
         _check_class(inner)
@@ -325,8 +330,11 @@ def prepare(trainable: Any) -> PreparedTrainable:
         imports=modules,
         can_save_on_demand=is_class and _overrides(inner, "save_checkpoint"),
         resources=resources,
-        import_path="" if objects else _import_path(inner),
+        import_path="" if objects else _import_path(given),
         objects=objects,
+        space=space,
+        defaults={} if lanes is None else {"engine": "lanes"},
+        lanes=lanes,
     )
 
 

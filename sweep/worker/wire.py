@@ -20,7 +20,7 @@ from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 from zlib import crc32
 
-from sweep.core.messages import Continue, Reported, Save, Saved, Started, Stop, Waiting
+from sweep.core.messages import Continue, Kill, Reported, Save, Saved, Started, Stop, Waiting
 from sweep.core.resources import Device, Placement, Resources
 from sweep.core.trial import Cause, Outcome
 from sweep.errors import SweepError
@@ -186,6 +186,28 @@ class Done(NamedTuple):
     outcome: Outcome
     at: float
     is_idle: bool = False
+
+
+class LaneDone(NamedTuple):
+    """Worker of many lanes to driver: how the attempt of one ended."""
+
+    trial_id: str
+    attempt: int
+    outcome: Outcome
+
+
+class LaneDeclined(NamedTuple):
+    """Worker of many lanes to driver, before anything else of an attempt: there is no memory for it."""
+
+    trial_id: str
+    attempt: int
+
+
+class Room(NamedTuple):
+    """Worker of many lanes to driver: how many it has room for from now on, and, where they are fewer, why."""
+
+    num_lanes: int
+    why: str
 
 
 class Pids(NamedTuple):
@@ -428,9 +450,9 @@ class Passed(NamedTuple):
 
 # --- how they are written --------------------------------------------------------------------------------------------
 
-ToWorker = Job | GroupJob | Continue | Save | Stop | Merge | Stored
+ToWorker = Job | GroupJob | Continue | Save | Stop | Kill | Merge | Stored
 WorkerEvent = Started | Reported | Saved | Waiting  # of a rank, `Reported.checkpoint` is its shard
-FromWorker = WorkerEvent | Done | Pids | Joined | Merged | Relayed
+FromWorker = WorkerEvent | Done | LaneDone | LaneDeclined | Room | Pids | Joined | Merged | Relayed
 ToSupervisor = StartWorker | StartGroup | EndTree
 FromSupervisor = Hello | Exited | Idle | Refused
 ToForkServer = Preload | Begin | ForkSupervisor | Rest

@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from sweep.core import messages
@@ -81,7 +82,7 @@ class LocalEngine(SlotEngine):
             self._attempts,
             kill=self._kill,
             say=self._say,
-            log_of=lambda attempt: self._layout.trial(attempt.trial.id) / self._outputs[-1],
+            log_of=lambda attempt: Path(self._logs_of(attempt.trial)[-1]),
             # The supervisor of a group watches its ranks.
             report_s=None if self._jobs.is_group else context.report_timeout_s,
             hang_s=hang_s,
@@ -265,9 +266,8 @@ class LocalEngine(SlotEngine):
             if self._jobs.is_group:
                 start = wire.StartGroup(self._jobs.is_remote(attempt.trial))
             else:
-                logs = tuple(str(self._layout.trial(attempt.trial.id) / name) for name in self._outputs)
                 is_spawned = self._context.start_method == "spawn"
-                start = wire.StartWorker(logs, self._context.log_limit_bytes, is_spawned)
+                start = wire.StartWorker(self._logs_of(attempt.trial), self._context.log_limit_bytes, is_spawned)
             try:
                 slot.tell(start, descriptors)
             except OSError:
@@ -281,6 +281,9 @@ class LocalEngine(SlotEngine):
             self._say_of(attempt.key, wire.NodeReady(numbers))
         else:
             link.send(self._jobs.make(attempt.trial, numbers, payload))
+
+    def _logs_of(self, trial: Trial) -> tuple[str, ...]:
+        return tuple(str(self._layout.trial(trial.id) / name) for name in self._outputs)
 
     def _refuse(self, attempt: Attempt, errno: int) -> None:
         """What an attempt needs cannot be made: it gives its slot back and waits, unless it is to end anyway."""

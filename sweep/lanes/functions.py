@@ -1,0 +1,186 @@
+"""The user's functions as a program calls them: arguments by name, and what they return taken apart."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sweep.errors import TrainableError
+
+Path = tuple[str, ...]
+STATE, CONFIG, BATCH, KEY, INDEX = "state", "config", "batch", "key", "index"
+_OTHER_NAMES = {"rng": KEY, "i": INDEX, "params": STATE}  # `params` only where nothing else is called so
+
+
+class Call:
+    """One of the user's functions, called with what its parameters are named after.
+
+    A parameter is `state`, `config`, `batch`, `key` (or `rng`: the random key of this lane and step), `index` (or `i`:
+    the number of steps so far), else a hyperparameter of that name, a part of the state of that name (of a dict, named
+    tuple or dataclass) or of the batch (of a dict). What is left over goes to the parts of a batch that is a tuple, as
+    many as it has, and otherwise to the whole state.
+    """
+
+    def __init__(self, function: Callable[..., Any], what: str) -> None:
+        self.what = what
+        self._function = function
+        self._parameters = [
+            one
+            for one in inspect.signature(function).parameters.values()
+            if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        ]
+
+    def __call__(self, config: Mapping[str, Any], **given: Any) -> tuple[Any, list[str]]:
+        """Return what the function returns, and which parts of the state it was given; none: the whole, or nothing.
+
+        Raises:
+            TrainableError: a parameter that is none of those.
+        """
+        values, parts = self._arguments({**given, CONFIG: dict(config)})
+        positional = [values.pop(one.name) for one in self._parameters if one.kind is not one.KEYWORD_ONLY]
+        return self._function(*positional, **values), parts
+
+    def _arguments(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        of_state, of_batch = parts_of(given.get(STATE)), given.get(BATCH)
+        values: dict[str, Any] = {}
+        left, parts = list[str](), list[str]()
+        for one in self._parameters:
+            alias = one.name if one.name in given else _OTHER_NAMES.get(one.name, "")
+            if one.name in given[CONFIG] and one.name not in (STATE, CONFIG, BATCH):
+                values[one.name] = given[CONFIG][one.name]
+            elif one.name in of_state:
+                values[one.name] = of_state[one.name]
+                parts.append(one.name)
+            elif alias in given:
+                values[one.name] = given[alias]
+            elif isinstance(of_batch, Mapping) and one.name in of_batch:
+                values[one.name] = of_batch[one.name]
+            elif one.default is not one.empty:
+                values[one.name] = one.default
+            else:
+                left.append(one.name)
+        is_whole = STATE in given and not parts and not any(value is given[STATE] for value in values.values())
+        if left and is_whole and (not isinstance(of_batch, tuple) or len(left) > len(of_batch)):
+            values[left.pop(0)] = given[STATE]
+        if left and isinstance(of_batch, tuple) and len(left) == len(of_batch):
+            values |= zip(left, of_batch, strict=True)
+        elif left and BATCH in given and len(left) == 1 and not any(value is of_batch for value in values.values()):
+            values[left[0]] = of_batch
+        elif left:
+            known = [*given, *(name for name in given[CONFIG] if name not in given), *of_state]
+            raise TrainableError(
+                f"{self.what} has the parameter {left[0]!r}; expected one of {', '.join(map(repr, known))}. Rename it, "
+                "give it a default, or add it to the search space."
+            )
+        return values, parts
+
+
+def parts_of(state: Any) -> dict[str, Any]:
+    """Return the parts of a state by name; none if it is no dict, named tuple or dataclass."""
+    if isinstance(state, Mapping):
+        return dict(state)
+    if hasattr(state, "_asdict"):
+        return dict(state._asdict())
+    if dataclasses.is_dataclass(state) and not isinstance(state, type):
+        return {one.name: getattr(state, one.name) for one in dataclasses.fields(state)}
+    return {}
+
+
+def with_parts(state: Any, parts: Mapping[str, Any]) -> Any:
+    """Return the state with other parts."""
+    if isinstance(state, Mapping):
+        return {**state, **parts}
+    return state._replace(**parts) if hasattr(state, "_replace") else dataclasses.replace(state, **parts)
+
+
+def taken_apart(
+    what: str, returned: Any, state: Any, parts: Sequence[str], is_alike: Callable[[Any, Any], bool]
+) -> tuple[Any, dict[str, Any]]:
+    """Return the new state and the metrics that a step returned, in whichever order.
+
+    Args:
+        parts: of the state that it was given; none: the whole state.
+        is_alike: whether two trees have the same structure.
+
+    Raises:
+        TrainableError: the state is not among what it returned, or what is left is no metrics.
+    """
+    values = list(returned) if type(returned) in (tuple, list) else [returned]
+    expected = [parts_of(state)[name] for name in parts] if parts else [state]
+    if not parts and is_alike(returned, state):
+        values = [returned]
+    found, rest = list[Any](), list[Any]()
+    for value in values:
+        is_next = len(found) < len(expected) and is_alike(value, expected[len(found)])
+        (found if is_next else rest).append(value)
+    if len(found) < len(expected):
+        missing = f"the state's {parts[len(found)]!r}" if parts else "the state"
+        raise TrainableError(
+            f"{what} returned {_described(returned)}, and {missing} is not among that; expected (state, metrics): the "
+            f"state with the same structure as {'init' if not parts else 'it was given'} returned it, and a dict."
+        )
+    metrics: dict[str, Any] = {}
+    for value in rest:
+        if isinstance(value, Mapping):
+            metrics |= value
+        elif type(value) not in (tuple, list):
+            metrics["loss"] = value
+        else:
+            raise TrainableError(f"{what} returned metrics as {_described(value)}; expected a dict of scalars.")
+    return (with_parts(state, dict(zip(parts, found, strict=True))) if parts else found[0]), metrics
+
+
+def _described(value: Any) -> str:
+    if type(value) in (tuple, list):
+        return f"({', '.join(type(one).__name__ for one in value)})"
+    return type(value).__name__
+
+
+def numbers_of(config: Mapping[str, Any], static: Sequence[str]) -> dict[Path, np.ndarray[Any, Any]]:
+    """Return the hyperparameters of a config that are traced, by path: numbers, bools and lists of them.
+
+    Raises:
+        TrainableError: one is neither, and not declared static, or is a whole number of more than 32 bits.
+    """
+    found: dict[Path, np.ndarray[Any, Any]] = {}
+
+    def walk(node: Mapping[Any, Any], at: Path) -> None:
+        for name, value in sorted(node.items(), key=lambda item: str(item[0])):
+            path = (*at, name)
+            if path[0] in static:
+                continue
+            if isinstance(value, Mapping):
+                walk(value, path)
+                continue
+            where = "config" + "".join(f"[{part!r}]" for part in path)
+            array = np.asarray(value) if isinstance(value, (bool, int, float, list, tuple, np.generic)) else None
+            if array is None or array.dtype.kind not in "biuf":
+                raise TrainableError(
+                    f"{where} is {value!r:.100}, which is no number, so lanes of one program cannot differ in it. "
+                    f"Declare it: static = ({path[0]!r},), and trials are grouped by its value."
+                )
+            if array.dtype.kind in "iu" and np.any(np.abs(array.astype(object)) >= 2**31):
+                raise TrainableError(
+                    f"{where} is {value!r:.100}; expected whole numbers of 32 bits. Use a float, or declare it: "
+                    f"static = ({path[0]!r},)."
+                )
+            narrow = {"f": np.float32, "b": np.bool_}.get(array.dtype.kind, np.int32)
+            found[path] = array.astype(narrow)
+
+    walk(config, ())
+    return found
+
+
+def config_of(numbers: Mapping[Path, Any], static: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a config again: numbers at their paths, and what is static."""
+    config = dict(static)
+    for path, value in numbers.items():
+        at = config
+        for name in path[:-1]:
+            at = at.setdefault(name, {})
+        at[path[-1]] = value
+    return config

@@ -1,0 +1,167 @@
+"""Lanes in JAX: `vmap` over trials, `scan` over steps, one compiled function for each number of lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sweep.errors import TrainableError
+from sweep.lanes.functions import BATCH, INDEX, KEY, STATE, config_of, taken_apart
+from sweep.lanes.program import Array, Numbers, Program
+
+_ADVICE = {
+    "ConcretizationTypeError": "its value decides what is computed, such as a shape or a branch",
+    "TracerIntegerConversionError": "it is used as a Python integer, such as a shape",
+    "TracerBoolConversionError": "Python branches on it",
+    "TracerArrayConversionError": "numpy is given it",
+    "NonConcreteBooleanIndexError": "it selects how many elements there are",
+    "TypeError": "it is used where Python needs a number, such as a shape",
+}
+
+
+class JaxProgram(Program):
+    """See `Program`. States and data may be any pytrees; keys are of `jax.random.PRNGKey`."""
+
+    def __init__(self, vector: Any, static: Mapping[str, Any], objects: Mapping[str, Any]) -> None:
+        super().__init__(vector, static, objects)
+        devices = jax.local_devices()
+        self.multiple = len(devices)
+        self._lanes = self._everywhere = None
+        if len(devices) > 1:
+            mesh = jax.sharding.Mesh(np.array(devices), ("lanes",))
+            parts: Any = jax.sharding.PartitionSpec
+            self._lanes = jax.sharding.NamedSharding(mesh, parts("lanes"))
+            self._everywhere = jax.sharding.NamedSharding(mesh, parts())
+        self.data = jax.device_put(jax.tree.map(jnp.asarray, self.data), self._everywhere)
+        self._begin = jax.jit(jax.vmap(self._begin_one))
+        self._advance = jax.jit(jax.vmap(self._advance_one, in_axes=(0, 0, 0, 0, None)))
+        self._choose = jax.jit(_choose)
+
+    def _begin_one(self, seed: Any, numbers: dict[str, Any]) -> Any:
+        # Not from the lane, so that a trial draws the same wherever it runs.
+        key = jax.random.fold_in(jax.random.PRNGKey(seed), 0)
+        state, _ = self.init(self._config(numbers), **{KEY: key})
+        return jax.tree.map(jnp.asarray, state)
+
+    def _advance_one(self, state: Any, numbers: dict[str, Any], seed: Any, count: Any, data: Any) -> Any:
+        config, key = self._config(numbers), jax.random.PRNGKey(seed)
+
+        def step(state: Any, index: Any) -> tuple[Any, Any]:
+            given = {STATE: state, BATCH: self._batch(data, index), INDEX: index}
+            returned, parts = self.step(config, **given, **{KEY: jax.random.fold_in(key, index + 1)})
+            new, metrics = taken_apart(self.step.what, returned, state, parts, _is_alike)
+            return jax.tree.map(partial(_as_before, self.step.what), new, state), metrics
+
+        state, seen = jax.lax.scan(step, state, count + jnp.arange(self.num_steps, dtype=jnp.int32))
+        metrics = {name: value[-1] for name, value in seen.items()}
+        if self.evaluate is not None:
+            metrics |= self.evaluate(config, **{STATE: state, BATCH: data})[0]
+        return state, metrics
+
+    def _batch(self, data: Any, index: Any) -> Any:
+        size = self.batch_size
+        if size is None:
+            return data
+        start = index % self.num_batches * size
+        return jax.tree.map(lambda rows: jax.lax.dynamic_slice_in_dim(rows, start, size), data)
+
+    def _config(self, numbers: dict[str, Any]) -> dict[str, Any]:
+        return config_of({tuple(path.split("\0")): value for path, value in numbers.items()}, self.static)
+
+    # --- for all lanes -----------------------------------------------------------------------------------------------
+
+    def begin(self, seeds: Array, numbers: Numbers) -> Any:
+        return self._called(self._begin, seeds, _by_text(numbers))
+
+    def advance(self, states: Any, numbers: Numbers, seeds: Array, counts: Array) -> tuple[Any, dict[str, Array]]:
+        states, metrics = self._called(self._advance, states, _by_text(numbers), seeds, counts, self.data)
+        return states, jax.device_get(metrics)
+
+    def choose(self, mask: Array, new: Any, old: Any) -> Any:
+        return self._choose(mask, new, old)
+
+    def to_host(self, states: Any) -> dict[str, Array]:
+        leaves, _ = jax.tree_util.tree_flatten_with_path(jax.device_get(states))
+        return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+    def from_host(self, arrays: Mapping[str, Array], like: Any) -> Any:
+        leaves, form = jax.tree_util.tree_flatten_with_path(like)
+        return jax.tree.unflatten(form, [jnp.asarray(arrays[jax.tree_util.keystr(path)]) for path, _ in leaves])
+
+    def leaves(self, tree: Any) -> list[Any]:
+        return list(jax.tree.leaves(tree))
+
+    def place(self, states: Any) -> Any:
+        return states if self._lanes is None else jax.device_put(states, self._lanes)
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        return super().is_out_of_memory(error) or "RESOURCE_EXHAUSTED" in str(error)
+
+    def free_bytes(self) -> int:
+        stats = [device.memory_stats() or {} for device in jax.local_devices()]
+        if all("bytes_limit" in one for one in stats):
+            return sum(int(one["bytes_limit"] - one["bytes_in_use"]) for one in stats)
+        return super().free_bytes()
+
+    def _called(self, function: Any, *arguments: Any) -> Any:
+        wait: Any = jax.block_until_ready
+        try:
+            return wait(function(*arguments))
+        except (jax.errors.JAXTypeError, TypeError) as error:
+            guilty = self._guilty(function, arguments, error)
+            if guilty:
+                why = next((_ADVICE[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _ADVICE), "")
+                raise TrainableError(
+                    f"config[{guilty!r}] differs between lanes of one program, and {why}. Declare it: static = "
+                    f"({guilty!r},), and trials are grouped by its value; or use jax.numpy.where and the like."
+                ) from error
+            raise
+
+    def _guilty(self, function: Any, arguments: Any, error: BaseException) -> str:
+        """Return the hyperparameter without which, were it a plain number, this would not happen; empty: none."""
+        at = next(place for place, one in enumerate(arguments) if type(one) is dict and _is_numbers(one))
+        known, static = arguments[at], dict(self.static)
+        for name in dict.fromkeys(path.partition("\0")[0] for path in known):
+            one = {path: value for path, value in known.items() if path.partition("\0")[0] == name}
+            rest = {path: value for path, value in known.items() if path not in one}
+            try:
+                fixed = {tuple(path.split("\0")): value[0].item() for path, value in one.items() if value.ndim == 1}
+                self.static = config_of(fixed, static)
+                inner = self._begin_one if function is self._begin else self._advance_one
+                axes = (0, 0) if function is self._begin else (0, 0, 0, 0, None)
+                jax.eval_shape(jax.vmap(inner, axes), *arguments[:at], rest, *arguments[at + 1 :])
+            except Exception as other:  # the border to the user's code, which is only tried
+                if str(other) == str(error) or type(other) is type(error):
+                    continue
+            finally:
+                self.static = static
+            return str(name)
+        return ""
+
+
+def _is_numbers(value: dict[Any, Any]) -> bool:
+    return all(isinstance(name, str) and isinstance(one, np.ndarray) for name, one in value.items())
+
+
+def _by_text(numbers: Numbers) -> dict[str, Array]:
+    return {"\0".join(map(str, path)): value for path, value in numbers.items()}
+
+
+def _choose(mask: Any, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b), new, old)
+
+
+def _is_alike(one: Any, other: Any) -> bool:
+    forms: list[Any] = [jax.tree.structure(one), jax.tree.structure(other)]
+    return bool(forms[0] == forms[1]) and all(
+        jnp.shape(a) == jnp.shape(b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    )
+
+
+def _as_before(what: str, new: Any, old: Any) -> Any:
+    return jnp.asarray(new).astype(old.dtype)
