@@ -47,7 +47,8 @@ class _Place:
     Attributes:
         most: lanes at a time. worker: the attempt there; None: it is not started, or gone.
         link: to the worker, once it can be given trials.
-        trials: that it has, or that wait for it to start.
+        trials: that it has, or that wait for it, or the next one, to start. lost: that ended with it.
+        is_leaving: it has no trial, and is to end.
     """
 
     placement: Placement
@@ -56,6 +57,8 @@ class _Place:
     worker: Trial | None = None
     link: Link | None = None
     trials: dict[tuple[str, int], Trial] = field(default_factory=dict)
+    lost: Sequence[tuple[str, int]] = ()
+    is_leaving: bool = False
 
     @property
     def node(self) -> str:
@@ -83,8 +86,9 @@ def _places(nodes: Sequence[Node], options: Options) -> list[_Place]:
 
 def _usual_request(nodes: Sequence[Node]) -> Resources:
     """Return a GPU where there is one, else all CPUs of a node."""
-    if any(device.kind == "gpu" for node in nodes for device in node.devices):
-        return Resources((Bundle(cpu=1.0, gpu=1.0),))
+    if any(node.amount("gpu") for node in nodes):
+        per_gpu = min(node.cpus / node.amount("gpu") for node in nodes if node.amount("gpu"))
+        return Resources((Bundle(cpu=per_gpu, gpu=1.0),))
     return Resources((Bundle(cpu=min((node.cpus for node in nodes), default=1.0)),))
 
 
@@ -183,6 +187,9 @@ class LanesEngine(LocalEngine):
     def _told(self, event: Event) -> list[Event]:
         """Return what the sweep hears of an event: workers are nothing to it."""
         if isinstance(event, messages.NodesChanged):
+            there = {(node.id, device.id) for node in self._gpu_cleanup.nodes for device in node.devices}
+            gone = [one for one in self._places if not there.issuperset(one.placement.placed_devices)]
+            self._places = [one for one in self._places if one not in gone or one.worker is not None]
             return [messages.NodesChanged(tuple(self.nodes()), event.away)]
         if isinstance(event, messages.ClaimsChanged):
             return []
@@ -240,6 +247,7 @@ class LanesEngine(LocalEngine):
         for slot in self._slots.values():
             place = self._place_at(slot)
             if place is not None and place.link is not None and not place.trials:
+                place.link, place.is_leaving = None, True
                 slot.end_tree()
 
     def _place_of(self, key: tuple[str, int]) -> _Place | None:
@@ -274,6 +282,7 @@ class LanesEngine(LocalEngine):
             match message:
                 case wire.Room(num_lanes, why):
                     self._on_room(place, num_lanes, why)
+                    self._assign()
                 case wire.LaneDone(outcome=outcome):
                     kill = self._kills.get(key)
                     is_killed = kill is not None and outcome.kind == "STOPPED"
@@ -294,7 +303,6 @@ class LanesEngine(LocalEngine):
             self._say(f"{why} than {num_lanes} trials at a time, instead of {place.most}")
         place.most = num_lanes
         self._events.append(messages.NodesChanged(tuple(self.nodes())))
-        self._assign()
 
     def _end(self, key: tuple[str, int], exit: Exit) -> None:
         """A trial is over, and its lane free."""
@@ -318,10 +326,12 @@ class LanesEngine(LocalEngine):
         """A worker is gone, and so are its trials."""
         place = next((one for one in self._places if one.worker is attempt.trial), None)
         if place is not None:
-            place.link = None
+            place.lost = () if place.is_leaving else tuple(place.trials)
+            place.trials = {key: trial for key, trial in place.trials.items() if key not in place.lost}
+            place.link, place.is_leaving = None, False
             if exit.kind is ExitKind.OUT_OF_MEMORY and place.most > 1:
                 self._on_room(place, place.most // 2, "the memory suffices for no more")
-            for key in place.trials:
+            for key in place.lost:
                 self._events.append(messages.Exited(*key, self._exit_of(key, exit)))
         super()._finish(attempt, exit)
 
@@ -338,10 +348,9 @@ class LanesEngine(LocalEngine):
         place = next((one for one in self._places if one.worker is trial), None)
         if place is not None:
             place.worker = None
-            for key in place.trials:
-                self._events.append(messages.Released(*key))
-            place.trials.clear()
-            self._assign()
+            self._events += [messages.Released(*key) for key in place.lost]
+            if place.trials and not self._is_closed:
+                self._start(place)
 
     def _logs_of(self, trial: Trial) -> tuple[str, ...]:
         return (str(self._layout.root / _HOME / f"{trial.id}.log"),)

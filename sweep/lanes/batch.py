@@ -88,8 +88,9 @@ class Batch:
             self._take({name: array[order] for name, array in self.host().items()})
         self._is_arranged = False
 
-    def settle(self) -> None:
-        """Begin or restore those that have just come."""
+    def settle(self) -> dict[Seat, Exception]:
+        """Begin or restore those that have just come; return what is wrong with the checkpoints of some."""
+        wrong: dict[Seat, Exception] = {}
         if not self._is_arranged:
             full = self._padded()
             self._numbers = {path: np.stack([seat.numbers[path] for seat in full]) for path in full[0].numbers}
@@ -107,12 +108,16 @@ class Batch:
             arrays = {name: np.array(array) for name, array in self.host().items()}
             for seat in restored:
                 at = self.seats.index(seat)
-                for name, array in _fitting(seat.restored or {}, {name: one[at] for name, one in arrays.items()}):
-                    arrays[name][at] = array
+                try:
+                    for name, array in _fitting(seat.restored or {}, {name: one[at] for name, one in arrays.items()}):
+                        arrays[name][at] = array
+                except CheckpointError as error:
+                    wrong[seat] = error
                 seat.restored = None
             self._take(arrays)
         for seat in new:
             seat.is_new = False
+        return wrong
 
     def advance(self) -> dict[Seat, dict[str, Any]]:
         """Let all make their steps up to the next report; return the metrics of each."""
@@ -154,12 +159,11 @@ class Group:
         most: lanes of a batch at most.
     """
 
-    def __init__(self, program: Program, most: int, is_alone: bool) -> None:
+    def __init__(self, program: Program, most: int) -> None:
         self.program = program
         self.most = most
         self.batches: list[Batch] = []
         self.has_advanced = False
-        self._is_full_at_once = is_alone  # other programs do not take a part of the lanes
         self._coming: list[Seat] = []
         self._first_s = 0.0  # of the first time at a size, most of which is compiling
         self._idle_s = 0.0  # that lanes without a trial have cost since the last change of size
@@ -186,8 +190,9 @@ class Group:
         """All of it, also those that do not sit yet."""
         return [seat for batch in self.batches for seat in batch.sitting] + self._coming
 
-    def settle(self) -> list[Seat]:
-        """Give those that came a lane, and begin them; return those for which there is no memory."""
+    def settle(self) -> dict[Seat, Exception]:
+        """Give those that came a lane, and begin them; return why some cannot."""
+        wrong: dict[Seat, Exception] = {}
         with self._lock:
             coming, self._coming = self._coming, []
         while coming:
@@ -196,15 +201,16 @@ class Group:
             for seat in part:
                 batch.put(seat)
             try:
-                batch.settle()
+                wrong |= batch.settle()
             except Exception as error:
                 if not self.program.is_out_of_memory(error):
                     raise
-                return [*self._shrink_to_memory(batch, part, error), *coming]
-        for batch in self.batches:
-            if batch.sitting:
-                batch.settle()
-        return []
+                left = [*self._shrink_to_memory(batch, part, error), *coming]
+                wrong |= dict.fromkeys(left, NoRoom())
+                break
+        for seat in wrong:
+            seat.leave()
+        return wrong
 
     def _shrink_to_memory(self, batch: Batch, part: list[Seat], error: Exception) -> list[Seat]:
         """Take back those that were to begin where there is no memory for them; return them."""
@@ -230,7 +236,7 @@ class Group:
             batch = self.batches[-1]
             batch.resize(self._size(len(batch.seats) + number))
         if batch is None:
-            batch = Batch(self.program, [None] * self._size(self.most if self._is_full_at_once else number))
+            batch = Batch(self.program, [None] * self._size(number))
             self.batches.append(batch)
         return batch
 
@@ -292,11 +298,9 @@ class Pool:
         most: lanes at a time.
     """
 
-    def __init__(
-        self, vector: Any, program: Callable[..., Program], objects: Mapping[str, Any], most: int, *, is_alone: bool
-    ) -> None:
+    def __init__(self, vector: Any, program: Callable[..., Program], objects: Mapping[str, Any], most: int) -> None:
         self._vector, self._program, self._objects = vector, program, objects
-        self.most, self._is_alone = most, is_alone
+        self.most = most
         self.groups: dict[Any, Group] = {}
         self._lock = threading.Lock()
 
@@ -313,7 +317,7 @@ class Pool:
         with self._lock:
             if key not in self.groups:
                 program = self._program(self._vector, static, self._objects)
-                self.groups[key] = Group(program, self.most, is_alone=self._is_alone and not names)
+                self.groups[key] = Group(program, self.most)
         return self.groups[key].enter(seed, numbers)
 
     def grow(self, most: int) -> None:

@@ -102,6 +102,8 @@ class Crew:
         with self._changed:
             if member.is_killed:
                 raise _Killed
+            if not queue.empty():  # it came while the thread ran
+                return queue.get()
             self._waiting[member] = state
             self._num_running -= 1
             self._changed.notify()
@@ -150,7 +152,7 @@ class Crew:
             cls: type[Lane] = self._code.trainable
             if self._pool is None:
                 program = program_of(cls.vector)
-                self._pool = Pool(cls.vector(), program, self._code.objects, self._most, is_alone=True)
+                self._pool = Pool(cls.vector(), program, self._code.objects, self._most)
             return cls, self._pool
 
     # --- of the main thread ------------------------------------------------------------------------------------------
@@ -219,8 +221,7 @@ class Crew:
                 continue
             most = group.most
             try:
-                declined = group.settle()
-                results |= dict.fromkeys(declined, NoRoom())
+                results |= group.settle()
                 self._say_started([by_seat[seat] for seat in mine if seat not in results])
                 results |= group.advance()
             except Exception as error:  # the border to user code

@@ -114,7 +114,7 @@ class Lane(Trainable):
         **objects: Any,
     ) -> None:
         session = current()
-        self._pool = sweep_pool or Pool(self.vector(), program_of(self.vector), objects, 1, is_alone=True)
+        self._pool = sweep_pool or Pool(self.vector(), program_of(self.vector), objects, 1)
         self._do_step = sweep_step or self._step_alone
         seed = sweep_seed if session is None or sweep_seed is not None else session.job.seed
         self.seat = self._pool.enter(config, seed or 0)
@@ -123,7 +123,8 @@ class Lane(Trainable):
         return self._do_step(self.seat)
 
     def _step_alone(self, seat: Seat) -> dict[str, Any]:
-        seat.group.settle()
+        for error in seat.group.settle().values():
+            raise error
         return seat.group.advance()[seat]
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
