@@ -431,4 +431,5 @@ def test_every_example_is_tested():
         "torch_ddp_digits",
         "jax_group_digits",
         "ray_cluster",  # tests/on_ray/test_example.py
+        "torch_digits_anywhere",  # tests/anywhere.py
     }

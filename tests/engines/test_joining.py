@@ -16,7 +16,8 @@ import pytest
 from conformance.engines import Behaviour, context
 
 import sweep
-from sweep.core.resources import Device, Node
+from sweep.core.packing import Packer
+from sweep.core.resources import Bundle, Device, Node, Resources
 from sweep.engines.cluster import joined as joined_module
 from sweep.engines.cluster.agent import UNFIT, UNREACHED
 from sweep.engines.cluster.handshake import Invitation
@@ -157,6 +158,16 @@ def test_what_a_machine_says_of_itself_arrives_whole():
     device = Device("0", type="NVIDIA A100", memory=1 << 36, labels=("A100", "A100-80G"), vendor="nvidia")
     ticket = Ticket(Node("n", 3.5, 1 << 40, (device,), {"disk": 2.0}, address="10.0.0.5"), ("boot", "net"))
     assert Ticket.from_json(ticket.to_json()) == ticket
+
+
+def test_a_group_with_a_machine_for_each_worker_waits_for_all_of_them():
+    made, _ = cluster(here=False)
+    group = Resources((Bundle(cpu=1.0, gpu=8.0),) * 4, "STRICT_SPREAD")
+    assert made.nodes() == ()
+    packer = Packer(made.nodes(), made.away)
+    assert packer.could_ever_fit(group)
+    assert "waits for nodes 'a machine that joins (1)' (cpu=4096, gpu=16)" in packer.absence(group)
+    assert "a machine that joins (5)" not in packer.absence(group)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import anywhere
 import pytest
 
 import sweep
@@ -139,6 +140,11 @@ def test_an_agent_whose_connection_breaks_is_lost_and_another_one_is_started(ser
     analysis = run(cluster, tmp_path, num_samples=4, max_concurrent_trials=1, callbacks=[Break()])
     assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 4
     assert cluster._hosts["away"].process is not killed[0]
+
+
+def test_the_example_that_runs_anywhere_has_the_same_results_by_ssh(server, tmp_path):
+    anywhere.run(tmp_path, "--engine", "agents", "--hosts", "away,mine", "--not-here")
+    anywhere.assert_as_at_home(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The example for clusters, as it is: on a cluster of its own, and on one that is there."""
+"""The examples for clusters, as they are: on a cluster of its own, and on one that is there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anywhere
 import pytest
 
 pytestmark = pytest.mark.ray
@@ -23,3 +24,9 @@ def test_the_example_runs_to_its_end(is_given, cluster, tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert re.search(r"^best loss 0\.0\d+ with", ended.stdout, flags=re.M), ended.stdout
     assert "16 trials" in ended.stdout
+
+
+@pytest.mark.slow
+def test_the_example_that_runs_anywhere_has_the_same_results_on_ray(cluster, tmp_path):
+    anywhere.run(tmp_path, "--engine", "ray", "--address", cluster.address)
+    anywhere.assert_as_at_home(tmp_path)

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import anywhere
 import pytest
 
 import sweep
@@ -261,3 +262,14 @@ def test_the_documented_job_script_saves_at_the_time_limit_requeues_itself_and_g
     assert {trial.status for trial in trials} == {"TERMINATED"}, said
     assert any(trial.last_report.metrics["began"] > 0 for trial in trials)
     assert left(tmp_path / "sweep_results" / "digits") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["in a job", "with jobs"])
+def test_the_example_that_runs_anywhere_has_the_same_results_on_slurm(slurm, tmp_path, how):
+    if how == "in a job":
+        job = ("salloc", "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2", "--mem=2000")
+        anywhere.run(tmp_path, "--engine", "slurm", command=(*job, *anywhere.COMMAND))
+    else:  # one that is large enough for a whole group must not be given one
+        anywhere.run(tmp_path, "--engine", "slurm", "--sbatch", "-c 2 --mem=2000", "--apart")
+    anywhere.assert_as_at_home(tmp_path)

@@ -25,8 +25,11 @@ from sweep.record.files import write_atomically
 _LOOK_S = 0.5
 _GONE_S = 12 * BEAT_S  # a file that was not renewed for so long; a network file system may show that late
 _ANY = "0.0.0.0"
-# What a machine that joins may have: trials that only it could run wait for it.
-_MAY_COME = Node("a machine that joins", 4096.0, 1 << 50, tuple(Device(f"any{number}") for number in range(64)))
+# What machines that join may have: trials that only they could run wait for them, and groups for as many as they need.
+_MAY_COME = tuple(
+    Node(f"a machine that joins ({number})", 4096.0, 1 << 50, tuple(Device(f"any{index}") for index in range(16)))
+    for number in range(1, 9)
+)
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class JoinedCluster(Cluster):
 
     @property
     def away(self) -> Sequence[Node]:
-        return (_MAY_COME,)
+        return _MAY_COME
 
     def leaving(self) -> Collection[str]:
         return frozenset(self._left)
