@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from sweep.core import messages as m
@@ -57,6 +58,7 @@ class Simulator(Engine):
         has_state: whether the curve is also called with the state of the checkpoint that a trial continues from.
         start_s, stop_s: virtual seconds from `Start` to `Started`, and from the end to `Exited` and `Released`.
         start_at: seconds that earlier runs of the driver spent.
+        absences: by node, from when to when it is away, without notice; in order, in virtual seconds.
     """
 
     is_in_real_time = False
@@ -70,6 +72,7 @@ class Simulator(Engine):
         start_s: float = 0.0,
         stop_s: float = 0.0,
         start_at: float = 0.0,
+        absences: Mapping[str, Sequence[tuple[float, float]]] | None = None,
     ) -> None:
         self._curve = curve
         self._nodes = tuple(nodes)
@@ -77,8 +80,12 @@ class Simulator(Engine):
         self._states: dict[str, Any] = {}  # by checkpoint
         self._start_s, self._stop_s = start_s, stop_s
         self._now = start_at
-        self._queue: list[tuple[float, int, int, m.Event]] = []  # by virtual time, order, and when it was caused
+        self._queue: list[tuple[float, int, int, m.Event | str]] = []  # by virtual time, order, and when it was caused
         self._count = 0
+        self._gone: set[str] = set()
+        for node, spans in (absences or {}).items():
+            for at in chain.from_iterable(spans):
+                self._at(at - start_at, node, -1)  # a node that goes, or comes back
         self._posted: list[m.Event] = []
         self._running: dict[tuple[str, int], _Attempt] = {}
 
@@ -88,7 +95,7 @@ class Simulator(Engine):
         return lambda context: cls(curve, context.nodes, start_at=context.start_at, **options)
 
     def nodes(self) -> Sequence[Node]:
-        return self._nodes
+        return tuple(node for node in self._nodes if node.id not in self._gone) if self._gone else self._nodes
 
     def now(self) -> float:
         return self._now
@@ -96,6 +103,10 @@ class Simulator(Engine):
     def execute(self, command: EngineCommand) -> None:
         if isinstance(command, m.Start):
             trial = command.trial
+            if self._gone & _places(trial):
+                self._at(0.0, m.Exited(trial.id, trial.attempt, m.Exit(m.ExitKind.NODE_LOST, "its node has left")))
+                self._at(0.0, m.Released(trial.id, trial.attempt))
+                return
             done = trial.checkpoint.count if trial.checkpoint is not None else 0
             self._running[trial.id, trial.attempt] = _Attempt(trial, self.points(trial, done))
             self._at(self._start_s, m.Started(trial.id, trial.attempt))
@@ -129,7 +140,9 @@ class Simulator(Engine):
             events = []
             while self._queue and self._queue[0][0] == when:
                 event = heapq.heappop(self._queue)[3]
-                if self._is_current(event):
+                if isinstance(event, str):
+                    events += self._turn(event)
+                elif self._is_current(event):
                     events.append(event)
             if events:
                 return events
@@ -159,6 +172,20 @@ class Simulator(Engine):
             yield from self._curve(trial.config, done, held)
         else:
             yield from self._curve(trial.config, done)
+
+    def _turn(self, node: str) -> Sequence[m.Event]:
+        """Let a node go, and with it all attempts that have a part there, or come back."""
+        self._gone ^= {node}
+        lost = [key for key, attempt in self._running.items() if node in _places(attempt.trial)]
+        for key in lost:
+            _close(self._running.pop(key).points)
+        why = m.Exit(m.ExitKind.NODE_LOST, f"node {node} was lost")
+        away = tuple(one for one in self._nodes if one.id in self._gone)
+        return [
+            *(m.Exited(*key, why) for key in lost),
+            m.NodesChanged(tuple(self.nodes()), away),
+            *(m.Released(*key) for key in lost),
+        ]
 
     def _is_current(self, event: m.Event) -> bool:
         """Let an event pass unless its attempt ended before it came due; `Started` lets the curve begin."""
@@ -206,10 +233,15 @@ class Simulator(Engine):
         self._at(self._stop_s, m.Exited(trial.id, trial.attempt, exit))
         self._at(self._stop_s, m.Released(trial.id, trial.attempt))
 
-    def _at(self, delay: float, event: m.Event, order: int = 0) -> None:
+    def _at(self, delay: float, event: m.Event | str, order: int = 0) -> None:
         self._count += 1
         # whole nanoseconds, so that sums of delays meet where they should
         heapq.heappush(self._queue, (round(self._now + delay, 9), order, self._count, event))
+
+
+def _places(trial: Trial) -> set[str]:
+    """Return the nodes of a trial that was placed."""
+    return {place.node for place in trial.placement.bundles} if trial.placement is not None else set()
 
 
 def _close(points: Iterator[Point]) -> None:

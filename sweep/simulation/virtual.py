@@ -145,6 +145,7 @@ def simulate(
     scheduler: Any = None,
     cpus: float | None = None,
     nodes: Sequence[Node] | None = None,
+    absences: Mapping[str, Sequence[tuple[float, float]]] | None = None,
     resources_per_trial: Any = None,
     max_concurrent_trials: int | None = None,
     stop: Any = None,
@@ -167,6 +168,8 @@ def simulate(
             `sweep.run`.
         cpus: of the one machine, 1 if left out; every trial takes one unless `resources_per_trial` says otherwise.
         nodes: the machines, instead of `cpus`.
+        absences: by the id of a node, from when to when it is away, in virtual seconds and in order. Its trials are
+            lost, and start again from their last checkpoints.
         seed: of searcher and scheduler; the same seed gives the same simulation.
         start_s, stop_s: virtual seconds that a start takes, and an end.
         can_save_on_demand: trials save whenever they are asked to, as class trainables do; left out: they do not.
@@ -209,7 +212,10 @@ def simulate(
             f"{type(built.policies.scheduler).__name__} changes configs while trials run, and recorded curves hold "
             "only those that were run from beginning to end. Give a function that computes curves instead."
         )
-    simulator = Simulator(curve, machine, has_state=_has_state(curve), start_s=start_s, stop_s=stop_s)
+    if unknown := sorted({*(absences or ())} - {node.id for node in machine}):
+        raise ConfigError(f"absences names {unknown[0]!r}, which is none of the nodes.")
+    times = {"start_s": start_s, "stop_s": stop_s}
+    simulator = Simulator(curve, machine, has_state=_has_state(curve), absences=absences, **times)
     return drive_in_virtual_time(built, simulator)
 
 

@@ -50,6 +50,28 @@ def test_trials_share_the_machine_and_time_is_virtual() -> None:
     assert len(frame) == len(found.arrivals) == 6 * LONGEST
 
 
+@pytest.mark.parametrize(
+    ("absences", "seconds", "attempts"),
+    [
+        ({}, 18.0, [1, 1]),
+        ({"b": [(5.0, 10.0)]}, 24.0, [1, 2]),  # two of nine reports were kept, and one second is lost
+        ({"b": [(5.0, 30.0)]}, 32.0, [1, 2]),  # the other node is free sooner
+        ({"a": [(5.0, 6.0)], "b": [(5.0, 10.0)]}, 24.0, [2, 2]),
+        ({"a": [(5.0, 6.0)], "b": [(5.0, 10.0)]}, 20.0, [3]),  # what would move to the other is lost, too
+    ],
+)
+def test_a_node_that_goes_takes_its_trials_with_it_and_they_go_on_from_their_checkpoints(
+    absences: dict[str, list[tuple[float, float]]], seconds: float, attempts: list[int]
+) -> None:
+    nodes = [sweep.Node("a", 1.0), sweep.Node("b", 1.0)]
+    found = simulate(curve, config=SPACE, num_samples=len(attempts), nodes=nodes, absences=absences)
+    assert found.seconds == seconds
+    assert sorted(trial.attempt for trial in found.trials) == attempts
+    counts = [trial.last_result["training_iteration"] for trial in found.trials if trial.last_result]
+    assert counts == [LONGEST] * len(attempts)
+    assert len(found.arrivals) == len(attempts) * LONGEST
+
+
 class Fixed(sweep.Searcher):
     """Suggests always the same."""
 
@@ -140,6 +162,7 @@ def test_clones_continue_from_the_state_that_they_took_over() -> None:
         ({"metric": "loss", "scheduler": "asha"}, ConfigError, "needs a mode"),
         ({"scheduler": "asah"}, sweep.errors.UnknownNameError, "there is no scheduler 'asah'"),
         ({"time_budget_s": -1}, ConfigError, "time_budget_s is -1"),
+        ({"absences": {"n1": [(1.0, 2.0)]}}, ConfigError, "absences names 'n1', which is none of the nodes"),
     ],
 )
 def test_bad_arguments_are_refused_as_by_a_run(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
