@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from sweep.errors import TrainableError
 
 Path = tuple[str, ...]
 STATE, CONFIG, BATCH, KEY, INDEX = "state", "config", "batch", "key", "index"
-_OTHER_NAMES = {"rng": KEY, "i": INDEX, "params": STATE}  # `params` only where nothing else is called so
+_OTHER_NAMES = {"rng": KEY, "i": INDEX, "params": STATE}  # `params` only of a state that is no tuple
 
 
 class Call:
@@ -21,12 +22,12 @@ class Call:
 
     A parameter is `state`, `config`, `batch`, `key` (or `rng`: the random key of this lane and step), `index` (or `i`:
     the number of steps so far), else a hyperparameter of that name, a part of the state of that name (of a dict, named
-    tuple or dataclass) or of the batch (of a dict). What is left over goes to the parts of a batch that is a tuple, as
-    many as it has, and otherwise to the whole state.
+    tuple or dataclass) or of the batch (of a dict). The others are, in their order, the state and then the batch, whole
+    or, if it is a tuple, in its parts: `step(params, opt_state, x, y)`.
     """
 
     def __init__(self, function: Callable[..., Any], what: str) -> None:
-        self.what = what
+        self.what, self.name = what, str(getattr(function, "__name__", "value"))
         self._function = function
         self._parameters = [
             one
@@ -55,7 +56,7 @@ class Call:
             elif one.name in of_state:
                 values[one.name] = of_state[one.name]
                 parts.append(one.name)
-            elif alias in given:
+            elif alias in given and not (one.name == "params" and type(given[alias]) is tuple):
                 values[one.name] = given[alias]
             elif isinstance(of_batch, Mapping) and one.name in of_batch:
                 values[one.name] = of_batch[one.name]
@@ -63,14 +64,14 @@ class Call:
                 values[one.name] = one.default
             else:
                 left.append(one.name)
-        is_whole = STATE in given and not parts and not any(value is given[STATE] for value in values.values())
-        if left and is_whole and (not isinstance(of_batch, tuple) or len(left) > len(of_batch)):
-            values[left.pop(0)] = given[STATE]
-        if left and isinstance(of_batch, tuple) and len(left) == len(of_batch):
-            values |= zip(left, of_batch, strict=True)
-        elif left and BATCH in given and len(left) == 1 and not any(value is of_batch for value in values.values()):
-            values[left[0]] = of_batch
-        elif left:
+        taken = [id(value) for value in values.values()]
+        of_both = (_ways(given, STATE, taken, bool(parts)), _ways(given, BATCH, taken, False))
+        fitting = [way for way in itertools.product(*of_both) if sum(map(len, way)) == len(left)]
+        if fitting:
+            of_state_now, of_batch_now = fitting[0]
+            values |= zip(left, [*of_state_now.values(), *of_batch_now.values()], strict=True)
+            parts += [name for name in of_state_now if name]
+        else:
             known = [*given, *(name for name in given[CONFIG] if name not in given), *of_state]
             raise TrainableError(
                 f"{self.what} has the parameter {left[0]!r}; expected one of {', '.join(map(repr, known))}. Rename it, "
@@ -79,10 +80,21 @@ class Call:
         return values, parts
 
 
+def _ways(given: Mapping[str, Any], what: str, taken: Sequence[int], is_taken: bool) -> list[dict[str, Any]]:
+    """Return how parameters in their order can be the state or the batch: whole, in its parts, not at all."""
+    whole = given.get(what)
+    if whole is None or is_taken or id(whole) in taken:
+        return [{}]
+    by_place = parts_of(whole) if type(whole) is tuple else {}
+    return [{"": whole}, *([by_place] if by_place else []), {}]
+
+
 def parts_of(state: Any) -> dict[str, Any]:
-    """Return the parts of a state by name; none if it is no dict, named tuple or dataclass."""
+    """Return the parts of a state by name, of a tuple by place; none if it is neither, no named tuple or dataclass."""
     if isinstance(state, Mapping):
         return dict(state)
+    if type(state) is tuple:
+        return {str(place): value for place, value in enumerate(state)}
     if hasattr(state, "_asdict"):
         return dict(state._asdict())
     if dataclasses.is_dataclass(state) and not isinstance(state, type):
@@ -94,6 +106,8 @@ def with_parts(state: Any, parts: Mapping[str, Any]) -> Any:
     """Return the state with other parts."""
     if isinstance(state, Mapping):
         return {**state, **parts}
+    if type(state) is tuple:
+        return tuple(parts.get(str(place), value) for place, value in enumerate(state))
     return state._replace(**parts) if hasattr(state, "_replace") else dataclasses.replace(state, **parts)
 
 
@@ -110,6 +124,8 @@ def taken_apart(
         TrainableError: the state is not among what it returned, or what is left is no metrics.
     """
     values = list(returned) if type(returned) in (tuple, list) else [returned]
+    if type(state) is tuple and not state:  # there is none
+        return state, metrics_of(what, values)
     expected = [parts_of(state)[name] for name in parts] if parts else [state]
     if not parts and is_alike(returned, state):
         values = [returned]
@@ -123,15 +139,24 @@ def taken_apart(
             f"{what} returned {_described(returned)}, and {missing} is not among that; expected (state, metrics): the "
             f"state with the same structure as {'init' if not parts else 'it was given'} returned it, and a dict."
         )
+    return (with_parts(state, dict(zip(parts, found, strict=True))) if parts else found[0]), metrics_of(what, rest)
+
+
+def metrics_of(what: str, values: Sequence[Any], name: str = "loss") -> dict[str, Any]:
+    """Return metrics that a function returned: dicts of scalars, or a scalar that gets a name.
+
+    Raises:
+        TrainableError: one is neither.
+    """
     metrics: dict[str, Any] = {}
-    for value in rest:
+    for value in values:
         if isinstance(value, Mapping):
             metrics |= value
         elif type(value) not in (tuple, list):
-            metrics["loss"] = value
+            metrics[name] = value
         else:
             raise TrainableError(f"{what} returned metrics as {_described(value)}; expected a dict of scalars.")
-    return (with_parts(state, dict(zip(parts, found, strict=True))) if parts else found[0]), metrics
+    return metrics
 
 
 def _described(value: Any) -> str:

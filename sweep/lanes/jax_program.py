@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import jax
@@ -25,7 +24,10 @@ _ADVICE = {
 
 
 class JaxProgram(Program):
-    """See `Program`. States and data may be any pytrees; keys are of `jax.random.PRNGKey`."""
+    """See `Program`. States and data may be any pytrees; keys are of `jax.random.PRNGKey`.
+
+    Between two calls a state is its arrays by path; what else is in it, such as an optimizer, `init` makes again.
+    """
 
     def __init__(self, vector: Any, static: Mapping[str, Any], objects: Mapping[str, Any]) -> None:
         super().__init__(vector, static, objects)
@@ -37,31 +39,37 @@ class JaxProgram(Program):
             parts: Any = jax.sharding.PartitionSpec
             self._lanes = jax.sharding.NamedSharding(mesh, parts("lanes"))
             self._everywhere = jax.sharding.NamedSharding(mesh, parts())
-        self.data = jax.device_put(jax.tree.map(jnp.asarray, self.data), self._everywhere)
+        data = jax.tree.map(jnp.asarray, (self.data, self.validation))
+        self.data, self.validation = jax.device_put(data, self._everywhere)
         self._begin = jax.jit(jax.vmap(self._begin_one))
         self._advance = jax.jit(jax.vmap(self._advance_one, in_axes=(0, 0, 0, 0, None)))
         self._choose = jax.jit(_choose)
 
     def _begin_one(self, seed: Any, numbers: dict[str, Any]) -> Any:
+        state, form = self._begun(self._config(numbers), jax.random.PRNGKey(seed))
+        return {name: jnp.asarray(array) for name, array in form.arrays(state).items()}
+
+    def _begun(self, config: dict[str, Any], key: Any) -> tuple[Any, _Form]:
         # Not from the lane, so that a trial draws the same wherever it runs.
-        key = jax.random.fold_in(jax.random.PRNGKey(seed), 0)
-        state, _ = self.init(self._config(numbers), **{KEY: key})
-        return jax.tree.map(jnp.asarray, state)
+        state = self.init(config, **{KEY: jax.random.fold_in(key, 0)})[0]
+        return state, _Form(state)
 
-    def _advance_one(self, state: Any, numbers: dict[str, Any], seed: Any, count: Any, data: Any) -> Any:
+    def _advance_one(self, arrays: Any, numbers: dict[str, Any], seed: Any, count: Any, data: Any) -> Any:
         config, key = self._config(numbers), jax.random.PRNGKey(seed)
+        data, validation = data
+        # An optimizer in the state is one of this trace and its hyperparameters; what `init` computes is left out.
+        form = self._begun(config, key)[1]
 
-        def step(state: Any, index: Any) -> tuple[Any, Any]:
-            given = {STATE: state, BATCH: self._batch(data, index), INDEX: index}
+        def step(arrays: Any, index: Any) -> tuple[Any, Any]:
+            given = {STATE: form.whole(arrays), BATCH: self._batch(data, index), INDEX: index}
             returned, parts = self.step(config, **given, **{KEY: jax.random.fold_in(key, index + 1)})
-            new, metrics = taken_apart(self.step.what, returned, state, parts, _is_alike)
-            return jax.tree.map(partial(_as_before, self.step.what), new, state), metrics
+            state, metrics = taken_apart(self.step.what, returned, given[STATE], parts, _is_alike)
+            new = form.arrays(state)
+            return {name: jnp.asarray(new[name]).astype(old.dtype) for name, old in arrays.items()}, metrics
 
-        state, seen = jax.lax.scan(step, state, count + jnp.arange(self.num_steps, dtype=jnp.int32))
+        arrays, seen = jax.lax.scan(step, arrays, count + jnp.arange(self.num_steps, dtype=jnp.int32))
         metrics = {name: value[-1] for name, value in seen.items()}
-        if self.evaluate is not None:
-            metrics |= self.evaluate(config, **{STATE: state, BATCH: data})[0]
-        return state, metrics
+        return arrays, metrics | self.evaluated(config, form.whole(arrays), data, validation)
 
     def _batch(self, data: Any, index: Any) -> Any:
         size = self.batch_size
@@ -79,19 +87,18 @@ class JaxProgram(Program):
         return self._called(self._begin, seeds, _by_text(numbers))
 
     def advance(self, states: Any, numbers: Numbers, seeds: Array, counts: Array) -> tuple[Any, dict[str, Array]]:
-        states, metrics = self._called(self._advance, states, _by_text(numbers), seeds, counts, self.data)
+        data = self.data, self.validation
+        states, metrics = self._called(self._advance, states, _by_text(numbers), seeds, counts, data)
         return states, jax.device_get(metrics)
 
     def choose(self, mask: Array, new: Any, old: Any) -> Any:
         return self._choose(mask, new, old)
 
     def to_host(self, states: Any) -> dict[str, Array]:
-        leaves, _ = jax.tree_util.tree_flatten_with_path(jax.device_get(states))
-        return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+        return {name: np.asarray(array) for name, array in jax.device_get(states).items()}
 
     def from_host(self, arrays: Mapping[str, Array], like: Any) -> Any:
-        leaves, form = jax.tree_util.tree_flatten_with_path(like)
-        return jax.tree.unflatten(form, [jnp.asarray(arrays[jax.tree_util.keystr(path)]) for path, _ in leaves])
+        return {name: jnp.asarray(arrays[name]) for name in like}
 
     def leaves(self, tree: Any) -> list[Any]:
         return list(jax.tree.leaves(tree))
@@ -159,9 +166,27 @@ def _choose(mask: Any, new: Any, old: Any) -> Any:
 def _is_alike(one: Any, other: Any) -> bool:
     forms: list[Any] = [jax.tree.structure(one), jax.tree.structure(other)]
     return bool(forms[0] == forms[1]) and all(
-        jnp.shape(a) == jnp.shape(b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+        np.shape(a) == np.shape(b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     )
 
 
-def _as_before(what: str, new: Any, old: Any) -> Any:
-    return jnp.asarray(new).astype(old.dtype)
+class _Form:
+    """What a state is but for its arrays: the tree, and leaves such as functions."""
+
+    def __init__(self, state: Any) -> None:
+        leaves, self._tree = jax.tree_util.tree_flatten_with_path(state)
+        self._leaves = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+        self._names = [
+            name
+            for name, leaf in self._leaves.items()
+            if hasattr(leaf, "dtype") or isinstance(leaf, (bool, int, float, complex))
+        ]
+
+    def arrays(self, state: Any) -> dict[str, Any]:
+        """Return the arrays of a state by path."""
+        leaves = dict(zip(self._leaves, jax.tree.leaves(state), strict=True))
+        return {name: leaves[name] for name in self._names}
+
+    def whole(self, arrays: Mapping[str, Any]) -> Any:
+        """Return a state of arrays again."""
+        return jax.tree.unflatten(self._tree, list({**self._leaves, **arrays}.values()))

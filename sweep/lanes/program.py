@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sweep.errors import TrainableError
-from sweep.lanes.functions import Call, Path
+from sweep.lanes.functions import BATCH, STATE, Call, Path, metrics_of
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Numbers: TypeAlias = "Mapping[Path, Array]"
@@ -42,9 +42,8 @@ class Program(ABC):
         self.static, self.num_steps = dict(static), vector.steps_per_report
         self.init, self.step = Call(vector.init, f"{name}.init"), Call(vector.step, f"{name}.step")
         self.evaluate = None if vector.evaluate is None else Call(vector.evaluate, f"{name}.evaluate")
-        self.data: Any = None
-        if vector.data is not None:
-            self.data = Call(vector.data, f"{name}.data")({**objects, **static})[0]
+        given = {**objects, **static}
+        self.data, self.validation = (self._loaded(vector, what, given) for what in ("data", "validation"))
         size = vector.batch_size
         self.batch_size: int | None = static.get(size, size) if isinstance(size, str) else size
         if self.batch_size is not None:
@@ -56,6 +55,17 @@ class Program(ABC):
                     "a number of rows that all of them have, or the name of a static hyperparameter that is one."
                 )
             self.num_batches = fewest // self.batch_size
+
+    def evaluated(self, config: Mapping[str, Any], state: Any, data: Any, validation: Any) -> dict[str, Any]:
+        """Return the metrics of `evaluate`; a scalar is called as the function is."""
+        if self.evaluate is None:
+            return {}
+        given = {STATE: state, BATCH: data if validation is None else validation}
+        return metrics_of(self.evaluate.what, [self.evaluate(config, **given)[0]], self.evaluate.name)
+
+    def _loaded(self, vector: Any, what: str, given: Mapping[str, Any]) -> Any:
+        function = getattr(vector, what)
+        return None if function is None else Call(function, f"{type(vector).__name__}.{what}")(given)[0]
 
     @abstractmethod
     def begin(self, seeds: Array, numbers: Numbers) -> Any:

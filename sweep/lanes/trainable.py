@@ -35,9 +35,10 @@ class VectorTrainable:
     A lane is a trial like any other: searchers, schedulers, record and results are the same. Its numbers are those that
     it has alone, up to the rounding of another batch size, whatever its neighbours: random keys come from its own seed.
 
-    Override `init` and `step`; `data` and `evaluate` as needed. Their parameters are found by name: `state`, `config`,
-    `batch`, `key` (or `rng`), `index` (or `i`), a hyperparameter, a part of the state (of a dict, named tuple or
-    dataclass) or of the batch (of a dict).
+    Override `init` and `step`; `data`, `evaluate` and `validation` as needed. Their parameters are found by name:
+    `state`, `config`, `batch`, `key` (or `rng`), `index` (or `i`), a hyperparameter, a part of the state (of a dict,
+    named tuple or dataclass) or of the batch (of a dict). Others are in their order the state and the batch, each whole
+    or, if it is a tuple, part by part: `step(self, params, opt_state, x, y)`.
 
     Attributes:
         static: names of hyperparameters that are the same for all lanes of a program; texts always are.
@@ -58,16 +59,18 @@ class VectorTrainable:
     framework: ClassVar[Any] = "jax"
     data: ClassVar[Callable[..., Any] | None] = None
     evaluate: ClassVar[Callable[..., Any] | None] = None
+    validation: ClassVar[Callable[..., Any] | None] = None
 
     def init(self, key: Any, config: Mapping[str, Any]) -> Any:
-        """Return the state of a trial that begins: a tree of arrays."""
-        raise NotImplementedError
+        """Return the state of a trial that begins, a tree of arrays; by default none: each step is a whole training."""
+        return ()
 
     def step(self, state: Any, config: Mapping[str, Any], batch: Any) -> Any:
         """Return the next state and a dict of scalars, `(state, metrics)`; those of the last step are reported.
 
         `data(self)` returns the arrays that `batch` is taken from; it is called once for each program.
-        `evaluate(self, state, config, batch)` returns more metrics, once for each report, from all of the data.
+        `evaluate(self, state, config, batch)` returns more metrics, once for each report; its batch is all of what
+        `validation(self)` returns, or without that all of the data.
         """
         raise NotImplementedError
 
@@ -166,11 +169,8 @@ def options_of(vector: type[VectorTrainable]) -> Options:
         TrainableError: what it says of itself makes no sense.
     """
     name = vector.__name__
-    for method in ("init", "step"):
-        if getattr(vector, method) is getattr(VectorTrainable, method):
-            raise TrainableError(
-                f"{name} has no {method}; define {inspect.signature(getattr(VectorTrainable, method))}."
-            )
+    if vector.step is VectorTrainable.step:
+        raise TrainableError(f"{name} has no step; define {inspect.signature(VectorTrainable.step)}.")
     if isinstance(vector.static, str) or not all(isinstance(one, str) for one in vector.static):
         raise TrainableError(
             f"{name}.static is {vector.static!r}; expected names of hyperparameters, such as ('width',)."
@@ -220,9 +220,10 @@ def checked_space(vector: type[VectorTrainable], space: Mapping[str, Any]) -> di
 def vectorized(
     step: Callable[..., Any] | None = None,
     *,
-    init: Callable[..., Any],
+    init: Callable[..., Any] | None = None,
     data: Callable[..., Any] | None = None,
     evaluate: Callable[..., Any] | None = None,
+    validation: Callable[..., Any] | None = None,
     static: Sequence[str] = (),
     steps_per_report: int = 1,
     batch_size: int | str | None = None,
@@ -240,7 +241,7 @@ def vectorized(
     if step is None:
         given = {name: value for name, value in locals().items() if name != "step"}
         return lambda function: vectorized(function, **given)
-    functions = {"init": init, "step": step, "data": data, "evaluate": evaluate}
+    functions = {"init": init, "step": step, "data": data, "evaluate": evaluate, "validation": validation}
     members = {name: staticmethod(one) for name, one in functions.items() if one is not None}
     members |= {
         name: value
