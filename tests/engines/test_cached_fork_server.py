@@ -157,6 +157,14 @@ def test_a_file_that_has_changed_since_is_another_also_where_an_older_one_replac
     assert not are_files_older(changed + GRAIN_NS)
 
 
+def test_where_the_clock_is_late_files_of_the_future_end_no_new_fork_server(run, tmp_path, monkeypatch):
+    late = "import time\ntime.time_ns = lambda told=time.time_ns: told() - 10**14\n"
+    (tmp_path / "sitecustomize.py").write_text(late)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert run()["training_iteration"] == 1
+    assert run()["training_iteration"] == 1
+
+
 @pytest.mark.parametrize("what", ["environ", "cwd", "umask", "limit", "path", "signals", "nothing"])
 def test_whatever_a_process_inherits_counts(what, tmp_path, monkeypatch):
     core, umask = resource.getrlimit(resource.RLIMIT_CORE), os.umask(0o022)

@@ -42,6 +42,7 @@ class ForkServer:
         self._control = control
         self._driver = driver
         self._began_ns = time.time_ns()  # no module of the user's was loaded before
+        self._is_new = True  # none was at all: another one is no remedy where, by a late clock, files changed later
         self._importer = os.environ.pop(IMPORTER_VARIABLE)
         self._run: wire.Begin | None = None  # the one that it serves
         self._locks: list[int] = []
@@ -87,7 +88,7 @@ class ForkServer:
     def _begin(self, run: wire.Begin, log: int, locks: list[int]) -> None:
         """Print into the run's log, hold its locks and bear its mark, and import what it needs; or end where a module
         would be another if it were imported now."""
-        if not are_files_older(self._began_ns):
+        if not (self._is_new or are_files_older(self._began_ns)):
             self._end()
         processes.map_file(f"/proc/self/fd/{log}")
         _print_into(log)
@@ -98,6 +99,7 @@ class ForkServer:
         self._send(wire.Ready(len(os.listdir("/proc/self/task"))))
 
     def _import(self, modules: Sequence[str]) -> None:
+        self._is_new = False
         if not modules:
             return
         os.environ[IMPORTER_VARIABLE] = self._importer
