@@ -9,6 +9,7 @@ from typing import Any
 from searchers.errors import closest, nearest
 from sweep.callbacks.base import Callback, FilesCallback
 from sweep.core.failures import without_numbers
+from sweep.core.resources import LOCAL
 from sweep.core.results import TrialResult, flatten
 from sweep.core.trial import Cause, Status, Trial
 
@@ -88,7 +89,11 @@ class SpaceNotice(Callback):
         if short and now >= self._not_before:
             self._not_before = now + _SAY_S
             trial = short[0]
-            self._warn(f"trial {trial.number:05d} {trial.reason}. Free some space and it goes on; Ctrl-C ends it")
+            nodes = {bundle.node for bundle in trial.placement.bundles} if trial.placement else {LOCAL}
+            where = f" on {nodes.pop()}" if len(nodes) == 1 and LOCAL not in nodes else ""
+            self._warn(
+                f"trial {trial.number:05d}{where} {trial.reason}. Free some space and it goes on; Ctrl-C ends it"
+            )
 
 
 class MissingKeys(Callback):

@@ -11,7 +11,7 @@ import pytest
 
 import sweep
 from sweep.callbacks.watch import FailureNotices, SchedulerNotices, SpaceNotice
-from sweep.core.resources import Resources
+from sweep.core.resources import BundlePlacement, Placement, Resources
 from sweep.core.results import TrialResult
 from sweep.core.trial import Cause, Status, Trial, evolve
 
@@ -46,8 +46,9 @@ def test_the_first_that_waits_is_named_once_a_minute() -> None:
     notice.on_step(trials, 0.0, list(trials))
     notice.on_step(trials, 0.0, list(trials))
     assert said == [f"trial 00001 {SHORT}. Free some space and it goes on; Ctrl-C ends it"]
-    notice.on_step(trials, 61.0, ["abcde_00002"])
-    assert len(said) == 2
+    there = Placement((BundlePlacement("far"),))
+    notice.on_step({"abcde_00002": evolve(waiting[2], placement=there)}, 61.0, ["abcde_00002"])
+    assert said[1:] == [f"trial 00002 on far {SHORT}. Free some space and it goes on; Ctrl-C ends it"]
 
 
 def test_what_a_scheduler_notes_is_said_as_soon_as_it_does_and_that_there_is_nothing_to_copy_at_the_first_end() -> None:
