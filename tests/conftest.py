@@ -17,6 +17,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Of each process that imports numpy a thread of OpenBLAS would otherwise keep a CPU busy for 0.1 s, waiting for work.
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
+CLUSTERS = {"agents", "ray", "slurm"}  # marks of tests that start some
 LONGEST = (
     "test_docs.py",
     "test_scripts.py",
@@ -57,3 +58,16 @@ def _path_of_before() -> Iterator[None]:
 def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What tests work on of remote storage lies with their other files: what an earlier run left is not found."""
     os.environ["SWEEP_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What starts clusters takes everything away again; Ray's client leaves sockets of its own open."""
+    marks = CLUSTERS & {mark.name for mark in request.node.iter_markers()}
+    if not marks:
+        yield
+        return
+    from leftovers import nothing_left
+
+    own, temporary = request.getfixturevalue("tmp_path"), tmp_path_factory.mktemp("left")
+    yield from nothing_left(own, temporary, counts_open="ray" not in marks)

@@ -10,9 +10,9 @@ from sweep.engines.local.fork_server_client import end_cached
 MARK = "SWEEP_TEST_MARK"
 
 
-def marked(mark: str) -> dict[int, str]:
+def marked(mark: str, variable: str = MARK) -> dict[int, str]:
     """Return pid -> command line of every process whose environment holds the mark."""
-    wanted = f"{MARK}={mark}".encode()
+    wanted = f"{variable}={mark}".encode()
     found = {}
     for process in Path("/proc").iterdir():
         if not process.name.isdigit():

@@ -244,6 +244,36 @@ def test_a_trial_waits_for_room_and_goes_on_by_itself_without_a_failure(
     assert_all_ended(process)
 
 
+# Two nodes that share only the bucket; the directory of the second one lies on the small disk.
+NODES = """
+sys.path.append(TESTS)
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
+from agent_processes import AgentProcesses
+
+class Apart(AgentProcesses):
+    def summon(self, node, invitation):
+        cache = {"one": os.path.abspath("cache"), "two": "/mnt/cache"}[node]
+        self._environ = {**os.environ, "SWEEP_SHARED_STORAGE": "0", "SWEEP_CACHE": cache}
+        super().summon(node, invitation)
+
+os.makedirs("bucket")
+bucket = DirFileSystem(os.path.abspath("bucket"), LocalFileSystem())
+nodes = Apart([sweep.Node("one", cpus=1), sweep.Node("two", cpus=1)])
+fill(700_000)
+run("saves", engine=nodes, nodes=None, storage_path="b", storage_filesystem=bucket)
+"""
+
+
+@pytest.mark.agents
+def test_the_full_disk_of_a_node_is_named_with_the_node_and_what_runs_there_waits(started: Started) -> None:
+    process = started.start_on_small_disk(NODES.replace("TESTS", repr(str(ROOT / "tests"))))
+    line = until(process, "waits for disk space")
+    assert " on two waits for disk space: a checkpoint of 391KiB does not fit into /mnt/cache" in line
+    make_room(process)
+    assert_all_ended(process, steps=3)
+
+
 @pytest.mark.slow
 def test_a_disk_without_inodes_is_no_disk_without_bytes(started: Started) -> None:
     process = started.start_on_small_disk(

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from sweep.core.trial import evolve
 from sweep.engines.cluster import agents as agents_module
 from sweep.engines.cluster.agent import Setup
 from sweep.errors import ExperimentError
+from sweep.record.facts import read_facts
 
 pytestmark = pytest.mark.agents
 
@@ -157,6 +159,52 @@ def test_a_result_names_the_address_of_its_node(tmp_path):
     analysis = sweep.run(lambda config: {"loss": 1}, num_samples=2, resources_per_trial={"cpu": 2}, **options)
     assert sorted(trial.last_result["node_ip"] for trial in analysis.trials) == ["127.0.0.3", "127.0.0.4"]
     assert sorted(analysis.dataframe(full=True)["node_ip"]) == ["127.0.0.3", "127.0.0.4"]
+    assert sweep.replay(analysis.experiment_path).differences == []
+
+
+CLOCK = """
+import time
+
+def shift(name, by):
+    told = getattr(time, name)
+    setattr(time, name, lambda: told() + by)
+
+for name, by in {"time": -86400, "monotonic": 5000}.items():
+    shift(name, by)
+    shift(name + "_ns", by * 10**9)
+"""
+
+
+def test_the_clock_of_a_node_may_be_wrong_by_a_day(tmp_path):
+    """Limits are kept, the sweep's own times are the driver's, and files that seem to come from the future are used."""
+    (tmp_path / "clock").mkdir()
+    (tmp_path / "clock" / "sitecustomize.py").write_text(CLOCK)
+    variables = {"PYTHONPATH": str(tmp_path / "clock"), "SWEEP_CLAIMS": str(tmp_path / "claims")}
+    cluster = AgentProcesses(TWO[:1], environ={**os.environ, **variables})
+
+    def train(config):
+        for step in range(10_000 if config["is_endless"] else 3):
+            time.sleep(0.05)
+            sweep.report(step=step, ahead=time.time() - time.clock_gettime(time.CLOCK_REALTIME))
+
+    began = time.time()
+    analysis = sweep.run(
+        train,
+        config={"is_endless": sweep.grid_search([0, 1])},
+        stop={"time_total_s": 1.0},
+        engine=cluster,
+        storage_path=tmp_path,
+        name="made",
+        verbose=0,
+    )
+    facts = list(read_facts(tmp_path / "made" / "sweep.db"))
+    assert [one.status for one in analysis.trials] == ["TERMINATED"] * 2
+    for one in analysis.trials:
+        assert one.last_result["ahead"] == pytest.approx(-86400, abs=10)
+        assert 0 < one.last_result["time_total_s"] < time.time() - began
+    exits = [fact.event.exit.kind for fact in facts if isinstance(fact.event, Exited)]
+    assert exits == [ExitKind.FINISHED, ExitKind.STOPPED]
+    assert all(0 <= fact.at <= time.time() - began for fact in facts)
     assert sweep.replay(analysis.experiment_path).differences == []
 
 

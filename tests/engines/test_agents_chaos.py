@@ -10,13 +10,13 @@ import sys
 import threading
 import time
 import uuid
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from agents_chaos import APART, DRIVE, HEARTBEAT_TIMEOUT_S, PLAIN, TRAIN, Harm, agents_of, check, check_apart, prepared
 from conformance.processes import Watch, of_experiment
+from leftovers import open_files
 from links import Linked, Links
 from orphans import MARK, wait_until_gone
 
@@ -24,17 +24,6 @@ from sweep import Device, Node
 
 NUM_TRIALS, NUM_KILLS = 120, 30
 KINDS = ["agent", "fork_server", "supervisor", "supervisor", "node", "driver", "driver", "cut", "silence"]
-
-
-def open_files() -> Counter[str]:
-    """Return what this process has open, sockets and pipes as such."""
-    found: Counter[str] = Counter()
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found[os.readlink(f"/proc/self/fd/{name}").partition(":")[0]] += 1
-        except OSError:
-            continue  # that of this very look
-    return found
 
 
 @pytest.mark.agents

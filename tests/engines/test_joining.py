@@ -107,6 +107,30 @@ def test_when_the_driver_is_killed_the_machine_waits_and_joins_whoever_resumes(t
     assert said.count("has joined made") == 2
 
 
+def test_a_second_driver_is_refused_and_the_first_one_keeps_its_machines(tmp_path):
+    machines, refused = [], []
+
+    class Second(sweep.Callback):
+        def setup(self, *, experiment_dir, **info):
+            machines.append(joins(experiment_dir, "--cpus", "1"))
+
+        def on_trial_complete(self, trial):
+            if not refused:
+                again = f"import sweep; sweep.run(print, storage_path={str(tmp_path)!r}, name='made', resume=True)"
+                command = [sys.executable, "-c", f"{again.removesuffix(')')}, engine='agents')"]
+                refused.append(subprocess.run(command, capture_output=True, text=True, timeout=60, check=False))
+
+    made, notes = cluster(here=False)
+    analysis = sweep.run(
+        train, engine=made, num_samples=3, storage_path=tmp_path, name="made", verbose=0, callbacks=[Second()]
+    )
+    said = machines[0].communicate(timeout=20)[1]
+    assert f"made is in use by another driver (pid {os.getpid()}" in refused[0].stderr
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 3
+    assert said.count("has joined made") == 1
+    assert not any("lost" in note for note in notes)
+
+
 def files(root: Path) -> list[str]:
     return [str(path) for path in root.rglob("*")]
 
