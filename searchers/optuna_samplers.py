@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import bisect
 import copy
 import importlib.util
 import inspect
 import math
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from searchers import checks
@@ -52,7 +54,7 @@ class Sampling:
         self.title = self.kind or f"optuna ({getattr(self._given, '__name__', own.__name__)})"
         if window is not None:
             window = checks.whole("window", window, least=50, hint="None is no bound.")
-        self.window = window if self.kind == "tpe" else None
+        self.window = Window(window) if window is not None and self.kind == "tpe" else None
         self._is_constrained = is_constrained
 
     def make(self, seed: int, draw: int, space: Space, num_open: int) -> BaseSampler:
@@ -182,29 +184,48 @@ def with_open_trials(study: Study) -> None:
 # --- TPE: a bounded number of trials, so that its cost stops growing with them ----------------------------------------
 
 
-def best_and_newest(study: Study, size: int) -> list[FrozenTrial] | None:
-    """Return `size` of the study's trials that ended, and all that go on, by number; None if no more ended.
+class Window:
+    """`size` of a study's trials that ended, and all that go on.
 
     These are the newest `size - size // 2` by number, and the best `size // 2` of the others: complete ones by
     their value, then pruned ones by how far they came, then infeasible ones by their violation; ties by number. With
     several objectives the second half are the trials of the others' Pareto front, the newest of them.
+    A trial that ended is looked at once.
     """
-    trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
-    ended = [trial for trial in trials if trial.state.name in ("COMPLETE", "PRUNED")]
-    going_on = [trial for trial in trials if trial.state.name in ("RUNNING", "WAITING")]
-    if len(ended) <= size:
-        return None
-    num_best = size // 2
-    old, newest = ended[: num_best - size], ended[num_best - size :]
-    if len(study.directions) > 1:
-        complete = [trial for trial in old if _rank(trial, 1.0)[0] == 0]
-        modes = ["min" if direction.name == "MINIMIZE" else "max" for direction in study.directions]
-        front = [complete[i] for i in pareto_front([trial.values for trial in complete], modes)]
-        best = front[-num_best:]
-    else:
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._num_seen = 0
+        self._open: list[int] = []  # numbers of trials that went on when they were seen last
+        self._ended: list[int] = []
+        self._ranked: list[tuple[float, ...]] = []  # rank and number of each that ended, the best first
+
+    def of(self, study: Study) -> list[FrozenTrial] | None:
+        """Return the trials, by number; None if no more ended than `size`. It must always be the same study."""
+        trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
         sign = 1.0 if study.directions[0].name == "MINIMIZE" else -1.0
-        best = sorted(old, key=lambda trial: (*_rank(trial, sign), trial.number))[:num_best]
-    return sorted([*best, *newest, *going_on], key=lambda trial: trial.number)
+        unseen, self._open = (*self._open, *range(self._num_seen, len(trials))), []
+        self._num_seen = len(trials)
+        for number in unseen:
+            trial = trials[number]
+            if not trial.state.is_finished():
+                self._open.append(number)
+            elif trial.state.name != "FAIL":
+                bisect.insort(self._ended, number)
+                bisect.insort(self._ranked, (*_rank(trial, sign), number))
+        if len(self._ended) <= self._size:
+            return None
+        num_best = self._size // 2
+        newest = self._ended[num_best - self._size :]
+        if len(study.directions) > 1:
+            old = [trials[number] for number in self._ended[: num_best - self._size]]
+            complete = [trial for trial in old if _rank(trial, 1.0)[0] == 0]
+            modes = ["min" if direction.name == "MINIMIZE" else "max" for direction in study.directions]
+            front = [complete[i].number for i in pareto_front([trial.values for trial in complete], modes)]
+            best = front[-num_best:]
+        else:
+            best = list(islice((int(number) for *_, number in self._ranked if number < newest[0]), num_best))
+        return [trials[number] for number in sorted([*best, *newest, *self._open])]
 
 
 def _rank(trial: FrozenTrial, sign: float) -> tuple[float, ...]:
@@ -219,9 +240,9 @@ def _rank(trial: FrozenTrial, sign: float) -> tuple[float, ...]:
 
 
 @contextmanager
-def showing(study: Study, window: int | None) -> Iterator[None]:
+def showing(study: Study, window: Window | None) -> Iterator[None]:
     """Let samplers see the best and the newest of a study's trials only, where more ended than the window holds."""
-    shown = None if window is None else best_and_newest(study, window)
+    shown = None if window is None else window.of(study)
     if shown is None:
         yield
         return

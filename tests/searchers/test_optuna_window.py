@@ -10,7 +10,7 @@ from optuna.samplers._tpe.sampler import _split_trials, default_gamma
 from optuna.trial import TrialState, create_trial
 
 from searchers import OptunaSearch, SearchError, choice, loguniform, uniform
-from searchers.optuna_samplers import CONSTRAINTS, best_and_newest
+from searchers.optuna_samplers import CONSTRAINTS, Window
 
 SPACE = {"kind": choice(["a", "b"]), "lr": loguniform(1e-4, 1.0), "x": uniform(0.0, 1.0)}
 
@@ -56,7 +56,7 @@ def study_of(outcomes, directions=("minimize",)):
 
 
 def numbers(window, study):
-    return [trial.number for trial in best_and_newest(study, window)]
+    return [trial.number for trial in Window(window).of(study)]
 
 
 def test_below_the_window_nothing_changes():
@@ -96,6 +96,20 @@ def test_what_the_window_shows(outcomes, shown):
     assert numbers(5, study_of(outcomes)) == shown
 
 
+def test_a_window_that_saw_trials_end_in_any_order_shows_what_a_new_one_shows():
+    rng, study, window = random.Random(2), optuna.create_study(), Window(20)
+    going_on, sizes = [], set()
+    for _ in range(300):
+        going_on.append(study.ask())
+        if len(going_on) > 15:
+            ended = going_on.pop(rng.randrange(len(going_on)))
+            study.tell(ended, *rng.choice([(rng.random(),), (None, TrialState.FAIL)]))
+        shown, anew = window.of(study), Window(20).of(study)
+        assert shown == anew
+        sizes.add(shown and len(shown))
+    assert sizes == {None, 35}
+
+
 def test_with_several_objectives_the_front_is_shown():
     outcomes = [(1, 1), (2, 2), (2, 1), (1, 1), (0, 0), (9, 0), (9, 0), (9, 0)]
     study = study_of(outcomes, ["minimize", "maximize"])
@@ -115,7 +129,7 @@ def test_the_good_trials_of_the_estimator_are_those_that_it_would_have_without_a
     study = study_of(outcomes)
     ended = [trial for trial in study.trials if trial.state != TrialState.FAIL]
     good, _ = _split_trials(study, ended, default_gamma(len(ended)))
-    seen = best_and_newest(study, 60)
+    seen = Window(60).of(study)
     assert len(seen) == 60
     good_in_window, _ = _split_trials(study, seen, default_gamma(400))
     assert [trial.number for trial in good_in_window] == [trial.number for trial in good]
