@@ -206,6 +206,16 @@ ROWS = (
         ),
     ),
     Row(
+        "busy",
+        (Program("sweep", (20, 200, 500), (20, 200, 500)),),
+        (
+            Figure(
+                "ratio", "nodes away for 30 % of the time: makespan over its lower bound", "", 1.25, is_less_better=True
+            ),
+            Figure("busy", "500 workers and TPE: share of their time in trials of ten minutes", "", 0.95),
+        ),
+    ),
+    Row(
         "checkpoints",
         (Program("sweep", (100,), (20,)), Program("ray", (50,), (5,), says="{0} of each trial")),
         (Figure("per_s", "reports with a checkpoint of 1 MB, 4 trials", "/s", 300, floor="file_per_s"),),

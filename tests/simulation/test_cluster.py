@@ -23,7 +23,17 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "cluster.py"
 @pytest.fixture(scope="module")
 def cluster() -> ModuleType:
     """The benchmark, whose sweep it is."""
-    spec = importlib.util.spec_from_file_location("benchmark_of_a_cluster", BENCHMARK)
+    return _benchmark(BENCHMARK)
+
+
+@pytest.fixture(scope="module")
+def busy() -> ModuleType:
+    """The one of nodes that come and go, and of a slow searcher."""
+    return _benchmark(BENCHMARK.with_name("busy.py"))
+
+
+def _benchmark(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"benchmark_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -95,3 +105,17 @@ def test_a_thousand_nodes_fit_into_memory_and_are_kept_busy():
     assert found["events"] > 900_000
     assert found["gib"] < 4
     assert found["ratio"] <= 1.1
+
+
+def test_nodes_that_are_away_a_third_of_the_time_cost_only_what_was_not_saved(busy):
+    found = busy.preempted(10, 100)
+    assert found["trials"] == 100
+    assert found["losses"] > 100
+    assert 0.25 < found["away"] < 0.35
+    assert 1 < found["ratio"] <= 1.25
+
+
+@pytest.mark.parametrize(("cost_s", "least", "most"), [(1.5, 0.95, 1.0), (5.0, 0.0, 0.65)])
+def test_workers_are_busy_unless_the_searcher_is_too_slow_for_them(busy, cost_s, least, most):
+    """200 workers for ten minutes need a suggestion every 3 s; at the beginning each waits for its first one."""
+    assert least <= busy.suggested(200, 8, cost_s)["busy"] <= most
