@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from sweep.core.resources import Device, Node, Placement
 from sweep.core.trial import evolve
 from sweep.engines.cluster import agents as agents_module
 from sweep.engines.cluster.agent import Setup
+from sweep.engines.local.fork_server_client import own_path
 from sweep.errors import ExperimentError
 from sweep.record.facts import read_facts
 
@@ -318,6 +320,30 @@ def test_a_node_whose_agent_does_not_come_is_left_out_and_one_without_any_is_ref
     none.lame = ("one", "two")
     with pytest.raises(ExperimentError, match=r"on one: its machine is on fire; on two: its machine is on fire"):
         none(context(tmp_path / "none", ENDLESS, nodes=TWO))
+
+
+def test_a_process_that_was_an_agent_lives_on_as_it_was(tmp_path, monkeypatch):
+    """As a worker of Dask does, in which agents are tasks."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "mine_of_a_driver.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path / "project"))
+    code = f"""
+        import sys
+        sys.path[:] = {[entry for entry in own_path() if str(tmp_path) not in entry]!r}
+        import json, pathlib, threading, time, sweep
+        before, line = sys.path.copy(), sys.stdin.readline()
+        sweep.run_agent(line)
+        give_up = time.monotonic() + 30  # for the thread that asks whether the node will be taken away
+        while [one.name for one in threading.enumerate()] != ["MainThread"] and time.monotonic() < give_up:
+            time.sleep(0.05)
+        threads = [one.name for one in threading.enumerate()]
+        pathlib.Path({str(tmp_path / "seen")!r}).write_text(json.dumps([threads, sys.path == before]))
+    """
+    monkeypatch.setattr("agent_processes._BOOT", textwrap.dedent(code).replace("{", "{{").replace("}", "}}"))
+    cluster = AgentProcesses(TWO[:1])
+    cluster.notice_command = "false"
+    cluster(context(tmp_path / "experiment", ENDLESS, nodes=TWO[:1])).close()
+    assert json.loads((tmp_path / "seen").read_text()) == [["MainThread"], True]
 
 
 def test_objects_of_the_users_own_never_reach_an_agent(two, tmp_path):

@@ -128,16 +128,20 @@ class Agent:
         self._staging: Staging | None = None  # where the node does not see the driver's directory
         self._ready: list[Event] = []  # whose turn has come
         self._lock = -1
+        self._is_over = threading.Event()
+        self._heartbeat: Heartbeat | None = None
         self._link = Link(dial(invitation, LINK), self._on_full)
 
     def run(self) -> str:
         """Serve the driver until it is gone; returns why it ended."""
+        path = sys.path.copy()
         try:
             setup = self._receive_setup()
             if setup is None:
                 return GONE
             keep_alive(self._link.socket, setup.heartbeat_timeout_s)
-            Heartbeat(dial(self._invitation, HEARTBEAT), "the driver", setup.heartbeat_timeout_s, self._on_lost)
+            peer = dial(self._invitation, HEARTBEAT)
+            self._heartbeat = Heartbeat(peer, "the driver", setup.heartbeat_timeout_s, self._on_lost)
             if self._prepare(setup):
                 if setup.notice_command:
                     asks = partial(self._ask_whether_to_leave, setup.notice_command)
@@ -149,9 +153,13 @@ class Agent:
                 self._engine.close()
             if self._staging is not None:
                 self._staging.close()
-            self._link.close()
             if self._lock >= 0:
                 os.close(self._lock)
+            sys.path[:] = path
+            self._is_over.set()
+            if self._heartbeat is not None:
+                self._heartbeat.close()
+            self._link.close()  # which the driver waits for
 
     # --- before the first trial --------------------------------------------------------------------------------------
 
@@ -320,7 +328,8 @@ class Agent:
         while subprocess.run(
             command, shell=True, stdin=subprocess.DEVNULL, capture_output=True, check=False
         ).returncode:
-            time.sleep(_ASK_S)
+            if self._is_over.wait(_ASK_S):
+                return
         self.leave()
 
     def leave(self) -> None:
@@ -334,8 +343,8 @@ class Agent:
     def _on_lost(self, why: str) -> None:
         """The driver is lost, says the heartbeat's thread: end everything, at last without ceremony."""
         self._end(why)
-        time.sleep(_END_S)
-        os._exit(1)  # the processes below notice that by themselves
+        if not self._is_over.wait(_END_S):
+            os._exit(1)  # the processes below notice that by themselves
 
     def _end(self, why: str) -> None:
         """End the serving; called on the thread of the heartbeat, too."""
