@@ -657,7 +657,7 @@ def test_a_pure_module_reads_no_clock_file_environment_or_global_randomness():
         ("sqlite3", ("sweep.record",)),
         ("rich", ("sweep.display", "sweep.cli")),
         ("jax", ("sweep.train", "sweep.worker", "sweep.engines", "sweep.lanes")),
-        ("torch", ("sweep.train", "sweep.worker", "sweep.engines")),
+        ("torch", ("sweep.train", "sweep.worker", "sweep.engines", "sweep.lanes")),
     ],
 )
 def test_a_package_is_imported_only_where_it_is_at_home(package, home):

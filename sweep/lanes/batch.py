@@ -99,7 +99,7 @@ class Batch:
         fresh = [seat for seat in new if seat.restored is None]
         if fresh or (new and self.states is None):
             mask = np.array([seat in fresh for seat in self.seats])
-            began = self.program.begin(self._seeds(), self._numbers)
+            began = self.program.begin(self._seeds(), self._numbers, mask)
             self.states = self.program.place(
                 began if self.states is None else self.program.choose(mask, began, self.states)
             )

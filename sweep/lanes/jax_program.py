@@ -83,7 +83,7 @@ class JaxProgram(Program):
 
     # --- for all lanes -----------------------------------------------------------------------------------------------
 
-    def begin(self, seeds: Array, numbers: Numbers) -> Any:
+    def begin(self, seeds: Array, numbers: Numbers, mask: Array) -> Any:
         return self._called(self._begin, seeds, _by_text(numbers))
 
     def advance(self, states: Any, numbers: Numbers, seeds: Array, counts: Array) -> tuple[Any, dict[str, Array]]:

@@ -56,11 +56,13 @@ class Program(ABC):
                 )
             self.num_batches = fewest // self.batch_size
 
-    def evaluated(self, config: Mapping[str, Any], state: Any, data: Any, validation: Any) -> dict[str, Any]:
+    def evaluated(
+        self, config: Mapping[str, Any], state: Any, data: Any, validation: Any, **more: Any
+    ) -> dict[str, Any]:
         """Return the metrics of `evaluate`; a scalar is called as the function is."""
         if self.evaluate is None:
             return {}
-        given = {STATE: state, BATCH: data if validation is None else validation}
+        given = {STATE: state, BATCH: data if validation is None else validation, **more}
         return metrics_of(self.evaluate.what, [self.evaluate(config, **given)[0]], self.evaluate.name)
 
     def _loaded(self, vector: Any, what: str, given: Mapping[str, Any]) -> Any:
@@ -68,8 +70,12 @@ class Program(ABC):
         return None if function is None else Call(function, f"{type(vector).__name__}.{what}")(given)[0]
 
     @abstractmethod
-    def begin(self, seeds: Array, numbers: Numbers) -> Any:
-        """Return the states of lanes that begin, from `init`; `seeds` are those of their trials, uint32."""
+    def begin(self, seeds: Array, numbers: Numbers, mask: Array) -> Any:
+        """Return the states of lanes that begin, from `init`, where the mask, bools by lane, is set; else anything.
+
+        Args:
+            seeds: those of their trials, uint32.
+        """
 
     @abstractmethod
     def advance(self, states: Any, numbers: Numbers, seeds: Array, counts: Array) -> tuple[Any, dict[str, Array]]:
