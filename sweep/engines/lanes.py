@@ -48,7 +48,7 @@ class _Place:
         most: lanes at a time. worker: the attempt there; None: it is not started, or gone.
         link: to the worker, once it can be given trials.
         trials: that it has, or that wait for it, or the next one, to start. lost: that ended with it.
-        is_leaving: it has no trial, and is to end.
+        is_leaving: it has no trial, and is to end. said: what its trials wait for, as the sweep was told last.
     """
 
     placement: Placement
@@ -59,6 +59,7 @@ class _Place:
     trials: dict[tuple[str, int], Trial] = field(default_factory=dict)
     lost: Sequence[tuple[str, int]] = ()
     is_leaving: bool = False
+    said: dict[tuple[str, int], str] = field(default_factory=dict)
 
     @property
     def node(self) -> str:
@@ -72,6 +73,11 @@ def lane_nodes(nodes: Sequence[Node], options: Options) -> tuple[Node, ...]:
         ResourceError: no node has room for a worker.
     """
     return _with_lanes(nodes, _places(nodes, options))
+
+
+def process_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return an inventory on which what began as a lane goes on in a process of its own: one for each CPU."""
+    return tuple(replace(node, custom={**node.custom, LANE: node.cpus}) for node in nodes)
 
 
 def _places(nodes: Sequence[Node], options: Options) -> list[_Place]:
@@ -237,9 +243,12 @@ class LanesEngine(LocalEngine):
         )
         self._claims.awaited = place.request
         self._waiting_trials += place.trials.values()
-        for trial_id, _ in place.trials:
-            reason = f"waits for a process with {place.request}" + (f"; {others}" if others else "")
-            self._events.append(messages.Waiting(trial_id, reason))
+        said = dict.fromkeys(
+            place.trials, f"waits for a process with {place.request}" + (f"; {others}" if others else "")
+        )
+        news = [(key, reason) for key, reason in said.items() if place.said.get(key) != reason]
+        self._events += [messages.Waiting(trial_id, reason) for (trial_id, _), reason in news]
+        place.said = said
         place.trials.clear()
         self._loop.alarm(_RETRY_S, self._assign)
 
@@ -312,6 +321,8 @@ class LanesEngine(LocalEngine):
         if (place := self._place_of(key)) is not None:
             del place.trials[key]
             if not place.trials:
+                if (worker := self._worker_of(place)) is not None:
+                    self._watchdogs.rest(worker)  # it owes no report of anybody
                 self._loop.alarm(_IDLE_S, self._retire_idle)
         self._events.append(messages.Released(*key))
 

@@ -170,7 +170,8 @@ def options_of(vector: type[VectorTrainable]) -> Options:
     """
     name = vector.__name__
     if vector.step is VectorTrainable.step:
-        raise TrainableError(f"{name} has no step; define {inspect.signature(VectorTrainable.step)}.")
+        parameters = ", ".join(inspect.signature(VectorTrainable.step).parameters)
+        raise TrainableError(f"{name} has no step; define step({parameters}).")
     if isinstance(vector.static, str) or not all(isinstance(one, str) for one in vector.static):
         raise TrainableError(
             f"{name}.static is {vector.static!r}; expected names of hyperparameters, such as ('width',)."

@@ -337,9 +337,12 @@ def build(
     wanted, request_of = check(spec, trainable)
     elastic = trainable.elastic(spec.config or {}) if trainable.elastic is not None else None
     policies = build_policies(spec, seed, elastic)
-    if trainable.group is not None and isinstance(policies.scheduler, ResourceChangingScheduler):
-        why = "changes what a trial asks for, and a training group keeps its size"
-        raise ConfigError(f"ResourceChangingScheduler {why}. Use another scheduler, or search over num_workers.")
+    if isinstance(policies.scheduler, ResourceChangingScheduler):
+        why = "ResourceChangingScheduler changes what a trial asks for, and"
+        if trainable.group is not None:
+            raise ConfigError(f"{why} a training group keeps its size. Use another one, or search over num_workers.")
+        if spec.engine == "lanes":
+            raise ConfigError(f"{why} a lane is a lane. Use another one, or engine='local'.")
     packer = Packer(nodes, away)
     policies.look_at(packer)
     # Elastic groups that were larger before may go on smaller.

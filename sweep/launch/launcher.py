@@ -111,13 +111,19 @@ class Launch:
             if asked is not None and not is_same(asked, spec.warm_start):
                 self._said.append("warm_start is left out: the searcher goes on from what the first run was given")
         goes_on = self.loaded.trials if spec.resuming.unfinished else []
+        open_requests = {trial.resources for trial in goes_on if not trial.is_ended}
+        lanes = self.trainable.lanes
+        if engine in ("local", "inline") and lanes is not None and lanes.of_trial in open_requests:
+            from sweep.engines.lanes import process_nodes
+
+            nodes = process_nodes(nodes)
         self.built = build(
             spec,
             self.trainable,
             nodes,
             seed=seed_of(spec.seed, self.loaded.meta),
             away=away,
-            open_requests={trial.resources for trial in goes_on if not trial.is_ended},
+            open_requests=open_requests,
             prefix=checked_trial_id(self.loaded.meta.get("prefix") or uuid.uuid4().hex[:5]),
             lost=self.loaded.lost,
             stop_grace_s=stop_grace_s(),

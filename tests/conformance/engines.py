@@ -140,9 +140,11 @@ class EngineContract:
     Attributes:
         is_immediate_kill: a `Kill` ends a trial that is computing or waiting, not only at its next report.
         has_virtual_time: the engine's clock does not run by itself.
+        inventory: what it makes of one node of eight CPUs.
     """
 
     has_virtual_time = False
+    inventory = (NODE,)
 
     def factory(self, behaviour: Behaviour) -> EngineFactory:
         """Return what makes the engine from the context of a run whose trials behave so."""
@@ -345,7 +347,7 @@ class EngineContract:
         assert run(Behaviour(num_reports=5), script)
 
     def test_the_inventory_is_what_the_engine_was_given(self, run):
-        assert tuple(run(Behaviour(), lambda engine: engine.nodes())) == (NODE,)
+        assert tuple(run(Behaviour(), lambda engine: engine.nodes())) == self.inventory
 
     def test_two_engines_in_one_process_do_not_hear_of_each_other(self, tmp_path):
         first = self.make(tmp_path / "first", Behaviour(num_reports=1))
