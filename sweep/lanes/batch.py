@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,9 +41,7 @@ class Seat:
         """Return its state, to be saved."""
         if self.is_new:
             self.group.settle()
-        batch = next(batch for batch in self.group.batches if self in batch.seats)
-        at = batch.seats.index(self)
-        return {name: array[at] for name, array in batch.host().items()}
+        return next(batch for batch in self.group.batches if self in batch.seats).at(self)
 
     def leave(self) -> None:
         """Make room for another."""
@@ -77,6 +76,11 @@ class Batch:
             if self._host is None:
                 self._host = self.program.to_host(self.states)
             return self._host
+
+    def at(self, seat: Seat) -> dict[str, Array]:
+        """Return the state of a trial, by name."""
+        at = self.seats.index(seat)
+        return {name: array[at] for name, array in self.host().items()}
 
     def resize(self, size: int) -> None:
         """Have another number of lanes; what is in them moves to the first ones."""
@@ -113,10 +117,9 @@ class Batch:
                         arrays[name][at] = array
                 except CheckpointError as error:
                     wrong[seat] = error
-                seat.restored = None
             self._take(arrays)
         for seat in new:
-            seat.is_new = False
+            seat.is_new, seat.restored = False, None
         return wrong
 
     def advance(self) -> dict[Seat, dict[str, Any]]:
@@ -205,6 +208,7 @@ class Group:
             except Exception as error:
                 if not self.program.is_out_of_memory(error):
                     raise
+                traceback.clear_frames(error.__traceback__)  # they hold arrays
                 left = [*self._shrink_to_memory(batch, part, error), *coming]
                 wrong |= dict.fromkeys(left, NoRoom())
                 break
@@ -264,16 +268,17 @@ class Group:
         except Exception as error:
             if not self.program.is_out_of_memory(error) or len(batch.seats) <= self.program.multiple:
                 raise
-        self.most = self._size(len(batch.seats) // 2)
-        sitting, arrays = batch.sitting, batch.host()
+        most = self.most = self._size(len(batch.seats) // 2)
+        sitting = batch.sitting
+        for seat in sitting:
+            if not seat.is_new:
+                seat.is_new, seat.restored = True, batch.at(seat)
+        batch.states = None  # its memory is needed
         self.batches.remove(batch)
         done: dict[Seat, dict[str, Any]] = {}
-        for start in range(0, len(sitting), self.most):
-            part = sitting[start : start + self.most]
-            half = Batch(self.program, [*part, *[None] * (self.most - len(part))])
-            for seat in part:
-                at = batch.seats.index(seat)
-                seat.is_new, seat.restored = True, {name: array[at] for name, array in arrays.items()}
+        for start in range(0, len(sitting), most):
+            part = sitting[start : start + most]
+            half = Batch(self.program, [*part, *[None] * (most - len(part))])
             self.batches.append(half)
             done |= self._advance(half)
         return done
