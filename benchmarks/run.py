@@ -24,6 +24,7 @@ import cluster
 import cluster_peers
 import figures
 import groups
+import lanes
 import parameters
 import schedulers
 
@@ -124,6 +125,7 @@ PARTS: dict[str, Callable[[Path], list[Row]]] = {
     "cluster": cluster.rows,
     "claims": claims.rows,
     "groups": groups.rows,
+    "lanes": lanes.rows,
     "parameters": parameters.rows,
     "schedulers": schedulers.rows,
     "figures": figures.rows,

@@ -411,7 +411,7 @@ def test_an_example_of_a_training_group_runs_to_its_end(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["torch_digits_asha", "jax_digits", "sklearn_digits"])
+@pytest.mark.parametrize("name", ["torch_digits_asha", "jax_digits", "sklearn_digits", "vectorized_digits"])
 def test_an_example_runs_to_its_end(name, tmp_path):
     ended = run_python([str(ROOT / "examples" / f"{name}.py")], tmp_path)
     assert ended.returncode == 0, ended.stderr
@@ -428,6 +428,7 @@ def test_every_example_is_tested():
         "sklearn_digits",
         "torch_digits_asha",
         "jax_digits",
+        "vectorized_digits",
         "torch_ddp_digits",
         "jax_group_digits",
         "ray_cluster",  # tests/on_ray/test_example.py

@@ -41,7 +41,7 @@ class VectorTrainable:
     or, if it is a tuple, part by part: `step(self, params, opt_state, x, y)`.
 
     Attributes:
-        static: names of hyperparameters that are the same for all lanes of a program; texts always are.
+        static: names of hyperparameters that are the same for all lanes of a program, as texts must be.
         steps_per_report: calls of `step` from one report to the next, at least 1.
         batch_size: rows of `data` for each step, the next ones each time; a number, or the name of a static
             hyperparameter; None: `batch` is all of it.
