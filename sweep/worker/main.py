@@ -90,9 +90,20 @@ def become_worker(parent: int) -> None:
     die_with(parent)
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # Batch systems say it to every process, and the driver then has trials save. What a trial starts dies of it.
+    signal.signal(signal.SIGTERM, _spared)
+    os.register_at_fork(after_in_child=_unspare)
     limits.give_back()
     offer_to_oom_killer()
+
+
+def _spared(*_: object) -> None:
+    """Hear SIGTERM and go on: SIG_IGN would stay with every program that the trial runs."""
+
+
+def _unspare() -> None:
+    if signal.getsignal(signal.SIGTERM) is _spared:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def serve(channel: SocketChannel, *, is_reused: bool = False, control: int = -1) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -14,8 +15,9 @@ import pytest
 from conformance.engines import collect, context, has_released, has_reported, trial
 from conformance.processes import LIMIT_S, Watch, of_experiment, parent_of
 
-from sweep.core.messages import Ask, Asked, Exited, ExitKind, Kill, Start, Stop
+from sweep.core.messages import Ask, Asked, Continue, Exited, ExitKind, Kill, Reported, Start, Stop
 from sweep.engines.local.engine import LocalEngine
+from sweep.engines.local.processes import descendants, send
 from sweep.record.proc import children_of
 from sweep.worker.session import report
 
@@ -224,6 +226,27 @@ def test_a_trial_ends_though_the_fork_server_and_its_supervisor_were_stopped(tmp
             raise
         (ended,) = [event.exit for event in events if isinstance(event, Exited)]
         assert ended.kind is (ExitKind.STOPPED if command == "stop" else ExitKind.TIMEOUT)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_what_a_batch_system_says_to_every_process_ends_no_trial_but_what_it_has_started(tmp_path, number):
+    def train(config):
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(1000,))
+        child.start()
+        program = subprocess.Popen(["sleep", "1000"])
+        report({"is_there": 1})
+        child.terminate()
+        child.join()
+        report({"codes": [child.exitcode, program.wait()]})
+
+    with closing(LocalEngine(context(tmp_path / "experiment", train))) as engine:
+        engine.execute(Start(trial()))
+        [reported] = [event for event in collect(engine, has_reported(1), answer=None) if isinstance(event, Reported)]
+        send(number, *descendants(os.getpid()))
+        engine.execute(Continue(reported.trial_id, reported.attempt, reported.seq))
+        events = collect(engine, has_released(1))
+    assert [event.metrics["codes"] for event in events if isinstance(event, Reported)] == [[-signal.SIGTERM, -number]]
+    assert [event.exit.kind for event in events if isinstance(event, Exited)] == [ExitKind.FINISHED]
 
 
 @pytest.mark.parametrize("wait", ["import time; time.sleep(1000)", "import ctypes; ctypes.PyDLL(None).sleep(1000)"])

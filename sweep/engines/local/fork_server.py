@@ -183,8 +183,8 @@ class ForkServer:
 def main(descriptor: int, driver_pid: int, num_files: int, patience_s: float) -> NoReturn:
     """Be the fork server: `descriptor` is the inherited socket to the driver, `num_files` what trials may open."""
     os.setsid()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1):  # said to all, meant for the driver
+        signal.signal(number, signal.SIG_IGN)
     processes.become_subreaper()
     os.set_inheritable(descriptor, False)
     driver = os.pidfd_open(os.getppid())
