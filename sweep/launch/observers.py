@@ -185,8 +185,9 @@ Bundles = list[dict[str, float]]
 class Demand(Callback):
     """Tells what the trials that wait ask for and what those that run hold, soon after that has changed.
 
-    Those that are still to come wait, too, so many as may run; they ask for what the last one did. `request` hears both
-    lists of bundles, in Ray's names; it may take a while: it is called on a thread of its own."""
+    Those that are still to come wait, too, so many as may run; they ask for what the last one did. One that comes is
+    news though it asks for that. `request` hears both lists of bundles, in Ray's names; it may take a while: it is
+    called on a thread of its own."""
 
     def __init__(
         self,
@@ -223,15 +224,14 @@ class Demand(Callback):
         self._thread.join()
 
     def _tell(self) -> None:
-        last: list[Bundles] = [[], []]
+        last: list[Bundles] = [[], [], []]
         while self._has_news.wait() and not self._is_over.is_set():
             self._has_news.clear()
             asked = list(self._open.values())
             wanted = [[one for runs, bundles in asked if runs is is_run for one in bundles] for is_run in (False, True)]
-            wanted[0] += self._unasked
-            if wanted != last:
-                last = wanted
-                self._request(*wanted)
+            if (now := [*wanted, unasked := self._unasked]) != last:
+                last = now
+                self._request([*wanted[0], *unasked], wanted[1])
             self._is_over.wait(_EVERY_S)
 
 

@@ -77,3 +77,14 @@ def test_trials_that_are_still_to_come_wait_too_as_many_as_may_run(told, num_tri
     demand.on_step(trials, 0.0, list(trials))
     assert told.get(timeout=20) == ([{"CPU": 2.0}] * more, [{"CPU": 1.0}, {"CPU": 2.0}])
     demand.on_experiment_end([])
+
+
+def test_a_trial_that_comes_is_told_though_it_asks_for_what_was_expected(told):
+    demand = Demand(lambda waiting, running: told.put((waiting, running)), 2)
+    trials = {"a": trial(0, Status.TERMINATED, {"cpu": 1})}
+    demand.on_step(trials, 0.0, ["a"])
+    assert told.get(timeout=20) == ([{"CPU": 1.0}], [])
+    trials["b"] = trial(1, Status.PENDING, {"cpu": 1})
+    demand.on_step(trials, 0.0, ["b"])
+    assert told.get(timeout=20) == ([{"CPU": 1.0}], [])
+    demand.on_experiment_end([])

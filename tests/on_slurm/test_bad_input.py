@@ -10,6 +10,7 @@ import pytest
 from mounts import with_mounts
 
 import sweep
+from sweep.engines.cluster.slurm_jobs import limits_of
 from sweep.errors import ConfigError, ResourceError, SweepError
 
 pytestmark = pytest.mark.slurm
@@ -97,6 +98,24 @@ def test_a_job_that_is_cancelled_while_it_starts_is_said_and_replaced(slurm, tmp
     analysis = sweep.run(train, storage_path=tmp_path, name="made", verbose=1, callbacks=[Once()])
     assert [trial.status for trial in analysis.trials] == ["TERMINATED"]
     assert "ended before its agent came: CANCELLED" in "".join(capsys.readouterr())
+    assert left(tmp_path / "made") == []
+
+
+def test_a_job_that_is_over_as_its_agent_is_to_start_is_said_and_replaced(slurm, tmp_path, left, monkeypatch, capsys):
+    seen = []
+
+    def limits_of_one_that_is_cancelled(job):
+        if not seen:
+            seen.append(job)
+            slurm.call("scancel", job)
+            slurm.await_jobs(0)
+        return limits_of(job)
+
+    monkeypatch.setattr("sweep.engines.cluster.slurm.limits_of", limits_of_one_that_is_cancelled)
+    sweep.init(engine="slurm", sbatch="-c 1", max_nodes=1)
+    analysis = sweep.run(train, storage_path=tmp_path, name="made", verbose=1)
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED"]
+    assert f"job {seen[0]} ended before its agent came: CANCELLED" in "".join(capsys.readouterr())
     assert left(tmp_path / "made") == []
 
 

@@ -17,6 +17,7 @@ import pytest
 import sweep
 from sweep.core.messages import NodesChanged
 from sweep.engines.cluster.handshake import Listener
+from sweep.engines.cluster.slurm import SlurmCluster
 from sweep.record.facts import read_facts
 from sweep.record.reader import ExperimentReader
 
@@ -173,6 +174,38 @@ def test_jobs_come_with_what_waits_and_are_cancelled_when_they_run_nothing(slurm
     assert any(b"srun" in line for line in lines)
     assert len(key) == 1
     assert not any(key[0] in line for line in lines)
+
+
+def test_what_comes_just_when_the_only_job_is_given_back_waits_for_another(slurm, tmp_path, left, monkeypatch):
+    dismissed = []
+    real = SlurmCluster.dismiss
+
+    class Later(sweep.Searcher):
+        """Suggests a trial, and another one as soon as the job of the first is given back."""
+
+        given = 0
+
+        def suggest(self, trial_id):
+            if self.given > len(dismissed):
+                return None
+            self.given += 1
+            return {}
+
+        def on_trial_complete(self, trial_id, result=None, error=False):
+            pass
+
+    monkeypatch.setattr(SlurmCluster, "dismiss", lambda *of: (dismissed.append(of), real(*of)))
+    analysis = with_jobs(
+        tmp_path,
+        lambda config: {"loss": 1.0},
+        sbatch="-c 1",
+        init={"max_nodes": 1, "idle_s": 0.5},
+        num_samples=2,
+        search_alg=Later(),
+    )
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 2, analysis.trials[-1].reason
+    assert len(dismissed) == 1
+    assert left(tmp_path / "made") == []
 
 
 def test_what_waits_for_a_job_names_it_with_slurms_reason(slurm, tmp_path, left):

@@ -108,7 +108,7 @@ class RayCluster(Cluster):
         self._draining: frozenset[str] = frozenset()  # nodes that Ray, or who provides them, will take away
         self._num_declared = 0  # nodes that are there of the shape that `autoscale` declares
         self._demand: tuple[Bundles, Bundles] | None = None  # what waits and what runs; None: nobody has said
-        self._met: tuple[Bundles, Bundles] | None = None  # that at which a node was idle: more are of no use
+        self._is_met = False  # a node was idle since: more are of no use
         self._changed: Callable[[], None] = lambda: None
         self._say: Callable[[str], None] = say or self.notices.append  # until there is an engine
         self._waited: set[tuple[Any, ...]] = set()  # what waited at the last look, until something was said of it
@@ -144,13 +144,15 @@ class RayCluster(Cluster):
 
     @property
     def away(self) -> Sequence[Node]:
-        """The nodes of which others hold something, whole, and those that `autoscale` declares and are not there."""
+        """The nodes of which others hold something, whole, those that are just given back, and those that `autoscale`
+        declares and are not there."""
+        back = [one.node for one in list(self._machines.values()) if one.node is not None and one.left < math.inf]
         declared = self._options.autoscale
         if not declared:
-            return self._rest
+            return (*self._rest, *back)
         number = max(0, int(declared.get("max", 1)) - self._num_declared)
         amounts = dict(declared.get("node_type", {}))
-        return (*self._rest, *(_declared_node(f"autoscaled-{index + 1}", amounts) for index in range(number)))
+        return (*self._rest, *back, *(_declared_node(f"autoscaled-{index + 1}", amounts) for index in range(number)))
 
     def leaving(self) -> Collection[str]:
         return [one.name for one in list(self._machines.values()) if one.key in self._draining]
@@ -178,7 +180,7 @@ class RayCluster(Cluster):
         self._changed = changed
 
     def request(self, waiting: Bundles, running: Bundles) -> None:
-        self._demand = waiting, running
+        self._demand, self._is_met = (waiting, running), False
         if self._options.autoscale:
             self._ask_autoscaler([*waiting, *running])
 
@@ -192,7 +194,7 @@ class RayCluster(Cluster):
     def dismiss(self, node: str) -> None:
         machine = self._of(node)
         if machine is not None:
-            machine.left, self._met = time.monotonic(), self._demand
+            machine.left, self._is_met = time.monotonic(), True
 
     def close(self) -> None:
         """End the agents, give back what they hold, and leave the cluster if this run has joined it."""
@@ -310,7 +312,7 @@ class RayCluster(Cluster):
     ) -> Iterator[tuple[str, dict[str, float]]]:
         """Yield nodes with what is free there, as long as that is what trials wait for."""
         waiting = None if self._demand is None else list(self._demand[0])
-        if waiting is not None and self._demand == self._met:
+        if waiting is not None and self._is_met:
             return
         free = self._free()
         for key, node in alive.items():

@@ -111,7 +111,7 @@ class SlurmCluster(Cluster):
         self._places: list[_Place] = []
         self._changed: Callable[[], None] = lambda: None
         self._demand: tuple[Bundles, Bundles] | None = None  # what waits and what runs; None: nobody has said
-        self._met: tuple[Bundles, Bundles] | None = None  # that at which a node was idle: more are of no use
+        self._is_met = False  # a node was idle since: more are of no use
         self._num_failed = 0  # jobs that ended before their agents came, since one has come
         self._failure = ""  # of the last of these
         self._pause_until = 0.0
@@ -178,7 +178,8 @@ class SlurmCluster(Cluster):
         names = [f"job {one.job} of Slurm ({one.reason})" for one in places if one.node is None]
         if self._watcher is not None:
             why = f"; {self._failure}" if self._failure else ""
-            names += [f"a job of Slurm ({number}{why})" for number in range(len(places) + 1, self._most + 1)]
+            number = sum(place.left == math.inf for place in places)  # for those given back others may come
+            names += [f"a job of Slurm ({index}{why})" for index in range(number + 1, self._most + 1)]
         return [replace(self._shape, id=name) for name in names]
 
     def summon(self, node: str, invitation: Invitation) -> None:
@@ -203,13 +204,13 @@ class SlurmCluster(Cluster):
         self._changed = changed
 
     def request(self, waiting: Bundles, running: Bundles) -> None:
-        self._demand = waiting, running
+        self._demand, self._is_met = (waiting, running), False
         self._news.set()
 
     def dismiss(self, node: str) -> None:
         place = self._of(node)
         if place is not None:
-            place.left, self._met = time.monotonic(), self._demand
+            place.left, self._is_met = time.monotonic(), True
 
     def close(self) -> None:
         """End the agents, and cancel the jobs that were submitted."""
@@ -254,17 +255,18 @@ class SlurmCluster(Cluster):
         jobs = {job: words for job, *words in (line.split("|", 3) for line in told.splitlines())}
         for place in list(self._places):
             state, host, reason = jobs.get(place.job, ("gone", "", ""))
-            if state in _IN_QUEUE:
-                if place.host:  # it was requeued
-                    _end(place)
-                    place.host, place.name, place.node, place.process = "", "", None, None
+            if place.host and state in _IN_QUEUE | _ON_NODE and host != place.host:  # it was requeued
+                _end(place)
+                self._places[self._places.index(place)] = _Place(place.job, reason=reason)
+            elif state in _IN_QUEUE:
                 place.reason = reason
             elif state not in _ON_NODE:
                 self._give_up(place, state if reason == "None" else f"{state}, {reason}")
             elif state == "RUNNING" and not place.host:
-                place.limits = limits_of(place.job)[host]
-                place.host, place.name, place.reason = host, f"{host}-job{place.job}", "its agent starts"
-                self._start(place)
+                if (limits := limits_of(place.job).get(host)) is not None:  # it may be over since
+                    place.limits, place.host, place.reason = limits, host, "its agent starts"
+                    place.name = f"{host}-job{place.job}"
+                    self._start(place)
             elif place.process is not None and place.process.poll() == 0 and place.node is not None:
                 self._give_up(place, "")  # it has left in time, or was dismissed
             elif place.node is None and place.has_ended:
@@ -288,7 +290,7 @@ class SlurmCluster(Cluster):
 
     def _settle(self) -> None:
         """Submit jobs for what waits and fits into none that there are; take back those that nothing waits for."""
-        if self._demand is None or self._demand == self._met:
+        if self._demand is None or self._is_met:
             return
         waiting, running = self._demand
         rest: Bundles = [*running, *waiting]
@@ -381,10 +383,12 @@ def _end(place: _Place, patience_s: float = 0.0) -> None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 place.process.wait(patience_s)
             if place.process.returncode is not None:
-                return
+                break
             end()
             patience_s = 5.0
         place.process.wait()
+        assert place.process.stdin is not None
+        place.process.stdin.close()
 
 
 def _amounts(node: Node) -> dict[str, float]:
