@@ -200,3 +200,37 @@ def test_an_agent_that_is_told_to_end_has_its_trials_saved_and_taken_elsewhere_f
     assert not [event for event in events if isinstance(event, Exited) and event.exit.kind is ExitKind.NODE_LOST]
     assert all(trial.node_losses == 0 for trial in load(tmp_path / "made" / "sweep.db", root=tmp_path / "made").trials)
     assert sweep.replay(analysis.experiment_path).differences == []
+
+
+def test_a_node_that_has_left_for_good_is_not_called_again_and_forgotten_when_it_is_gone(tmp_path, monkeypatch):
+    monkeypatch.setattr("sweep.engines.cluster.agents._AGAIN_S", (0.1,))
+    called = []
+
+    class Counting(AgentProcesses):
+        may_return = False
+
+        def summon(self, node, invitation):
+            called.append(node)
+            super().summon(node, invitation)
+
+    cluster = Counting([ONE, TWO], heartbeat_timeout_s=5.0)
+    engine = cluster(context(tmp_path / "experiment", SHORT, nodes=(ONE, TWO)))
+
+    def pump(until):
+        give_up = time.monotonic() + 20
+        while not until():
+            assert time.monotonic() < give_up
+            engine.next_events(engine.now() + 0.1)
+
+    try:
+        two = cluster.processes["two"]
+        two.send_signal(signal.SIGTERM)
+        pump(lambda: two.poll() is not None)
+        enough = time.monotonic() + 2
+        pump(lambda: time.monotonic() > enough)
+        assert called == ["one", "two"]
+        assert [node.id for node in engine.away] == ["two"]
+        cluster._nodes = (ONE,)
+        pump(lambda: not engine.away)
+    finally:
+        engine.close()

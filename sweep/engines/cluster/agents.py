@@ -122,6 +122,7 @@ class _Member:
     wanted: Resources | None = None  # what it was last told to look out for
     idle_since: float = math.inf  # on the monotonic clock; it runs something: endless
     is_leaving: bool = False  # it will be taken away
+    has_left: bool = False  # its agent ended for that: no other one is called there
 
 
 @dataclass(slots=True)
@@ -432,6 +433,7 @@ class Agents(LoopEngine):
             self._say_nodes()
             self._on_others(member, ())
         member.wanted, member.is_leaving = None, False
+        member.has_left = not why and not self._cluster.may_return
         self._unheard.discard(member)
         for key in running:
             self._emit(messages.Released(*key))
@@ -444,14 +446,17 @@ class Agents(LoopEngine):
         """Call an agent to a node whose last one was lost, if the cluster has that node."""
         if self._is_closed or member.is_called:
             return
-        if any(node.id == member.node.id for node in self._cluster.nodes()) and not self._is_to_leave(member):
+        is_there = any(node.id == member.node.id for node in self._cluster.nodes())
+        if is_there and member.has_left:
+            self._loop.alarm(_LOOK_S, lambda: self._call_again(member))
+        elif is_there and not self._is_to_leave(member):
             self._summon(member)
         elif not self._cluster.may_return:
             self._members.pop(member.node.id, None)
             self._say_nodes()
 
     def _is_to_leave(self, member: _Member) -> bool:
-        return member.node.id in self._cluster.leaving()
+        return member.has_left or member.node.id in self._cluster.leaving()
 
     def _on_leaving(self, member: _Member) -> None:
         """A node will be taken away: nothing more starts there, and the sweep takes what runs there elsewhere."""
