@@ -70,6 +70,14 @@ class Slurm:
         with (self.root / "log" / "daemons.log").open("ab") as log:
             self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True))
 
+    def restart_controller(self, pause_s: float) -> None:
+        """End the controller, and start it again after a pause."""
+        [old] = [one for one in self.processes if one.args[0] == "slurmctld" and one.poll() is None]
+        old.terminate()
+        old.wait(30)
+        time.sleep(pause_s)
+        self.start(*old.args)
+
     def call(self, *command: str, **options) -> str:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)
         assert done.returncode == 0, (command, done.stdout[-2000:], done.stderr[-4000:])
