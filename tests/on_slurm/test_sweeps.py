@@ -253,6 +253,22 @@ def test_a_trial_whose_job_goes_away_goes_on_in_another_from_its_checkpoint(slur
     assert left(tmp_path / "made") == []
 
 
+def test_a_job_that_is_queued_again_after_it_was_given_up_is_cancelled_at_the_end(slurm, tmp_path, left):
+    def act():
+        [job] = [line.split()[0] for line in slurm.jobs() if " sweep-" in line and "RUNNING" in line]
+        slurm.call("scancel", job)
+        give_up = time.monotonic() + 30
+        while not (found := slurm.jobs()) or any(line.startswith(f"{job} ") for line in found):  # another replaces it
+            assert time.monotonic() < give_up
+            time.sleep(0.1)
+        slurm.call("scontrol", "requeue", job)
+        assert len(slurm.jobs()) == 2
+
+    analysis = with_jobs(tmp_path, slow, sbatch="-c 2 --requeue", init={"max_nodes": 1}, callbacks=[When(4, act)])
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED"]
+    assert left(tmp_path / "made") == []
+
+
 def test_a_killed_driver_leaves_no_job_that_runs(slurm, script, tmp_path, left):
     path = script(
         f"sys.path.append({str(Path(__file__).parent)!r})\n"

@@ -226,8 +226,8 @@ class SlurmCluster(Cluster):
         give_up = time.monotonic() + 2 * self.heartbeat_timeout_s
         for place in places:
             _end(place, max(0.1, give_up - time.monotonic()))
-        if self._watcher is not None:
-            self._cancel(places)
+        if self._watcher is not None and (places or self._watcher.ident is not None):
+            self._cancel(f"--name={self._name}")  # with one that somebody has queued again after it was given up
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
@@ -278,7 +278,7 @@ class SlurmCluster(Cluster):
         """Have done with a job; if no agent has come from it, the next one waits, the longer the oftener that was."""
         self._places.remove(place)
         _end(place)
-        self._cancel([place])
+        self._cancel(place.job)
         if place.node is None and why:
             self._fail(f"job {place.job} ended before its agent came: {why}")
 
@@ -319,10 +319,9 @@ class SlurmCluster(Cluster):
         told = call("sbatch", *ours, *words, "--nodes=1", "--ntasks=1", hold)
         self._places.append(_Place(told.strip().partition(";")[0]))
 
-    def _cancel(self, places: Sequence[_Place]) -> None:
-        if places:
-            with contextlib.suppress(ExperimentError):  # it is over, or ends by itself when its agent has
-                call("scancel", *(place.job for place in places))
+    def _cancel(self, which: str) -> None:
+        with contextlib.suppress(ExperimentError):  # it is over, or ends by itself when its agent has
+            call("scancel", which)
 
     # --- agents ------------------------------------------------------------------------------------------------------
 
