@@ -91,14 +91,15 @@ def become_worker(parent: int) -> None:
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Batch systems say it to every process, and the driver then has trials save. What a trial starts dies of it.
-    signal.signal(signal.SIGTERM, _spared)
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, _spared)
     os.register_at_fork(after_in_child=_unspare)
     limits.give_back()
     offer_to_oom_killer()
 
 
 def _spared(*_: object) -> None:
-    """Hear SIGTERM and go on: SIG_IGN would stay with every program that the trial runs."""
+    """Hear a signal and go on: SIG_IGN would stay with every program that the trial runs."""
 
 
 def _unspare() -> None:

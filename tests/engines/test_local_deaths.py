@@ -234,7 +234,7 @@ def test_what_a_batch_system_says_to_every_process_ends_no_trial_but_what_it_has
         child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(1000,))
         child.start()
         program = subprocess.Popen(["sleep", "1000"])
-        report({"is_there": 1})
+        report({"pids": [child.pid, program.pid]})
         child.terminate()
         child.join()
         report({"codes": [child.exitcode, program.wait()]})
@@ -242,10 +242,11 @@ def test_what_a_batch_system_says_to_every_process_ends_no_trial_but_what_it_has
     with closing(LocalEngine(context(tmp_path / "experiment", train))) as engine:
         engine.execute(Start(trial()))
         [reported] = [event for event in collect(engine, has_reported(1), answer=None) if isinstance(event, Reported)]
-        send(number, *descendants(os.getpid()))
+        send(number, *{*descendants(os.getpid()), *reported.metrics["pids"]})
         engine.execute(Continue(reported.trial_id, reported.attempt, reported.seq))
         events = collect(engine, has_released(1))
-    assert [event.metrics["codes"] for event in events if isinstance(event, Reported)] == [[-signal.SIGTERM, -number]]
+    [ended] = [event for event in events if isinstance(event, Reported)]
+    assert ended.metrics["codes"] == [-signal.SIGTERM, -number]
     assert [event.exit.kind for event in events if isinstance(event, Exited)] == [ExitKind.FINISHED]
 
 
