@@ -92,8 +92,17 @@ def test_a_sweep_begins_without_a_node_says_what_it_waits_for_and_runs_when_one_
 
 
 def test_a_node_that_runs_nothing_is_given_back_and_called_again_when_something_waits(tmp_path):
+    is_given_back, has_run = str(tmp_path / "given-back"), str(tmp_path / "has-run")
+
     def train(config):
-        time.sleep({0: 6, 2: 5}.get(config["x"], 0))
+        import os
+        import time
+
+        awaited = {0: is_given_back, 2: has_run}.get(config["x"])  # else which node is idle first is a matter of speed
+        while awaited is not None and not os.path.exists(awaited):
+            time.sleep(0.05)
+        if config["x"] == 3:
+            open(has_run, "w").close()
         return {"loss": 1.0}
 
     class Later(sweep.Searcher):
@@ -111,6 +120,8 @@ def test_a_node_that_runs_nothing_is_given_back_and_called_again_when_something_
             pass
 
     cluster = Elastic([ONE, TWO])
+    dismiss = cluster.dismiss
+    cluster.dismiss = lambda node: (dismiss(node), (tmp_path / "given-back").touch())
     analysis = run(cluster, tmp_path, train, num_samples=4, search_alg=Later(), metric="loss", mode="min")
     assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 4
     assert cluster.dismissed[0] == "two"
