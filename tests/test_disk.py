@@ -25,7 +25,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process mod
 
 SCRIPT = """
 import json, os, sys, tempfile, time
+import numpy
 import sweep
+from lanes_programs import Climbs
+
+SAVING = {"stop": {"training_iteration": 3}, "checkpoint_config": sweep.CheckpointConfig(checkpoint_frequency=1)}
 
 def silent(config):
     print("here", flush=True)
@@ -52,6 +56,13 @@ class Saves(sweep.Trainable):
             file.write(bytes(400_000))
     def load_checkpoint(self, checkpoint):
         pass
+
+class Lanes(Climbs):
+    num_lanes = 2
+    def init(self, key, config):
+        return {**super().init(key, {"x": 0.5}), "at": 0.5, "model": numpy.zeros(50_000)}
+    def step(self, state, config, batch, key, index):
+        return {**state}, {"loss": 1.0}
 
 def prints(config):
     for step in range(1, 41):
@@ -108,7 +119,7 @@ class Started:
         self.running: list[subprocess.Popen[str]] = []
 
     def start(self, command: list[str]) -> subprocess.Popen[str]:
-        env = {**os.environ, MARK: self.mark, "PYTHONPATH": f"{ROOT}:{self.directory}"}
+        env = {**os.environ, MARK: self.mark, "PYTHONPATH": f"{ROOT}:{ROOT}/tests:{self.directory}"}
         pipe = subprocess.PIPE
         process = subprocess.Popen(command, cwd=self.directory, env=env, stdout=pipe, stderr=pipe, text=True)
         self.running.append(process)
@@ -224,14 +235,11 @@ def assert_all_ended(process: subprocess.Popen[str], steps: int | None = None) -
     ("which", "more"),
     [
         ("saves", ""),
-        pytest.param(
-            "Saves",
-            ", stop={'training_iteration': 3}, checkpoint_config=sweep.CheckpointConfig(checkpoint_frequency=1)",
-            marks=pytest.mark.slow,
-        ),
+        pytest.param("Saves", ", **SAVING", marks=pytest.mark.slow),
+        pytest.param("Lanes", ", **SAVING", marks=pytest.mark.slow),
         ("saves", ", engine='inline'"),
     ],
-    ids=["a function", "a class", "in one process"],
+    ids=["a function", "a class", "lanes", "in one process"],
 )
 def test_a_trial_waits_for_room_and_goes_on_by_itself_without_a_failure(
     started: Started, which: str, more: str
@@ -340,13 +348,16 @@ def test_log_files_are_whole_when_there_is_room_again(started: Started) -> None:
         pytest.param("local", signal.SIGTERM, marks=pytest.mark.slow),
         pytest.param("inline", signal.SIGINT, marks=pytest.mark.slow),
         ("inline", signal.SIGTERM),
+        pytest.param("lanes", signal.SIGINT, marks=pytest.mark.slow),
     ],
 )
 def test_a_wait_of_trials_for_room_ends_with_the_first_signal(
     started: Started, number: signal.Signals, engine: str
 ) -> None:
+    which, more = ("Lanes", ", **SAVING") if engine == "lanes" else ("saves", "")
     process = started.start_on_small_disk(
-        f"fill(700_000); run('saves', engine={engine!r}); os.unlink('/mnt/filler'); run('saves', resume=True)"
+        f"fill(700_000); run({which!r}, engine={engine!r}{more}); os.unlink('/mnt/filler')\n"
+        f"run({which!r}, resume=True{more})"
     )
     until(process, "waits for disk space")
     process.send_signal(number)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from sweep.core.messages import Exited, Released, Reported
 from sweep.record.facts import read_facts
 from sweep.record.reader import ExperimentReader
 
+TESTS = Path(__file__).parent
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process model is tested on Linux")
 
 # What the driver script dies of: "before" or "after" the commit of the n-th batch that holds such an event or command.
@@ -111,10 +114,47 @@ sweep.run(
 """
 
 
+LANES = """
+import os, signal, sys
+import sweep
+from lanes_programs import Climbs
+from sweep.record.journal import Journal
+
+root, num_lanes, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
+commit, seen = Journal.commit, 0
+
+def dying(self, *arguments):
+    global seen
+    seen += 1
+    if seen == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    commit(self, *arguments)
+
+Journal.commit = dying
+
+class Members(Climbs):
+    num_lanes = num_lanes if num_lanes == "auto" else int(num_lanes)
+
+pbt = sweep.PopulationBasedTraining(
+    time_attr="training_iteration", perturbation_interval=5, hyperparam_mutations={"lr": sweep.uniform(0.01, 0.3)}
+)
+sweep.run(
+    Members, name="killed", storage_path=root, config={"x": sweep.uniform(0, 1), "lr": sweep.uniform(0.01, 0.3)},
+    num_samples=8, metric="loss", mode="min", scheduler=pbt, stop={"training_iteration": 150}, seed=3, verbose=0,
+    nodes=[sweep.Node(cpus=2)], resume=True,
+)
+"""
+
+
 def drive(root: Path, script: Path, num_trials: int, moment, mark: str, durability: str) -> int:
-    environment = {**os.environ, MARK: mark}
-    arguments = [sys.executable, str(script), str(root), str(num_trials), *map(str, moment), durability]
-    ended = subprocess.run(arguments, env=environment, capture_output=True, timeout=100, text=True)
+    return ended(mark, script, root, num_trials, *moment, durability)
+
+
+def ended(mark: str, *arguments: object) -> int:
+    """Run a script to its end, which is that or SIGKILL; return the code."""
+    environment = {**os.environ, MARK: mark, "PYTHONPATH": os.pathsep.join(map(str, (TESTS.parent, TESTS)))}
+    command = [sys.executable, *map(str, arguments)]
+    ended = subprocess.run(command, env=environment, capture_output=True, timeout=100, text=True)
     assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
     return ended.returncode
 
@@ -159,6 +199,38 @@ def test_a_driver_killed_at_many_moments_loses_nothing(tmp_path, moments, num_tr
         assert trial.last_result["step"] == 4
         assert trial.checkpoint is not None
         sweep.Checkpoint(trial.checkpoint.path).to_directory(tmp_path / "copy" / trial.trial_id)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", [pytest.param(3, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.chaos)])
+def test_a_population_of_lanes_whose_driver_is_killed_at_random_moments_loses_nothing(tmp_path, number):
+    """Also where the next run has fewer lanes, or finds out how many."""
+    script = tmp_path / "train.py"
+    script.write_text(LANES)
+    moments, seen = random.Random(number), list[tuple[str, int, float]]()
+    for num_lanes in itertools.islice(itertools.cycle(["8", "8", "3", "auto"]), number):
+        mark = uuid.uuid4().hex
+        assert ended(mark, script, tmp_path, num_lanes, moments.randint(1, 25)) == -signal.SIGKILL
+        assert not wait_until_gone(mark)
+        if (tmp_path / "killed" / "sweep.db").exists():
+            seen = reports_after(tmp_path / "killed", seen)
+    mark = uuid.uuid4().hex
+    assert ended(mark, script, tmp_path, "8", -1) == 0
+    assert not wait_until_gone(mark)
+    reports_after(tmp_path / "killed", seen)
+    trials = ExperimentReader(tmp_path / "killed").trials()
+    assert [(row.status, row.count, row.failures) for row in trials] == [("TERMINATED", 150, 0)] * 8
+    check_no_trial_runs_after_its_end(list(read_facts(tmp_path / "killed" / "sweep.db")), 8)
+    again = sweep.replay(tmp_path / "killed")
+    assert again.differences == []
+    assert again.num_runs >= number
+
+
+def reports_after(experiment: Path, before: list[tuple[str, int, float]]) -> list[tuple[str, int, float]]:
+    """Return all that was reported; what was reported before is still there."""
+    now = [(row.trial_id, row.metrics["step"], row.metrics["loss"]) for row in ExperimentReader(experiment).results()]
+    assert now[: len(before)] == before
+    return now
 
 
 def check_no_trial_runs_after_its_end(told, num_trials: int) -> None:

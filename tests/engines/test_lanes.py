@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +17,7 @@ from conformance.engines import CPU, NODE, collect, has_released, shapes, trial
 from lanes_programs import Climbs, Plain
 
 import sweep
-from sweep.core.messages import Continue, Start, Stop, Waiting
+from sweep.core.messages import Continue, Exited, ExitKind, Start, Stop, Waiting
 from sweep.core.resources import Bundle, BundlePlacement, Placement, Resources
 from sweep.core.trial import evolve
 from sweep.engines.base import EngineContext
@@ -23,6 +25,7 @@ from sweep.engines.lanes import LanesEngine
 from sweep.engines.local.claims import Claims
 from sweep.errors import ConfigError, ResourceError, TrainableError
 from sweep.lanes.batch import Pool
+from sweep.record.facts import read_facts
 from sweep.record.reader import ExperimentReader
 from sweep.requests.files import write
 from sweep.worker.trainable import prepare
@@ -217,12 +220,20 @@ def test_trials_of_a_worker_that_is_killed_go_on_in_the_next(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_trials_of_a_worker_that_is_stopped_go_on_in_the_next(tmp_path: Path) -> None:
+    class Slow(Climbs):
+        def step(self, state, config, batch, key, index):
+            time.sleep(0.3)  # it goes on for a second, to say where it is, and is to have no time for all
+            return super().step(state, config, batch, key, index)
+
     stop = At(2, lambda trial, result: os.kill(result["pid"], signal.SIGSTOP))
     more = {"report_timeout_s": 5.0, "max_failures": 5}
-    analysis = run(tmp_path, checkpoint_config=SAVING, callbacks=[stop], **more)
+    analysis = run(tmp_path, Slow, checkpoint_config=SAVING, callbacks=[stop], **more)
     assert {one.status for one in analysis.trials} == {"TERMINATED"}
     assert {tuple(dict(one)) for one in curves(tmp_path).values()} == {(1, 2, 3, 4)}
-    assert {row.failures for row in ExperimentReader(tmp_path / "made").trials()} != {0}
+    exits = [
+        fact.event.exit.kind for fact in read_facts(tmp_path / "made" / "sweep.db") if isinstance(fact.event, Exited)
+    ]
+    assert ExitKind.HUNG in exits
 
 
 # --- signals and requests --------------------------------------------------------------------------------------------
@@ -466,3 +477,93 @@ def test_a_metric_that_is_no_scalar_is_named(tmp_path: Path) -> None:
     analysis = run(tmp_path, Vectors, num_samples=2)
     assert {one.status for one in analysis.trials} == {"ERROR"}
     assert "expected a scalar. Take its mean" in str(analysis.trials[0].error)
+
+
+# --- JAX -------------------------------------------------------------------------------------------------------------
+
+jax = pytest.importorskip("jax")
+
+
+class Noisy(sweep.VectorTrainable):
+    """A noisy quadratic in JAX, which counts how often it is traced."""
+
+    num_traced = 0
+
+    def init(self, key, config):
+        return {"x": jax.random.normal(key, (3,))}
+
+    def step(self, state, config, batch, key):
+        type(self).num_traced += 1
+        x = state["x"] * (1 - config["lr"]) + 0.01 * jax.random.normal(key, (3,))
+        return {"x": x}, {"loss": (x**2).sum()}
+
+
+def test_in_jax_a_lane_equals_alone_and_one_that_is_taken_again_compiles_nothing() -> None:
+    from sweep.lanes.jax_program import JaxProgram
+
+    lanes = Pool(Noisy(), JaxProgram, {}, 4)
+    seats = [lanes.enter({"lr": 0.1 * number}, seed=number) for number in range(4)]
+    advanced(lanes)
+    before = Noisy.num_traced
+    found = {}
+    for seed in (7, 8):
+        seats[1].leave()
+        seats[1] = lanes.enter({"lr": 0.05}, seed=seed)
+        found = advanced(lanes)
+    losses = [found[seat]["loss"] for seat in seats]
+    assert Noisy.num_traced == before
+    assert losses[1] == pytest.approx(Noisy.run_one({"lr": 0.05}, 1, seed=8)[-1]["loss"], rel=1e-5)
+    assert losses[3] == pytest.approx(Noisy.run_one({"lr": 0.1 * 3}, 3, seed=3)[-1]["loss"], rel=1e-5)
+
+
+class Shapes(Noisy):
+    def init(self, key, config):
+        return {"x": jax.numpy.zeros(config["width"])}
+
+
+class Branches(Noisy):
+    def step(self, state, config, batch):
+        return state, {"loss": 0.0 if config["lr"] > 0.5 else 1.0}
+
+
+@pytest.mark.parametrize(
+    ("trainable", "said"),
+    [
+        (Shapes, r"config\['width'\] differs between lanes .*, such as a shape\. Declare it: static = \('width',\)"),
+        (
+            Branches,
+            r"config\['lr'\] differs between lanes .*, and Python branches on it\. Declare it: static = \('lr',",
+        ),
+    ],
+)
+def test_in_jax_the_hyperparameter_that_cannot_differ_between_lanes_is_named(trainable: Any, said: str) -> None:
+    with pytest.raises(TrainableError, match=said):
+        trainable.run_one({"lr": 0.1, "width": 4}, 1)
+
+
+DEVICES = """
+import jax
+from sweep.lanes.batch import Pool
+from sweep.lanes.jax_program import JaxProgram
+from test_lanes import Noisy
+
+lanes = Pool(Noisy(), JaxProgram, {}, 8)
+seats = [lanes.enter({"lr": 0.1 * number}, seed=number) for number in range(3)]
+(group,) = lanes.groups.values()
+group.settle()
+losses = group.advance()
+(batch,) = group.batches
+assert len(jax.local_devices()) == 8 and len(batch.seats) == 8
+assert len(jax.tree.leaves(batch.states)[0].sharding.device_set) == 8
+alone = Noisy.run_one({"lr": 0.2}, 1, seed=2)[-1]["loss"]
+assert abs(losses[seats[2]]["loss"] - alone) < 1e-5 * abs(alone), (losses, alone)
+"""
+
+
+@pytest.mark.slow
+def test_in_jax_lanes_are_laid_out_over_all_devices_of_a_process() -> None:
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    path = os.pathsep.join(map(str, (Path(__file__).parent, *sys.path)))
+    command = [sys.executable, "-c", DEVICES]
+    done = subprocess.run(command, env={**os.environ, **flags, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
