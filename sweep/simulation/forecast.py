@@ -107,7 +107,7 @@ def _unusable(nodes: Sequence[Node], requests: Sequence[Resources]) -> Iterator[
     for name in [kind for kind in ("gpu", "tpu") if most[kind]] or ["cpu"]:
         there = sum(node.amount(name) for node in nodes)
         left, asked = there - most[name], [str(request) for request in requests if request.total.amount(name)]
-        if left > there / 10 or (name != "cpu" and left >= 1):
+        if asked and (left > there / 10 or (name != "cpu" and left >= 1)):
             what = f"{left:g} of {there:g} {name.upper()}s can never be used"
             yield f"{what}: a trial asks for {' or '.join(asked[:3])}"
 

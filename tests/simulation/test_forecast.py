@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 import sweep
-from sweep.core.resources import Device, Node, Resources, parse_resources
+from sweep.core.resources import Bundle, Device, Node, Resources, parse_resources
 from sweep.engines.simulator import Point
 from sweep.errors import ConfigError
 from sweep.launch.build import Built, build
 from sweep.launch.spec import RunSpec
 from sweep.simulation.curves import RecordedCurve
-from sweep.simulation.forecast import Known, forecast, pilots, sketch
+from sweep.simulation.forecast import Known, _unusable, forecast, pilots, sketch
 from sweep.simulation.virtual import simulate
 from sweep.worker.trainable import PreparedTrainable
 
@@ -172,3 +172,8 @@ def test_a_forecast_is_within_20_percent_in_18_of_20_worlds(name: str, number: i
     within, held, *_ = module.measure(workload, number, 20)
     assert within >= 18
     assert held >= 11  # 16 are expected, and in 1 of 100 times fewer than 12
+
+
+def test_nothing_is_said_of_cpus_that_no_trial_asks_for():
+    lane = Resources((Bundle(custom=(("lane", 1.0),)),))
+    assert not list(_unusable([Node(cpus=2, custom={"lane": 8.0})], [lane]))
