@@ -189,6 +189,7 @@ def raising(flag: Path | None) -> type:
     return Raises
 
 
+@pytest.mark.slow
 def test_trials_go_on_from_their_checkpoints_where_the_program_raises_later(tmp_path: Path) -> None:
     analysis = run(tmp_path, raising(tmp_path / "flag"), checkpoint_config=SAVING)
     assert {one.status for one in analysis.trials} == {"TERMINATED"}
@@ -199,6 +200,7 @@ def test_trials_go_on_from_their_checkpoints_where_the_program_raises_later(tmp_
     assert found == curves(tmp_path / "alone")
 
 
+@pytest.mark.slow
 def test_a_program_that_always_raises_later_ends_with_what_it_raised(tmp_path: Path) -> None:
     analysis = run(tmp_path, raising(None), num_samples=2)
     assert {one.status for one in analysis.trials} == {"ERROR"}
@@ -289,6 +291,7 @@ def waiting_for(flag: Path) -> type:
     return Waits
 
 
+@pytest.mark.slow
 def test_a_trial_that_is_cancelled_leaves_its_lane_and_the_others_go_on(tmp_path: Path) -> None:
     cancel = At(1, lambda trial, result: write(tmp_path / "made", "cancel", (f"{trial.trial_id[:-5]}00000",)))
     space = {"x": sweep.grid_search([0.0, 0.2, 0.3, 0.4])}
@@ -339,9 +342,9 @@ def test_a_trial_that_is_paused_goes_on_in_another_lane(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("first", "then"),
     [
-        ((2, "lanes"), (8, "lanes")),
         ((8, "lanes"), (1, "local")),
-        ((1, "local"), ("auto", "lanes")),
+        pytest.param((2, "lanes"), (8, "lanes"), marks=pytest.mark.slow),
+        pytest.param((1, "local"), ("auto", "lanes"), marks=pytest.mark.slow),
     ],
 )
 def test_a_sweep_is_resumed_with_other_lanes_or_with_processes(tmp_path: Path, first: Any, then: Any) -> None:
