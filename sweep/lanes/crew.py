@@ -15,6 +15,7 @@ from typing import Any
 
 from sweep.core.messages import Kill, Started
 from sweep.core.trial import Outcome
+from sweep.errors import TrainableError
 from sweep.lanes.batch import NoRoom, Pool, Seat
 from sweep.lanes.trainable import Lane, program_of
 from sweep.record.importing import unpickle
@@ -225,7 +226,8 @@ class Crew:
                 self._say_started([by_seat[seat] for seat in mine if seat not in results])
                 results |= group.advance()
             except Exception as error:  # the border to user code
-                if group.has_advanced:  # it works but for something that came up: what goes on is started anew
+                # It works but for something that came up: what goes on is started anew.
+                if group.has_advanced and not isinstance(error, TrainableError):
                     raise
                 results |= dict.fromkeys(mine, error)
                 for seat in mine:

@@ -119,6 +119,11 @@ class JaxProgram(Program):
         wait: Any = jax.block_until_ready
         try:
             return wait(function(*arguments))
+        except jax.errors.UnexpectedTracerError as error:
+            raise TrainableError(
+                f"{self.step.what} is no pure function: something keeps a value of one call, such as an attribute or a "
+                "global list, and another call uses it. Return what is to be kept as a part of the state."
+            ) from error
         except (jax.errors.JAXTypeError, TypeError) as error:
             guilty = self._guilty(function, arguments, error)
             if guilty:

@@ -529,6 +529,27 @@ class Branches(Noisy):
         return state, {"loss": 0.0 if config["lr"] > 0.5 else 1.0}
 
 
+class Remembers(Noisy):
+    seen = None
+
+    def step(self, state, config, batch):
+        before, self.seen = self.seen, state["x"].sum()
+        return state, {"loss": 0.0 if before is None else before}
+
+
+def test_in_jax_a_step_that_keeps_something_of_one_call_for_another_is_named() -> None:
+    from sweep.lanes.jax_program import JaxProgram
+
+    lanes = Pool(Remembers(), JaxProgram, {}, 4)
+    lanes.enter({"lr": 0.1}, seed=0)
+    advanced(lanes)
+    lanes.enter({"lr": 0.1}, seed=1)  # more lanes: it is traced again
+    with pytest.raises(
+        TrainableError, match=r"Remembers\.step is no pure function: something keeps a value of one call"
+    ):
+        advanced(lanes)
+
+
 @pytest.mark.parametrize(
     ("trainable", "said"),
     [
