@@ -7,7 +7,7 @@ import copy
 import importlib.util
 import inspect
 import math
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -185,7 +185,7 @@ def with_open_trials(study: Study) -> None:
 
 
 class Window:
-    """`size` of a study's trials that ended, and all that go on.
+    """`size` of a study's trials that ended, or all of them while these are no more.
 
     These are the newest `size - size // 2` by number, and the best `size // 2` of the others: complete ones by
     their value, then pruned ones by how far they came, then infeasible ones by their violation; ties by number. With
@@ -195,37 +195,46 @@ class Window:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._num_seen = 0
-        self._open: list[int] = []  # numbers of trials that went on when they were seen last
-        self._ended: list[int] = []
-        self._ranked: list[tuple[float, ...]] = []  # rank and number of each that ended, the best first
+        self._trials: dict[int, FrozenTrial] = {}  # those that ended, by number
+        self._ended: list[int] = []  # their numbers
+        self._ranked: list[tuple[float, ...]] = []  # their ranks and numbers, the best first
+        self._kinds: dict[int, int] = {}  # by number; trials of one kind have equal distributions
 
-    def of(self, study: Study) -> list[FrozenTrial] | None:
-        """Return the trials, by number; None if no more ended than `size`. It must always be the same study."""
-        trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+    def of(self, study: Study, new: Iterable[FrozenTrial]) -> list[FrozenTrial]:
+        """Return the trials, by number; `new` are all that ended since the last time, and maybe others."""
         sign = 1.0 if study.directions[0].name == "MINIMIZE" else -1.0
-        unseen, self._open = (*self._open, *range(self._num_seen, len(trials))), []
-        self._num_seen = len(trials)
-        for number in unseen:
-            trial = trials[number]
-            if not trial.state.is_finished():
-                self._open.append(number)
-            elif trial.state.name != "FAIL":
-                bisect.insort(self._ended, number)
-                bisect.insort(self._ranked, (*_rank(trial, sign), number))
-        if len(self._ended) <= self._size:
-            return None
-        num_best = self._size // 2
-        newest = self._ended[num_best - self._size :]
-        if len(study.directions) > 1:
-            old = [trials[number] for number in self._ended[: num_best - self._size]]
-            complete = [trial for trial in old if _rank(trial, 1.0)[0] == 0]
-            modes = ["min" if direction.name == "MINIMIZE" else "max" for direction in study.directions]
-            front = [complete[i].number for i in pareto_front([trial.values for trial in complete], modes)]
-            best = front[-num_best:]
-        else:
-            best = list(islice((int(number) for *_, number in self._ranked if number < newest[0]), num_best))
-        return [trials[number] for number in sorted([*best, *newest, *self._open])]
+        for trial in new:
+            if trial.number not in self._trials and trial.state.name in ("COMPLETE", "PRUNED"):
+                self._see(trial, sign)
+        shown = self._ended
+        if len(shown) > self._size:
+            num_best = self._size // 2
+            newest = self._ended[num_best - self._size :]
+            if len(study.directions) > 1:
+                old = [self._trials[number] for number in self._ended[: num_best - self._size]]
+                complete = [trial for trial in old if _rank(trial, 1.0)[0] == 0]
+                modes = ["min" if direction.name == "MINIMIZE" else "max" for direction in study.directions]
+                front = [complete[i].number for i in pareto_front([trial.values for trial in complete], modes)]
+                best = front[-num_best:]
+            else:
+                best = list(islice((int(number) for *_, number in self._ranked if number < newest[0]), num_best))
+            shown = sorted([*best, *newest])
+        return [self._trials[number] for number in shown]
+
+    def one_of_each_kind(self, trials: Iterable[FrozenTrial]) -> list[FrozenTrial]:
+        """Return the first of these trials for each set of distributions, or more where they alternate."""
+        first: dict[int, FrozenTrial] = {}
+        for trial in trials:
+            first.setdefault(self._kinds[trial.number], trial)
+        return list(first.values())
+
+    def _see(self, trial: FrozenTrial, sign: float) -> None:
+        number, last = trial.number, next(reversed(self._trials.values()), None)
+        is_same = last is not None and trial.distributions == last.distributions
+        self._kinds[number] = self._kinds[last.number] if last is not None and is_same else number
+        self._trials[number] = trial
+        bisect.insort(self._ended, number)
+        bisect.insort(self._ranked, (*_rank(trial, sign), number))
 
 
 def _rank(trial: FrozenTrial, sign: float) -> tuple[float, ...]:
@@ -240,22 +249,33 @@ def _rank(trial: FrozenTrial, sign: float) -> tuple[float, ...]:
 
 
 @contextmanager
-def showing(study: Study, window: Window | None) -> Iterator[None]:
-    """Let samplers see the best and the newest of a study's trials only, where more ended than the window holds."""
-    shown = None if window is None else window.of(study)
-    if shown is None:
+def showing(study: Study, window: Window | None, new: Iterable[FrozenTrial]) -> Iterator[None]:
+    """Let TPE see what the window shows, and open trials only where it is a liar; other samplers have no window.
+
+    `new` are all that ended since the last time, and maybe others.
+    """
+    if window is None:
         yield
         return
+    from optuna.trial import TrialState
+
+    changed: Any = study
+    sampler: Any = study.sampler
+    ended = window.of(study, new)
+    running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)) if sampler._constant_liar else []
+    shown = window.one_of_each_kind(ended)
 
     def get_trials(
         deepcopy: bool = True, states: Container[TrialState] | None = None, use_cache: bool = False
     ) -> Sequence[FrozenTrial]:
-        trials = [trial for trial in shown if states is None or trial.state in states]
-        return copy.deepcopy(trials) if deepcopy else trials
+        found = [trial for trial in shown if states is None or trial.state in states]
+        return copy.deepcopy(found) if deepcopy else found
 
-    changed: Any = study
     changed._get_trials = get_trials
     try:
+        space = sampler.infer_relative_search_space(study, None)  # the same, however many trials are of a kind
+        sampler.infer_relative_search_space = lambda *_: space
+        shown = sorted([*ended, *running], key=lambda trial: trial.number)
         yield
     finally:
         del changed._get_trials

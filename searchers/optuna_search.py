@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.storages import BaseStorage
     from optuna.study import Study
-    from optuna.trial import BaseTrial
+    from optuna.trial import BaseTrial, FrozenTrial
 
     AnySpace = Mapping[str, Any] | Mapping[str, BaseDistribution] | Callable[[BaseTrial], Mapping[str, Any] | None]
 
@@ -170,6 +170,7 @@ class OptunaSearch(SpaceSearcher):
         self._study_attrs: dict[str, Any] = {}
         self._recorded: dict[str, Any] = {}  # trials that a lasting storage had from before, by our id
         self._open: dict[str, _Open] = {}
+        self._told: list[int] | None = None  # Optuna's ids of what ended since the last suggestion; None: not known
         self._restored: Mapping[str, Any] | None = None
         if constraints is not None and self._rewards is not None:
             rewards = "evaluated_rewards, which do not tell them; use search.observe(config, result)"
@@ -237,7 +238,7 @@ class OptunaSearch(SpaceSearcher):
         if self._rewards is None and self._count < len(self._points):
             point, filled = space.fix(self._points[self._count])
             study.enqueue_trial(point)
-        with showing(study, self._sampling.window):
+        with showing(study, self._sampling.window, self._ended()):
             trial = study.ask()
             trial.set_user_attr(TRIAL_ID, trial_id)
             try:
@@ -251,6 +252,12 @@ class OptunaSearch(SpaceSearcher):
         self._open[trial_id] = _Open(trial.number, trial._trial_id, config, self._record(study, trial._trial_id))
         self._count += 1
         return self._with_constants(config)
+
+    def _ended(self) -> Iterator[FrozenTrial]:
+        """Yield the trials that ended since the last suggestion; all trials where it is not known which."""
+        study, told = self.study, self._told
+        self._told = [] if self._storage is None else None  # others may add to a storage
+        yield from study.get_trials(deepcopy=False) if told is None else map(study._storage.get_trial, told)
 
     def suggestion_state(self, trial_id: str) -> Mapping[str, Any] | None:
         """Return the parameters, and what the sampler wrote into the trial and the study while suggesting."""
@@ -308,6 +315,8 @@ class OptunaSearch(SpaceSearcher):
             for key, value in attrs.items():
                 study._storage.set_trial_system_attr(suggestion.optuna_id, key, value)
         study.tell(suggestion.number, values, state, skip_if_finished=True)
+        if self._told is not None:
+            self._told.append(suggestion.optuna_id)
 
     @quiet()
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
@@ -450,6 +459,7 @@ class OptunaSearch(SpaceSearcher):
         params, filled = space.fix(config)
         suggest = partial(space.suggest, filled=filled)
         study.add_trial(study_trial(suggest, params, "a point that was evaluated elsewhere", **fields))
+        self._told = None
 
 
 def _checked_rewards(rewards: Any, points: Sequence[Any]) -> list[Any] | None:

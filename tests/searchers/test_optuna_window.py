@@ -9,20 +9,37 @@ import pytest
 from optuna.samplers._tpe.sampler import _split_trials, default_gamma
 from optuna.trial import TrialState, create_trial
 
-from searchers import OptunaSearch, SearchError, choice, loguniform, uniform
+from searchers import OptunaSearch, SearchError, choice, loguniform, randint, uniform
 from searchers.optuna_samplers import CONSTRAINTS, Window
 
 SPACE = {"kind": choice(["a", "b"]), "lr": loguniform(1e-4, 1.0), "x": uniform(0.0, 1.0)}
 
 
+def changing(trial):
+    """A range that is another one from time to time, and a parameter that not every trial has."""
+    x = trial.suggest_float("x", 0.0, 1.0 + trial.number // 40 % 2)
+    if trial.suggest_categorical("kind", ["a", "b"]) == "a":
+        trial.suggest_float("lr", 1e-4, 1.0 + x, log=True)
+
+
+SPACES = {
+    "continuous": SPACE,
+    "finite": {"kind": choice(["a", "b"]), "x": choice([0.1, 0.2, 0.4, 0.6]), "n": randint(0, 40)},
+    "conditional": {"x": uniform(0.0, 1.0), "model": choice([{"kind": "a", "lr": loguniform(1e-4, 1.0)}, {"n": 3}])},
+    "changing": changing,
+}
+
+
 def loss_of(config):
-    return (config["x"] - 0.5) ** 2 + config["lr"] + (config["kind"] == "a") / 4
+    return (config["x"] - 0.5) ** 2 + config.get("lr", 0.1) + (config.get("kind") == "a") / 4
 
 
-def asked(window, num_trials, told=()):
-    search = OptunaSearch(SPACE, "loss", "min", seed=5, window=window)
+def asked(window, num_trials, told=(), space=SPACE, observed=(), storage=None):
+    search = OptunaSearch(space, "loss", "min", seed=5, window=window, storage=storage)
     record = []
     for number in range(num_trials):
+        if number in observed:
+            search.observe(record[number // 2][1], {"loss": loss_of(record[number // 2][1])})
         if number < len(told):
             trial_id, config, state = told[number]
             search.retell(trial_id, config, state)
@@ -56,20 +73,49 @@ def study_of(outcomes, directions=("minimize",)):
 
 
 def numbers(window, study):
-    return [trial.number for trial in Window(window).of(study)]
+    return [trial.number for trial in Window(window).of(study, study.trials)]
 
 
-def test_below_the_window_nothing_changes():
-    _, whole = asked(None, 60)
-    search, seen = asked(60, 60)
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+def test_below_the_window_nothing_changes(space):
+    """Without a window, Optuna's sampler looks at all trials of the study itself."""
+    _, whole = asked(None, 60, space=space, observed=(20, 21, 40))
+    search, seen = asked(60, 60, space=space, observed=(20, 21, 40))
     assert seen == whole
     assert type(search.study.sampler).__name__ == "TPESampler"
+
+
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+def test_one_trial_of_each_kind_tells_the_space_of_all(space, monkeypatch):
+    _, seen = asked(50, 130, space=space)
+    monkeypatch.setattr(Window, "one_of_each_kind", lambda _, trials: trials)
+    assert asked(50, 130, space=space)[1] == seen
+
+
+def test_what_others_add_to_a_storage_is_seen():
+    storage = optuna.storages.InMemoryStorage()
+    search, _ = asked(50, 20, storage=storage)
+    search.study.add_trial(create_trial(value=0.0, params={}, distributions={}))
+    search.suggest("next")
+    assert 20 in [trial.number for trial in search._sampling.window.of(search.study, ())]
+
+
+def test_a_suggestion_looks_only_at_what_ended_since(monkeypatch):
+    search, _ = asked(50, 20)
+    search.suggest("next")
+    monkeypatch.setattr(type(search.study), "get_trials", None)
+    monkeypatch.setattr(Window, "_see", lambda _, trial, __: looked_at.append(trial.number))
+    for looked_at, ended in [([], ()), ([], (17, 19)), ([], ())]:
+        for number in ended:
+            search.on_trial_complete(f"t{number}", {"loss": 1.0})
+        search.suggest(f"after {ended} {len(search._open)}")
+        assert looked_at == [*ended]
 
 
 def test_beyond_it_the_estimator_sees_the_best_and_the_newest():
     search, _ = asked(50, 76)
     best = sorted(range(48), key=lambda number: search.study.trials[number].value)[:25]
-    assert numbers(50, search.study) == sorted(best) + list(range(48, 76))
+    assert numbers(50, search.study) == sorted(best) + list(range(48, 73))
     _, whole = asked(None, 76)
     assert [config for _, config, _ in whole] != [config for _, config, _ in asked(50, 76)[1]]
 
@@ -85,7 +131,7 @@ def test_a_restart_beyond_the_window_changes_nothing():
     [
         ([3, 1, 2, 0, 9, 9, 9], [1, 3, 4, 5, 6]),
         ([1, 1, 1, 1, 9, 9, 9], [0, 1, 4, 5, 6]),
-        ([3, "failed", "open", 0, 9, 9, 9, "open", 9], [0, 2, 3, 5, 6, 7, 8]),
+        ([3, "failed", "open", 0, 9, 9, 9, "open", 9], [0, 3, 5, 6, 8]),
         ([("pruned", 3, 5), ("pruned", 3, 4), ("pruned", 2, 0), ("pruned", None, None), 9, 9, 9], [0, 1, 4, 5, 6]),
         ([("infeasible", 1), ("infeasible", 0.5), ("pruned", None, None), 8, 9, 9, 9], [2, 3, 4, 5, 6]),
         ([("infeasible", 1), ("infeasible", 0.5), ("infeasible", -1), 8, 9, 9, 9], [2, 3, 4, 5, 6]),
@@ -98,16 +144,16 @@ def test_what_the_window_shows(outcomes, shown):
 
 def test_a_window_that_saw_trials_end_in_any_order_shows_what_a_new_one_shows():
     rng, study, window = random.Random(2), optuna.create_study(), Window(20)
-    going_on, sizes = [], set()
+    going_on, new, sizes = [], [], set()
     for _ in range(300):
         going_on.append(study.ask())
         if len(going_on) > 15:
             ended = going_on.pop(rng.randrange(len(going_on)))
-            study.tell(ended, *rng.choice([(rng.random(),), (None, TrialState.FAIL)]))
-        shown, anew = window.of(study), Window(20).of(study)
+            new = [study.tell(ended, *rng.choice([(rng.random(),), (None, TrialState.FAIL)]))]
+        shown, anew = window.of(study, new), Window(20).of(study, study.trials)
         assert shown == anew
-        sizes.add(shown and len(shown))
-    assert sizes == {None, 35}
+        sizes.add(len(shown))
+    assert sizes == {*range(21)}
 
 
 def test_with_several_objectives_the_front_is_shown():
@@ -129,7 +175,7 @@ def test_the_good_trials_of_the_estimator_are_those_that_it_would_have_without_a
     study = study_of(outcomes)
     ended = [trial for trial in study.trials if trial.state != TrialState.FAIL]
     good, _ = _split_trials(study, ended, default_gamma(len(ended)))
-    seen = Window(60).of(study)
+    seen = Window(60).of(study, study.trials)
     assert len(seen) == 60
     good_in_window, _ = _split_trials(study, seen, default_gamma(400))
     assert [trial.number for trial in good_in_window] == [trial.number for trial in good]
