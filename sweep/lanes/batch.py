@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from sweep.errors import CheckpointError, UserCodeError
+from sweep.errors import CheckpointError, SweepError, UserCodeError
 from sweep.lanes.functions import numbers_of
 from sweep.lanes.program import Array, Numbers, Program
 
 
-class NoRoom(Exception):
+class NoRoom(SweepError):
     """A trial that has not begun finds no memory; it may when others have ended."""
 
 

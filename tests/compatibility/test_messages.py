@@ -404,6 +404,8 @@ NEW = {
     "stopper",
     "train",
     "tune",
+    "VectorTrainable",
+    "vectorized",
 }  # public names that Ray Tune has not, and modules
 
 
