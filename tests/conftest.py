@@ -6,7 +6,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -61,7 +63,7 @@ def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """What starts clusters takes everything away again; Ray's client leaves sockets of its own open."""
     marks = CLUSTERS & {mark.name for mark in request.node.iter_markers()}
     if not marks:
@@ -69,5 +71,7 @@ def _nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.Te
         return
     from leftovers import nothing_left
 
-    own, temporary = request.getfixturevalue("tmp_path"), tmp_path_factory.mktemp("left")
-    yield from nothing_left(own, temporary, counts_open="ray" not in marks)
+    own = request.getfixturevalue("tmp_path")
+    # Not below the test's own: the names of Ray's sockets would be longer than the kernel allows.
+    with tempfile.TemporaryDirectory(prefix="left-", ignore_cleanup_errors=True) as temporary:
+        yield from nothing_left(own, Path(temporary), counts_open="ray" not in marks)
