@@ -75,6 +75,8 @@ def test_what_comes_free_is_taken_while_trials_wait_and_what_runs_nothing_is_giv
         return {"loss": 1.0}
 
     def look():
+        while joined.available_resources().get("CPU", 0.0) and not is_over.wait(0.1):
+            continue  # until the sweep has taken what the other one has left
         give_back()
         while not is_over.wait(0.2):
             free.append(joined.available_resources().get("CPU", 0.0))
