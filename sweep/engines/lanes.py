@@ -168,16 +168,15 @@ class LanesEngine(LocalEngine):
             return
         key = command.trial_id, command.attempt
         place = self._place_of(key)
-        waiting = next((trial for trial in self._waiting_trials if (trial.id, trial.attempt) == key), None)
-        if place is None and waiting is None:
+        if place is None and key not in [(trial.id, trial.attempt) for trial in self._waiting_trials]:
             return
-        is_kill = isinstance(command, messages.Kill)
+        kill = command if isinstance(command, messages.Kill) else None
         if place is None or place.link is None:  # no worker knows of it
-            if isinstance(command, messages.Stop) or is_kill:
-                self._end(key, unstarted(command if isinstance(command, messages.Kill) else None))
+            if kill is not None or isinstance(command, messages.Stop):
+                self._end(key, unstarted(kill))
             return
-        if isinstance(command, messages.Kill):
-            self._kills[key] = command
+        if kill is not None:
+            self._kills[key] = kill
             self._loop.alarm(_INSIST_S, lambda: self._insist(key))
         elif (worker := self._worker_of(place)) is not None:
             self._watchdogs.watch(worker)

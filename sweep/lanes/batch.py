@@ -209,15 +209,14 @@ class Group:
                 if not self.program.is_out_of_memory(error):
                     raise
                 traceback.clear_frames(error.__traceback__)  # they hold arrays
-                left = [*self._shrink_to_memory(batch, part, error), *coming]
-                wrong |= dict.fromkeys(left, NoRoom())
+                wrong |= {**self._shrink_to_memory(batch, part, error), **dict.fromkeys(coming, NoRoom())}
                 break
         for seat in wrong:
             seat.leave()
         return wrong
 
-    def _shrink_to_memory(self, batch: Batch, part: list[Seat], error: Exception) -> list[Seat]:
-        """Take back those that were to begin where there is no memory for them; return them."""
+    def _shrink_to_memory(self, batch: Batch, part: list[Seat], error: Exception) -> dict[Seat, Exception]:
+        """Take back those that were to begin where there is no memory for them; return why they cannot."""
         for seat in part:
             batch.seats[batch.seats.index(seat)] = None
         if batch.sitting or len(self.batches) > 1:  # what runs goes on, with no more than it has
@@ -225,14 +224,14 @@ class Group:
             self.batches = [one for one in self.batches if one.sitting]
             for one in self.batches:
                 one.resize(self._size(len(one.sitting)))
-            return part
+            return dict.fromkeys(part, NoRoom())
         if len(batch.seats) <= self.program.multiple:
             raise error
         self.most = len(batch.seats) // 2
         self.batches.remove(batch)
         with self._lock:
             self._coming = part[: self.most]
-        return [*part[self.most :], *self.settle()]
+        return {**dict.fromkeys(part[self.most :], NoRoom()), **self.settle()}
 
     def _with_room(self, number: int) -> Batch:
         batch = next((one for one in self.batches if None in one.seats), None)

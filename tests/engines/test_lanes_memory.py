@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import sweep
+from sweep.errors import CheckpointError
 from sweep.lanes.batch import NoRoom, Pool
 from sweep.lanes.functions import config_of
 from sweep.lanes.program import Program
@@ -89,6 +90,16 @@ def test_those_that_find_no_memory_at_the_beginning_are_declined():
     assert {type(error) for error in declined.values()} == {NoRoom}
     assert set(declined) == set(seats[4:])
     assert group.advance() == {seat: {"sum": 101.0 * x} for x, seat in enumerate(seats[:4])}
+
+
+def test_a_checkpoint_that_does_not_fit_is_an_error_where_others_find_no_memory_too():
+    seats, group = entered(NoneToBegin, 13)
+    seats[1].restored = {"sum": np.zeros(3)}
+    wrong = group.settle()
+    assert {seat: type(error) for seat, error in wrong.items()} == {
+        seats[1]: CheckpointError,
+        **dict.fromkeys(seats[4:], NoRoom),
+    }
 
 
 def test_those_that_run_go_on_where_others_find_no_memory_to_begin():
