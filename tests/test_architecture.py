@@ -67,6 +67,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.storage.disks",
         "sweep.storage.local_copy",
         "sweep.storage.nodes",
+        "sweep.storage.transfers",
         "sweep.worker",
     ),
     # What the user writes is a trainable; the process of many is a worker.

@@ -17,9 +17,10 @@ from sweep.core.messages import Exit, ExitKind, Reported
 from sweep.core.resources import Resources
 from sweep.core.trial import CheckpointRef, Outcome, Trial, evolve
 from sweep.engines.cluster.log_relay import LogTails, LogWriter
-from sweep.engines.cluster.staging import Staging, Transfers
+from sweep.engines.cluster.staging import Staging
 from sweep.storage.filesystems import RemoteDirectory
 from sweep.storage.nodes import Home, NodeCopy
+from sweep.storage.transfers import Transfers
 from sweep.worker import wire
 
 KEY = ("a", 1)
@@ -56,7 +57,7 @@ def test_steps_of_one_key_keep_their_order_and_those_of_another_do_not_wait(line
 
 
 def test_work_that_fails_is_tried_again_and_said_once(line, monkeypatch):
-    monkeypatch.setattr("sweep.engines.cluster.staging._FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr("sweep.storage.transfers._FIRST_PAUSE_S", 0.001)
     tries, done = [], []
 
     def work():

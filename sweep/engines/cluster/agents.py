@@ -75,8 +75,12 @@ class Cluster(ABC):
         """Return why no agent has come from a node, as far as is known; empty: nothing is."""
         return ""
 
-    def watch(self, changed: Callable[[], None]) -> None:  # noqa: B027  # a cluster may never change
-        """Have `changed` called, on any thread, whenever `nodes`, `away` or `leaving` would return something else."""
+    changed: Callable[[], None] = staticmethod(lambda: None)  # see `watch`
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Have `changed` called, on any thread, whenever `nodes`, `away` or `leaving` would return something else: a
+        cluster calls `self.changed()`."""
+        self.changed = changed
 
     def leaving(self) -> Collection[str]:
         """Return the nodes that will be taken away soon: trials there save and go on elsewhere."""

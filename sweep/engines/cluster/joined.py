@@ -68,7 +68,6 @@ class JoinedCluster(Cluster):
         self._refused: set[str] = set()
         self._processes: dict[str, subprocess.Popen[str]] = {}  # agents of this machine
         self._directory: Path | None = None
-        self._changed: Callable[[], None] = lambda: None
         self._closed = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="sweep-joined", daemon=True)
 
@@ -132,9 +131,6 @@ class JoinedCluster(Cluster):
             return self._hosts[node].problem()
         return "" if node in self._joined else "it has left"
 
-    def watch(self, changed: Callable[[], None]) -> None:
-        self._changed = changed
-
     def close(self) -> None:
         """Wait for the agents of this machine, and tell those that have joined that it is over."""
         self._closed.set()
@@ -160,7 +156,7 @@ class JoinedCluster(Cluster):
         while not self._closed.wait(_LOOK_S):
             with contextlib.suppress(OSError):  # the storage is away; so is the sweep, if that lasts
                 if self._look():
-                    self._changed()
+                    self.changed()
 
     def _look(self) -> bool:
         """Take in who has joined and who has left; returns whether somebody has."""

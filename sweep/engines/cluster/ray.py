@@ -109,7 +109,6 @@ class RayCluster(Cluster):
         self._num_declared = 0  # nodes that are there of the shape that `autoscale` declares
         self._demand: tuple[Bundles, Bundles] | None = None  # what waits and what runs; None: nobody has said
         self._is_met = False  # a node was idle since: more are of no use
-        self._changed: Callable[[], None] = lambda: None
         self._say: Callable[[str], None] = say or self.notices.append  # until there is an engine
         self._waited: set[tuple[Any, ...]] = set()  # what waited at the last look, until something was said of it
         self._has_told = False
@@ -158,7 +157,7 @@ class RayCluster(Cluster):
         return [one.name for one in list(self._machines.values()) if one.key in self._draining]
 
     def summon(self, node: str, invitation: Invitation) -> None:
-        machine = self._of(node)
+        machine = self._machines.get(node)
         if machine is None:
             return
         if machine.actor is None or machine.running is not None:  # the one before is lost, and may not know it
@@ -168,16 +167,13 @@ class RayCluster(Cluster):
         machine.running = machine.actor.run.remote(invitation.to_json())
 
     def problem(self, node: str) -> str:
-        machine = self._of(node)
+        machine = self._machines.get(node)
         if machine is None:
             return "it is no longer in the cluster"
         for call in (machine.running, machine.facts):
             if call is not None and (why := self._failure_of(call)):
                 return why
         return ""
-
-    def watch(self, changed: Callable[[], None]) -> None:
-        self._changed = changed
 
     def request(self, waiting: Bundles, running: Bundles) -> None:
         self._demand, self._is_met = (waiting, running), False
@@ -192,7 +188,7 @@ class RayCluster(Cluster):
             sdk.request_resources(bundles=[dict(bundle) for bundle in bundles])
 
     def dismiss(self, node: str) -> None:
-        machine = self._of(node)
+        machine = self._machines.get(node)
         if machine is not None:
             machine.left, self._is_met = time.monotonic(), True
 
@@ -229,9 +225,6 @@ class RayCluster(Cluster):
             time.sleep(0.02)
 
     # --- the cluster -------------------------------------------------------------------------------------------------
-
-    def _of(self, node: str) -> _Machine | None:
-        return self._machines.get(node)
 
     def _find_some(self) -> None:
         """Find the first nodes; what another sweep has just given back may take a moment to be free."""
@@ -427,7 +420,7 @@ class RayCluster(Cluster):
         while not self._is_closed:
             try:
                 if self._look() | self._take_facts(timeout_s=0.0):
-                    self._changed()
+                    self.changed()
                 looks += 1
                 if looks % _LOOKS == 0 and not self._has_told:
                     self._tell_who_waits()

@@ -109,7 +109,6 @@ class SlurmCluster(Cluster):
                 "where jobs are submitted, or a job of Slurm. For this machine alone leave the engine out."
             )
         self._places: list[_Place] = []
-        self._changed: Callable[[], None] = lambda: None
         self._demand: tuple[Bundles, Bundles] | None = None  # what waits and what runs; None: nobody has said
         self._is_met = False  # a node was idle since: more are of no use
         self._num_failed = 0  # jobs that ended before their agents came, since one has come
@@ -200,9 +199,6 @@ class SlurmCluster(Cluster):
             return "its job is over"
         return f"its agent ended ({last_line(place.said)})" if place.has_ended else ""
 
-    def watch(self, changed: Callable[[], None]) -> None:
-        self._changed = changed
-
     def request(self, waiting: Bundles, running: Bundles) -> None:
         self._demand, self._is_met = (waiting, running), False
         self._news.set()
@@ -245,7 +241,7 @@ class SlurmCluster(Cluster):
                 self._look()
                 self._settle()
             if before != (before := [node.id for node in (*self.nodes(), *self.away)]):
-                self._changed()
+                self.changed()
             self._news.wait(_LOOK_S)
             self._news.clear()
 
