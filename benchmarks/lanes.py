@@ -1,7 +1,7 @@
-"""What trials gain as lanes of one process: digits-MLPs under ASHA and a population under PBT, beside processes.
+"""What trials gain as lanes of one process: digits-MLPs under ASHA, beside processes.
 
 The ways to run them stand beside each other in one run, with fewer trials where each has a process. The best trial of
-the sweep is trained again alone.
+the sweep is trained again alone. A population under PBT stands beside Ray Tune's in `make bench`.
 
 Run: python benchmarks/lanes.py [--short]
 """
@@ -17,34 +17,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 import sweep
 from sweep.worker.environment import trial_seed
 
 Row = tuple[str, str, str, str]
 EXAMPLE = Path(__file__).parents[1] / "examples" / "vectorized_digits.py"
 SPACE = {"lr": sweep.loguniform(1e-4, 1.0), "momentum": sweep.uniform(0.0, 0.99)}
-MUTATED = {"lr": sweep.uniform(1e-4, 0.02)}
-EPOCHS, ITERATIONS = 10, 30
-
-
-class Climb(sweep.VectorTrainable):
-    """The problem of Tune's PBT example: the best learning rate rises up to half of the way, and falls again."""
-
-    num_lanes = 256
-
-    def init(self) -> dict[str, Any]:
-        return {"accuracy": jnp.zeros(())}
-
-    def step(self, accuracy: Any, lr: Any, key: Any) -> tuple[Any, dict[str, Any]]:
-        best = jnp.clip(0.01 - 0.01 * jnp.abs(accuracy - 100) / 100, 0.001, 0.01)
-        error = jnp.maximum(lr, best) / jnp.minimum(lr, best)
-        one, two = jax.random.split(key)
-        change = jnp.where(error < 3, 1 / error, jnp.where(lr > best, 3 - error, 0.0))
-        accuracy = jnp.maximum(0.0, accuracy + change * jax.random.uniform(one) + 2 * jax.random.normal(two))
-        return accuracy, {"mean_accuracy": accuracy, "optimal_lr": best}
+EPOCHS = 10
 
 
 def per_s(number: int, count: int, directory: Path, what: str, **how: Any) -> tuple[float, float, Any]:
@@ -93,43 +72,9 @@ def digits(directory: Path, number: int, few: int, kept: int) -> list[Row]:
     ]
 
 
-def population(directory: Path, members: int, few: int) -> list[Row]:
-    """Iterations of a population of `members` as lanes, and of one of `few` as reused processes."""
-
-    def pbt() -> sweep.PopulationBasedTraining:
-        return sweep.PopulationBasedTraining(perturbation_interval=4, hyperparam_mutations=MUTATED)
-
-    common: dict[str, Any] = {"config": MUTATED, "metric": "mean_accuracy", "stop": {"training_iteration": ITERATIONS}}
-    lanes, took, _ = per_s(
-        members, members * ITERATIONS, directory, "pbt", run_or_experiment=Climb, scheduler=pbt(), **common
-    )
-    beside, _, _ = per_s(
-        few,
-        few * ITERATIONS,
-        directory,
-        "pbt_processes",
-        run_or_experiment=Climb,
-        scheduler=pbt(),
-        engine="local",
-        reuse_actors=True,
-        **common,
-    )
-    what = f"PBT, {members} members x {ITERATIONS} iterations"
-    return [
-        (
-            what,
-            f"{lanes:.0f} iterations/s",
-            ">= 20x",
-            f"{took:.1f} s; processes {beside:.0f}/s: ratio {lanes / beside:.0f}",
-        )
-    ]
-
-
 def rows(directory: Path, is_short: bool = False) -> list[Row]:
     """Return what was measured, what is promised and what stands beside it, a line for each figure."""
-    if is_short:
-        return [*digits(directory, 64, 2, 4), *population(directory, 32, 2)]
-    return [*digits(directory, 1000, 8, 16), *population(directory, 256, 8)]
+    return digits(directory, *((64, 2, 4) if is_short else (1000, 8, 16)))
 
 
 if __name__ == "__main__":

@@ -173,6 +173,14 @@ ROWS = (
         place="asha",
     ),
     Row(
+        "pbt",
+        (
+            Program("sweep", (256, 40), (64, 20), package="jax"),
+            Program("ray", (8, 40), (2, 6), says="{0} members, a process each"),
+        ),
+        (Figure("per_s", "PBT on the problem of Tune's example, 256 lanes: iterations", "/s", None, ("ray", 20.0)),),
+    ),
+    Row(
         "gloo_group",
         (
             Program("sweep", package="torch"),

@@ -35,7 +35,7 @@ from rows import FLOOR_SCRIPTS, OURS, ROWS, TOOLS, Program, Row
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "RESULTS.md"
-_PACKAGES = ("ray", "optuna", "syne-tune", "torch", "numpy")
+_PACKAGES = ("ray", "optuna", "syne-tune", "torch", "jax", "numpy")
 _VERSIONS = """
 import importlib.metadata, json, sys
 found = {}
