@@ -130,20 +130,20 @@ class TorchConfig(Backend):
                 dist.destroy_process_group()
             dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, timeout=timeout)
             return
-        if rank.listener >= 0:
-            _stores.append(
-                dist.TCPStore(
-                    rank.address,
-                    rank.port,
-                    rank.size,
-                    is_master=True,
-                    timeout=timeout,
-                    wait_for_workers=False,
-                    master_listen_fd=rank.listener,
-                )
-            )
-        method = "env://" if self.init_method == "env" else f"tcp://{rank.address}:{rank.port}"
-        dist.init_process_group(backend, init_method=method, rank=rank.rank, world_size=rank.size, timeout=timeout)
+        store = dist.TCPStore(
+            rank.address,
+            rank.port,
+            rank.size,
+            is_master=rank.listener >= 0,
+            timeout=timeout,
+            wait_for_workers=False,
+            master_listen_fd=rank.listener if rank.listener >= 0 else None,
+        )
+        _stores.append(store)
+        dist.init_process_group(backend, store=store, rank=rank.rank, world_size=rank.size, timeout=timeout)
+        # Gloo's ranks connect in their own time: the loop of one that is ready may close what another still connects.
+        store.set(f"sweep/joined/{rank.rank}", "")
+        store.wait([f"sweep/joined/{one}" for one in range(rank.size)])
 
     def _backend(self, rank: Rank) -> str:
         import torch

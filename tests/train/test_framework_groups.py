@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import tempfile
+import time
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -15,7 +17,7 @@ import sweep
 from sweep.train import Checkpoint, FailureConfig, RunConfig, ScalingConfig, get_checkpoint, get_context, report
 from sweep.train.jax import JaxTrainer
 from sweep.train.tensorflow import TensorflowTrainer
-from sweep.train.torch import DistributedTrainableCreator, TorchTrainer
+from sweep.train.torch import DistributedTrainableCreator, TorchConfig, TorchTrainer
 
 TWO = ScalingConfig(num_workers=2)
 
@@ -69,8 +71,30 @@ def with_jax(rank):
     return float(np.asarray(summed(local).addressable_data(0))[0]), {**told, "platform": os.environ["JAX_PLATFORMS"]}
 
 
+class LateTorch(TorchConfig):
+    """Rank 1 joins late, and no other's loop may have begun by then: what ends early breaks the connections of gloo."""
+
+    def start(self, rank):
+        import torch.distributed as dist
+
+        def join(*arguments, join=dist.init_process_group, **options):
+            join(*arguments, **options)
+            time.sleep(0.1)
+            assert not begun().exists()
+
+        if rank.rank == 1:
+            dist.init_process_group = join
+        super().start(rank)
+
+
+def begun():
+    """Return the file that says that a loop has begun in this attempt."""
+    return Path(get_context().get_trial_dir(), f"begun_{os.environ['SWEEP_ATTEMPT']}")
+
+
 def many_things(config):
     """Sum over the ranks, store shards, and do what the config says."""
+    begun().touch()
     rank, start, checkpoint = get_context().get_world_rank(), 0, get_checkpoint()
     if checkpoint is not None:
         start = int(Path(checkpoint.path, "rank0").read_text())
@@ -89,7 +113,11 @@ def many_things(config):
 @pytest.mark.parametrize(
     ("trainer", "summed", "told"),
     [
-        (TorchTrainer, with_torch, {"backend": "gloo", "world": 2, "listens": ["127.0.0.1"]}),
+        (
+            partial(TorchTrainer, torch_config=LateTorch()),
+            with_torch,
+            {"backend": "gloo", "world": 2, "listens": ["127.0.0.1"]},
+        ),
         pytest.param(
             JaxTrainer,
             with_jax,
@@ -109,6 +137,7 @@ def test_ranks_sum_are_listening_on_loopback_only_and_start_again_from_their_mer
     assert plain.last_result["total"] == killed.last_result["total"] == 3.0
     assert {name: plain.last_result[name] for name in told} == told
     assert (plain.last_result["start"], killed.last_result["start"]) == (0, 1)
+    assert (plain.attempt, plain.losses) == (1, 0)
     assert (killed.attempt, killed.failures, killed.last_result["training_iteration"]) == (2, 1, 3)
     assert (raised.attempt, raised.failures) == (2, 2)
     assert str(raised.error) == "rank 1 of 2: ValueError: boom"
