@@ -25,6 +25,7 @@ from sweep.engines.local.engine import LocalEngine
 from sweep.engines.local.fork_server import are_files_older
 from sweep.engines.local.fork_server_client import ForkServerClient, key_of
 from sweep.engines.local.orphans import end_orphans
+from sweep.engines.local.processes import await_ready
 from sweep.errors import ResourceError
 from sweep.record.lock import DriverLock
 from sweep.worker.nested import process_mark
@@ -106,10 +107,15 @@ def test_a_run_takes_the_one_that_was_started_before_the_driver_was_ready(run, m
     assert [run()["fork_server"]] == made
 
 
-def test_modules_are_imported_while_the_driver_gets_ready(run):
-    fork_server_client.prepare(dict(os.environ), ["wave"])
+def test_modules_are_imported_while_the_driver_gets_ready_and_may_be_edited_meanwhile(run, tmp_path, monkeypatch):
+    path = tmp_path / "helper_of_kept.py"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path.write_text("VALUE = 1\n")
+    fork_server_client.prepare(dict(os.environ), ["helper_of_kept", "wave"])
     (early,) = fork_server_client._cached
-    found = run(preload=["wave"])
+    assert await_ready([early.packets.socket.fileno()], None)  # it says that it imports the first
+    path.touch()
+    found = run(preload=["helper_of_kept", "wave"])
     assert (found["fork_server"], found["is_loaded"]) == (early.pid, True)
 
 

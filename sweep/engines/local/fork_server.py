@@ -42,7 +42,7 @@ class ForkServer:
         self._control = control
         self._driver = driver
         self._began_ns = time.time_ns()  # no module of the user's was loaded before
-        self._is_new = True  # none was at all: another one is no remedy where, by a late clock, files changed later
+        self._is_new = True  # it has served no run: what it has imported so far is of the one that it is started for
         self._importer = os.environ.pop(IMPORTER_VARIABLE)
         self._run: wire.Begin | None = None  # the one that it serves
         self._locks: list[int] = []
@@ -90,6 +90,7 @@ class ForkServer:
         would be another if it were imported now."""
         if not (self._is_new or are_files_older(self._began_ns)):
             self._end()
+        self._is_new = False
         processes.map_file(f"/proc/self/fd/{log}")
         _print_into(log)
         self._run, self._locks = run, locks
@@ -99,7 +100,6 @@ class ForkServer:
         self._send(wire.Ready(len(os.listdir("/proc/self/task"))))
 
     def _import(self, modules: Sequence[str]) -> None:
-        self._is_new = False
         if not modules:
             return
         os.environ[IMPORTER_VARIABLE] = self._importer
