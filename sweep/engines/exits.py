@@ -31,6 +31,7 @@ def classify(
     peak_rss_bytes: int = 0,
     kill: Kill | None = None,
     has_oom_kill: bool = False,
+    supervisor: int | None = None,
 ) -> Exit:
     """Return how an attempt ended.
 
@@ -40,6 +41,7 @@ def classify(
         status: wait status of the worker; None: not known, because its supervisor was lost.
         kill: the command that was carried out.
         has_oom_kill: the kernel's count of processes killed for memory rose meanwhile.
+        supervisor: wait status of a lost supervisor; None: not known, because the fork server is gone as well.
     """
     if outcome is not None:
         kind, error, traceback, class_name, pickled, needs = outcome
@@ -52,7 +54,12 @@ def classify(
     if kill is not None:
         return Exit(kill.kind, error=kill.reason or "killed", signal=int(signal.SIGKILL), peak_rss_bytes=peak_rss_bytes)
     if status is None:
-        return Exit(ExitKind.LOST, error="the process that supervised it was killed; what it ran was ended")
+        how = "is gone, and so is the fork server"
+        if supervisor is not None and os.WIFSIGNALED(supervisor):
+            how = f"was {describe_signal(os.WTERMSIG(supervisor))}"
+        elif supervisor is not None:
+            how = f"ended (exit code {os.waitstatus_to_exitcode(supervisor)}), and code/fork-server.log may say why"
+        return Exit(ExitKind.LOST, error=f"the process that supervised it {how}; what it ran was ended")
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         if number == signal.SIGKILL and has_oom_kill:

@@ -333,9 +333,10 @@ class Resting(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """Fork server to driver: that supervisor ended, and so has everything that it left behind."""
+    """Fork server to driver: that supervisor ended, with this wait status, and so did everything that it left."""
 
     number: int
+    status: int | None = None
 
 
 # --- between a driver and its agents on several machines --------------------------------------------------------------

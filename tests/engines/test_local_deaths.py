@@ -184,7 +184,7 @@ def test_a_killed_host_gives_lost_only_after_its_strays_are_gone(drive, tmp_path
     orphans = below(supervisors[0], everybody)
     assert len(orphans) == 4  # the worker, its two children, and the daemon, whose parent is the supervisor
     os.kill(supervisors[0], signal.SIGKILL)
-    assert driver.stdout.readline().startswith("exited LOST")
+    assert driver.stdout.readline().startswith("exited LOST the process that supervised it was killed by SIGKILL")
     assert set(orphans) & set(of_experiment(tmp_path / "exp")) == set()
     assert len(of_experiment(tmp_path / "exp")) == len(everybody) - 5
 
@@ -198,7 +198,7 @@ def test_a_host_killed_after_its_fork_server_gives_lost_with_nothing_left(drive,
     assert watch.left() == []
     watch = Watch(orphans)
     os.kill(supervisors[0], signal.SIGKILL)
-    assert driver.stdout.readline().startswith("exited LOST")
+    assert driver.stdout.readline().startswith("exited LOST the process that supervised it is gone, and so is the fork")
     assert watch.left() == []
 
 

@@ -349,14 +349,23 @@ class LocalEngine(SlotEngine):
         self._claims.give_back((trial.id, trial.attempt), idle or None)
         self._events.append(messages.Released(trial.id, trial.attempt))
 
-    def _finish_with_status(self, attempt: Attempt, status: int | None, peak: int = 0) -> None:
+    def _finish_with_status(
+        self, attempt: Attempt, status: int | None, peak: int = 0, *, supervisor: int | None = None
+    ) -> None:
         has_oom_kill = False
         if attempt.outcome is None and status is not None and os.WIFSIGNALED(status) and attempt.kill is None:
             before, self._oom_kills = self._oom_kills, num_oom_kills()
             has_oom_kill = self._oom_kills > before
         self._finish(
             attempt,
-            classify(attempt.outcome, status, peak_rss_bytes=peak, kill=attempt.kill, has_oom_kill=has_oom_kill),
+            classify(
+                attempt.outcome,
+                status,
+                peak_rss_bytes=peak,
+                kill=attempt.kill,
+                has_oom_kill=has_oom_kill,
+                supervisor=supervisor,
+            ),
         )
 
     # --- messages ----------------------------------------------------------------------------------------------------
@@ -435,13 +444,13 @@ class LocalEngine(SlotEngine):
                 slot.drop_link(self._loop)
                 if attempt is not None:
                     self._refuse(attempt, errno)
-            case wire.Gone():
+            case wire.Gone(_, status):
                 if attempt is not None and not slot.fork_server.is_alive:  # nothing else ends what it has left behind
                     end_marked(attempt.pids, environment.markers(str(self._layout.root), *attempt.key))
                 self._drain(slot)
                 slot.drop_link(self._loop)
                 if (attempt := slot.attempt) is not None:
-                    self._finish_with_status(attempt, None)
+                    self._finish_with_status(attempt, None, supervisor=status)
                 else:
                     self._on_retired(slot)
 

@@ -56,11 +56,11 @@ class ForkServer:
             descriptors = (control, self._driver, *self._supervisors)
             ready = processes.await_ready(descriptors, None if self._run else patience_s)
             if ended := ready & self._supervisors.keys():
-                numbers = [self._reap(pidfd) for pidfd in ended]
+                gone = [self._reap(pidfd) for pidfd in ended]
                 # Orphans cannot be told apart, so all of them go before any supervisor counts as gone.
                 processes.end_descendants(spare=[pid for _, pid in self._supervisors.values()])
-                for number in numbers:
-                    self._send(wire.Gone(number))
+                for one in gone:
+                    self._send(one)
             if self._driver in ready or not ready:
                 self._end()
             if control in ready:
@@ -149,11 +149,12 @@ class ForkServer:
         finally:
             os.close(life)
 
-    def _reap(self, pidfd: int) -> int:
+    def _reap(self, pidfd: int) -> wire.Gone:
         number, pid = self._supervisors.pop(pidfd)
-        self._can_rest &= os.waitpid(pid, 0)[1] == 0
+        _, status = os.waitpid(pid, 0)
+        self._can_rest &= status == 0
         os.close(pidfd)
-        return number
+        return wire.Gone(number, status)
 
     def _await_supervisors(self) -> None:
         for pidfd in processes.ended_of(self._supervisors, _SUPERVISOR_GRACE_S):

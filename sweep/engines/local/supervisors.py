@@ -280,13 +280,13 @@ class SlotEngine(LoopEngine):
                 self._bury(slot)
             # otherwise the fork server says when everything that it left behind is gone
 
-    def _bury(self, slot: Slot) -> None:
+    def _bury(self, slot: Slot, status: int | None = None) -> None:
         for message in slot.life.receive_all():
             self._on_supervisor(slot, message)
         self._loop.ignore(slot.life.socket.fileno())
         slot.life.close()
         del self._slots[slot.number]
-        self._on_supervisor(slot, wire.Gone(slot.number))
+        self._on_supervisor(slot, wire.Gone(slot.number, status))
 
     def _on_fork_server(self, fork_server: ForkServerClient) -> None:
         for message in fork_server.packets.receive_all():
@@ -301,8 +301,8 @@ class SlotEngine(LoopEngine):
                 case wire.Ready(num_threads):
                     fork_server.importing = None
                     self._on_imported(num_threads - 1, self._modules)
-                case wire.Gone(number) if number in self._slots:
-                    self._bury(self._slots[number])
+                case wire.Gone(number, status) if number in self._slots:
+                    self._bury(self._slots[number], status)
                 case wire.Refused(errno, number) if number in self._slots:
                     slot = self._slots[number]
                     refused, slot.attempt = slot.attempt, None
