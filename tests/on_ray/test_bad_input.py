@@ -137,7 +137,7 @@ def train(config):
     import ray
     ray.init(address=address, log_to_driver=False)
     sweep.report(score=len(ray.nodes()))
-sweep.init(engine="ray", address=address, cpus_per_node=1)
+sweep.init(engine="ray", address=sys.argv[3], cpus_per_node=1)
 try:
     print(sweep.run(train, verbose=0, storage_path=sys.argv[2], metric="score", mode="max").best_result["score"])
 except sweep.errors.ConfigError as error:
@@ -152,17 +152,18 @@ def test_a_cluster_with_tokens_takes_the_right_one_and_another_is_named_at_once(
     with subprocess.Popen([sys.executable, "-c", TOKEN], **options) as made:
         try:
             address = made.stdout.readline().strip()
-            for changed, words in (
-                ({}, "2\n"),
-                ({"RAY_AUTH_TOKEN": "b" * 64}, "cannot be joined: RPC error: InvalidAuthToken: Authentication token"),
-                ({"RAY_AUTH_MODE": "disabled"}, "RAY_AUTH_MODE is currently 'disabled'"),
+            for changed, named, words in (
+                ({}, address, "2\n"),
+                ({"RAY_AUTH_MODE": None, "RAY_ADDRESS": address}, "auto", "2\n"),  # as `ray.init` does it then
+                ({"RAY_AUTH_TOKEN": "b" * 64}, address, "cannot be joined: RPC error: InvalidAuthToken: "),
+                ({"RAY_AUTH_MODE": "disabled"}, address, "RAY_AUTH_MODE is currently 'disabled'"),
             ):
                 began = time.monotonic()
-                command = [sys.executable, "-c", SCRIPT, address, str(tmp_path)]
-                environ = {**os.environ, **right, **changed}
+                command = [sys.executable, "-c", SCRIPT, address, str(tmp_path), named]
+                environ = {name: value for name, value in {**os.environ, **right, **changed}.items() if value}
                 ended = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=120, check=False)
                 assert words in ended.stdout, ended.stdout + ended.stderr
-                assert not changed or time.monotonic() - began < 15  # Ray itself tries for 20 s
+                assert words == "2\n" or time.monotonic() - began < 15  # Ray itself tries for 20 s
         finally:
             made.stdin.close()
             made.wait(60)

@@ -52,6 +52,7 @@ def nodes_seen(analysis):
 def test_a_sweep_on_a_cluster_that_others_hold_waits_names_them_and_runs_when_they_give_back(hold, run, left, tmp_path):
     give_back, _ = hold(4, 4)
     reasons = []
+    options = {"max_nodes": 1}  # so that nothing may come but the agent of the node that is given back
 
     class Look(sweep.Callback):
         def on_step(self, trials, now, changed):
@@ -59,7 +60,9 @@ def test_a_sweep_on_a_cluster_that_others_hold_waits_names_them_and_runs_when_th
                 threading.Timer(1.0, give_back).start()
             reasons.extend(trials[one].reason for one in changed)
 
-    analysis = run(lambda config: {"loss": 1.0}, num_samples=2, resources_per_trial={"cpu": 2}, callbacks=[Look()])
+    analysis = run(
+        lambda config: {"loss": 1.0}, num_samples=2, resources_per_trial={"cpu": 2}, callbacks=[Look()], init=options
+    )
     assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 2
     assert any("held by model server" in reason for reason in reasons)
     assert nodes_seen(analysis)[0] == 0

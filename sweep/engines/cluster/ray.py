@@ -143,15 +143,19 @@ class RayCluster(Cluster):
 
     @property
     def away(self) -> Sequence[Node]:
-        """The nodes of which others hold something, whole, those that are just given back, and those that `autoscale`
-        declares and are not there."""
-        back = [one.node for one in list(self._machines.values()) if one.node is not None and one.left < math.inf]
+        """The nodes of which others hold something, whole, those whose agents start or were just given back, and those
+        that `autoscale` declares and are not there."""
+        others = [
+            one.node or _declared_node(one.name, one.amounts, one.of_type)
+            for one in list(self._machines.values())
+            if (one.node is None or one.left < math.inf) and not self.problem(one.name)
+        ]
         declared = self._options.autoscale
         if not declared:
-            return (*self._rest, *back)
+            return (*self._rest, *others)
         number = max(0, int(declared.get("max", 1)) - self._num_declared)
         amounts = dict(declared.get("node_type", {}))
-        return (*self._rest, *back, *(_declared_node(f"autoscaled-{index + 1}", amounts) for index in range(number)))
+        return (*self._rest, *others, *(_declared_node(f"autoscaled-{index + 1}", amounts) for index in range(number)))
 
     def leaving(self) -> Collection[str]:
         return [one.name for one in list(self._machines.values()) if one.key in self._draining]
@@ -382,9 +386,8 @@ class RayCluster(Cluster):
                 break
             self._take_facts(timeout_s=0.5)
         if self._machines and not self.nodes() and not self.away:
-            names = [machine.name for machine in self._machines.values()]
-            told = "; ".join(f"{name}: {self.problem(name) or 'it is pending'}" for name in names)
-            raise ExperimentError(f"Ray started no agent on any node within {self.start_s:g} s ({told}).")
+            told = "; ".join(f"{name}: {self.problem(name)}" for name in self._machines)
+            raise ExperimentError(f"Ray started no agent on any node ({told}).")
 
     def _take_facts(self, timeout_s: float) -> bool:
         """Take in what agents have said of their nodes; returns whether some have."""
@@ -526,6 +529,10 @@ def _join(options: RayOptions) -> tuple[Any, bool]:
     address = ray_address(named)
     _refuse_unreachable(address)
     try:
+        if named == "auto" and "RAY_AUTH_MODE" not in os.environ:  # then Ray looks for a token, too
+            with contextlib.suppress(ImportError, AttributeError):  # earlier ones do not
+                tokens: Any = importlib.import_module("ray._private.authentication.authentication_token_setup")
+                tokens.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
         raylet: Any = importlib.import_module("ray._raylet")
         raylet.GcsClient(address=address)  # names a wrong token at once; `ray.init` tries for 20 s and does not
         ray.init(
