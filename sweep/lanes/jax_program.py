@@ -13,6 +13,7 @@ from sweep.errors import TrainableError
 from sweep.lanes.functions import BATCH, INDEX, KEY, STATE, config_of, taken_apart
 from sweep.lanes.program import Array, Numbers, Program
 
+_wait: Any = jax.block_until_ready  # or memory would be found missing later, when the old states are gone
 _ADVICE = {
     "ConcretizationTypeError": "its value decides what is computed, such as a shape or a branch",
     "TracerIntegerConversionError": "it is used as a Python integer, such as a shape",
@@ -84,7 +85,15 @@ class JaxProgram(Program):
     # --- for all lanes -----------------------------------------------------------------------------------------------
 
     def begin(self, seeds: Array, numbers: Numbers, mask: Array) -> Any:
-        return self._called(self._begin, seeds, _by_text(numbers))
+        # One after another: what is compiled serves any number of lanes, and draws what it draws for one alone.
+        fresh = np.flatnonzero(mask) if mask.any() else np.array([0])
+        began = list[dict[str, Array]]()
+        for at in fresh:
+            own = {path: value[at : at + 1] for path, value in _by_text(numbers).items()}
+            began.append(self.to_host(self._called(self._begin, seeds[at : at + 1], own)))
+        rows = np.zeros(len(seeds), np.int64)
+        rows[fresh] = np.arange(len(fresh))
+        return {name: np.concatenate([state[name] for state in began])[rows] for name in began[0]}
 
     def advance(self, states: Any, numbers: Numbers, seeds: Array, counts: Array) -> tuple[Any, dict[str, Array]]:
         data = self.data, self.validation
@@ -92,19 +101,19 @@ class JaxProgram(Program):
         return states, jax.device_get(metrics)
 
     def choose(self, mask: Array, new: Any, old: Any) -> Any:
-        return self._choose(mask, new, old)
+        return _wait(self._choose(mask, new, old))
 
     def to_host(self, states: Any) -> dict[str, Array]:
         return {name: np.asarray(array) for name, array in jax.device_get(states).items()}
 
     def from_host(self, arrays: Mapping[str, Array], like: Any) -> Any:
-        return {name: jnp.asarray(arrays[name]) for name in like}
+        return {name: arrays[name] for name in like}
 
     def leaves(self, tree: Any) -> list[Any]:
         return list(jax.tree.leaves(tree))
 
     def place(self, states: Any) -> Any:
-        return states if self._lanes is None else jax.device_put(states, self._lanes)
+        return _wait(jax.device_put(states, self._lanes))
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         return super().is_out_of_memory(error) or "RESOURCE_EXHAUSTED" in str(error)
@@ -116,9 +125,8 @@ class JaxProgram(Program):
         return super().free_bytes()
 
     def _called(self, function: Any, *arguments: Any) -> Any:
-        wait: Any = jax.block_until_ready
         try:
-            return wait(function(*arguments))
+            return _wait(function(*arguments))
         except jax.errors.UnexpectedTracerError as error:
             raise TrainableError(
                 f"{self.step.what} is no pure function: something keeps a value of one call, such as an attribute or a "

@@ -519,6 +519,22 @@ def test_in_jax_a_lane_equals_alone_and_one_that_is_taken_again_compiles_nothing
     assert losses[3] == pytest.approx(Noisy.run_one({"lr": 0.1 * 3}, 3, seed=3)[-1]["loss"], rel=1e-5)
 
 
+def test_in_jax_what_begins_trials_is_compiled_once_for_any_number_of_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sweep.lanes.jax_program import JaxProgram
+
+    traced, init = [], Noisy.init
+    monkeypatch.setattr(Noisy, "init", lambda self, key, config: traced.append(1) or init(self, key, config))
+    lanes = Pool(Noisy(), JaxProgram, {}, 16)
+    for seed in range(3):
+        for _ in range(4**seed):
+            seat = lanes.enter({"lr": 0.1}, seed=seed)
+        assert seat.group.settle() == {}
+    assert len(traced) == 1
+    first, *_, last = [one.arrays()["['x']"].tolist() for one in seat.group.trials]
+    alone = Pool(Noisy(), JaxProgram, {}, 1).enter({"lr": 0.1}, seed=2)
+    assert alone.arrays()["['x']"].tolist() == last != first
+
+
 class Shapes(Noisy):
     def init(self, key, config):
         return {"x": jax.numpy.zeros(config["width"])}
