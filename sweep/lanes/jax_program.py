@@ -116,7 +116,8 @@ class JaxProgram(Program):
         return _wait(jax.device_put(states, self._lanes))
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        return super().is_out_of_memory(error) or "RESOURCE_EXHAUSTED" in str(error)
+        said = str(error)  # the second is of the driver, as when CUDA's graphs find no memory
+        return super().is_out_of_memory(error) or "RESOURCE_EXHAUSTED" in said or "CUDA_ERROR_OUT_OF_MEMORY" in said
 
     def free_bytes(self) -> int:
         stats = [device.memory_stats() or {} for device in jax.local_devices()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -31,6 +32,8 @@ class TorchProgram(Program):
     def __init__(self, vector: Any, static: Mapping[str, Any], objects: Mapping[str, Any]) -> None:
         super().__init__(vector, static, objects)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        # Tensors that a step makes belong beside those that it is given; on a CPU they do by themselves.
+        self._there: Any = self.device if self.device.type == "cuda" else contextlib.nullcontext()
         here = (None if data is None else pytree.tree_map(self._here, data) for data in (self.data, self.validation))
         self.data, self.validation = here
         self._names, self._form = list[str](), pytree.tree_structure(None)  # of a state as a tree
@@ -106,7 +109,7 @@ class TorchProgram(Program):
 
     def to_host(self, states: Tensors) -> dict[str, Array]:
         narrow = torch.bfloat16  # which numpy does not know
-        return {name: (a.float() if a.dtype is narrow else a).cpu().numpy() for name, a in states.items()}
+        return {name: (a.cpu().float() if a.dtype is narrow else a.cpu()).numpy() for name, a in states.items()}
 
     def from_host(self, arrays: Mapping[str, Array], like: Tensors) -> Tensors:
         return {name: torch.as_tensor(arrays[name], dtype=a.dtype, device=self.device) for name, a in like.items()}
@@ -126,7 +129,7 @@ class TorchProgram(Program):
     def _called(self, of: Call, function: Callable[..., Any], numbers: Mapping[Any, torch.Tensor], *rest: Any) -> Any:
         randomness = "same" if of is self.init else "error"
         try:
-            with torch.no_grad():
+            with torch.no_grad(), contextlib.nullcontext() if of is self.init else self._there:
                 return torch.func.vmap(function, randomness=randomness)(numbers, *rest)
         except RuntimeError as error:
             if "randomness" in str(error):

@@ -535,6 +535,41 @@ def test_in_jax_what_begins_trials_is_compiled_once_for_any_number_of_lanes(monk
     assert alone.arrays()["['x']"].tolist() == last != first
 
 
+class Calm(Noisy):
+    """Draws nothing, and so is compiled fast."""
+
+    def init(self, config):
+        return {"x": jax.numpy.ones(2)}
+
+    def step(self, state, lr):
+        return {"x": state["x"] * lr}, {"sum": state["x"].sum() * lr}
+
+
+def test_in_jax_where_the_memory_of_a_gpu_runs_out_trials_wait_or_lanes_are_halved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from sweep.lanes.jax_program import JaxProgram
+
+    def scarce(name: str, most: int, said: str) -> None:
+        function = getattr(JaxProgram, name)
+
+        def failing(self, states, *arguments):
+            if len(states["['x']"]) > most:
+                raise jax.errors.JaxRuntimeError(said)
+            return function(self, states, *arguments)
+
+        monkeypatch.setattr(JaxProgram, name, failing)
+
+    lanes = Pool(Calm(), JaxProgram, {}, 8)
+    seats = [lanes.enter({"lr": 0.5 * number}, seed=0) for number in range(8)]
+    scarce("place", 4, "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967296 bytes.")
+    scarce("advance", 2, "INTERNAL: Failed to instantiate a CUDA graph: CUDA_ERROR_OUT_OF_MEMORY: out of memory")
+    assert set(seats[0].group.settle()) == set(seats[4:])
+    found = seats[0].group.advance()
+    assert found == {seat: {"sum": float(number)} for number, seat in enumerate(seats[:4])}
+    assert seats[0].group.most == 2
+
+
 class Shapes(Noisy):
     def init(self, key, config):
         return {"x": jax.numpy.zeros(config["width"])}

@@ -175,6 +175,29 @@ def test_random_numbers_of_torch_are_refused_in_a_step(monkeypatch):
         Walk.run_one({"lr": 0.1}, 1)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    ],
+)
+def test_when_the_memory_of_a_gpu_runs_out_in_a_step_lanes_are_halved_and_no_number_changes(monkeypatch, error):
+    configs, calls, step = [{"lr": 0.1}] * 5, [], Walk.step
+    expected, _ = together(Walk, configs, 3)
+
+    def failing(self, state, lr, key, index):
+        calls.append(1)
+        if len(calls) == 2:
+            raise error
+        return step(self, state, lr, key, index)
+
+    monkeypatch.setattr(Walk, "step", failing)
+    reports, seats = together(Walk, configs, 3)
+    assert reports == expected
+    assert seats[0].group.most == 4
+
+
 def test_beginning_leaves_the_random_numbers_of_the_process_alone():
     torch.manual_seed(0)
     expected = torch.rand(3)
