@@ -175,10 +175,13 @@ ROWS = (
     Row(
         "pbt",
         (
-            Program("sweep", (256, 40), (64, 20), package="jax"),
+            Program("sweep", (256, 40, 8), (64, 20, 2), package="jax"),
             Program("ray", (8, 40), (2, 6), says="{0} members, a process each"),
         ),
-        (Figure("per_s", "PBT on the problem of Tune's example, 256 lanes: iterations", "/s", None, ("ray", 20.0)),),
+        (
+            Figure("per_s", "PBT on the problem of Tune's example, 256 lanes: iterations", "/s", None, ("ray", 20.0)),
+            Figure("ratio", "the same, times what 8 members in kept processes make", ""),
+        ),
     ),
     Row(
         "gloo_group",
