@@ -86,14 +86,12 @@ class JaxProgram(Program):
 
     def begin(self, seeds: Array, numbers: Numbers, mask: Array) -> Any:
         # One after another: what is compiled serves any number of lanes, and draws what it draws for one alone.
-        fresh = np.flatnonzero(mask) if mask.any() else np.array([0])
-        began = list[dict[str, Array]]()
-        for at in fresh:
+        states: dict[str, Array] = {}
+        for at in np.flatnonzero(mask) if mask.any() else (0,):
             own = {path: value[at : at + 1] for path, value in _by_text(numbers).items()}
-            began.append(self.to_host(self._called(self._begin, seeds[at : at + 1], own)))
-        rows = np.zeros(len(seeds), np.int64)
-        rows[fresh] = np.arange(len(fresh))
-        return {name: np.concatenate([state[name] for state in began])[rows] for name in began[0]}
+            for name, array in self.to_host(self._called(self._begin, seeds[at : at + 1], own)).items():
+                states.setdefault(name, np.repeat(array, len(seeds), axis=0))[at] = array[0]
+        return states
 
     def advance(self, states: Any, numbers: Numbers, seeds: Array, counts: Array) -> tuple[Any, dict[str, Array]]:
         data = self.data, self.validation
