@@ -295,6 +295,8 @@ class History:
 
     def _start(self, trial_id: str, number: int, placement: Any, later: list[Any], fact: Fact) -> None:
         trial = self.trials[trial_id]
+        if self.plan.request is not None:
+            trial = evolve(trial, resources=self.plan.request)
         if later:  # else all is as it was suggested
             config, resources, ref = later
             config, checkpoint = trial.config if config is None else config, CheckpointRef.parse(ref)

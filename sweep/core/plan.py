@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sweep.core.failures import RETRIED
+from sweep.core.resources import Resources
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Plan:
         retry_unfinished: on resume, trials that had not ended are continued; otherwise they are ended.
         is_unasked: the trials were given no request; their own processes then count for nothing beside the groups that
             they start.
+        request: what all trials ask for that begin or go on, also those that asked for something else where they ran
+            before; None: each for what it has asked for.
         lost: paths of checkpoints that were stored, not discarded, and gone when the run began.
     """
 
@@ -79,6 +82,7 @@ class Plan:
     retry_errored: str = ""
     retry_unfinished: bool = True
     is_unasked: bool = False
+    request: Resources | None = None
     lost: tuple[str, ...] = ()
 
     def why_full(self, num_held: int) -> str:

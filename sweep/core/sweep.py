@@ -95,11 +95,11 @@ class Sweep:
         self._failed = False
         self._out: list[m.Command] = []
         self._changes = m.Changes()
-        loaded = list(trials)
+        loaded = [trial.asking(plan.request) for trial in trials]
         for trial in sorted(loaded, key=lambda trial: trial.ticket):  # the longest waiting comes first again
             self._put(trial)
         self._trials = {trial.id: self._trials[trial.id] for trial in loaded}
-        self._last_request = loaded[-1].resources if loaded else self._last_request
+        self._last_request = plan.request or (loaded[-1].resources if loaded else self._last_request)
         self._escalations = Escalations(loaded)
         self._changes = m.Changes()
         self._out = []
@@ -663,7 +663,7 @@ class Sweep:
 
     def _revive(self, trial: Trial, *, from_scratch: bool) -> None:
         """Start an ended trial again; the scheduler hears of it as of a new one."""
-        self._hear("on_trial_add", self._put(revived(trial, from_scratch=from_scratch)))
+        self._hear("on_trial_add", self._put(revived(trial, from_scratch=from_scratch).asking(self.plan.request)))
 
     def _on_nodes_changed(self, event: m.NodesChanged, now: float) -> None:
         self._packer.set_nodes(event.nodes, event.away)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -241,6 +241,12 @@ class Trial(NamedTuple):
     def waits_for_space(self) -> bool:
         """Whether its process waits for room on a full disk: it can neither go on nor save."""
         return self.cause is Cause.SPACE and self.is_held
+
+    def asking(self, request: Resources | None) -> Trial:
+        """Return it with another request, if it goes on; None: with its own."""
+        if request is None or self.is_ended:
+            return self
+        return evolve(self, resources=replace(request, alone=self.resources.alone), escalation=None)
 
     def ended(self, status: Status, reason: str) -> Trial:
         """Return it at its end, TERMINATED or ERROR."""

@@ -75,11 +75,6 @@ def lane_nodes(nodes: Sequence[Node], options: Options) -> tuple[Node, ...]:
     return _with_lanes(nodes, _places(nodes, options))
 
 
-def process_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Return an inventory on which what began as a lane goes on in a process of its own: one for each CPU."""
-    return tuple(replace(node, custom={**node.custom, LANE: node.cpus}) for node in nodes)
-
-
 def _places(nodes: Sequence[Node], options: Options) -> list[_Place]:
     packer, request = Packer(nodes), options.request or _usual_request(nodes)
     if not packer.could_ever_fit(request):

@@ -345,8 +345,9 @@ def build(
             raise ConfigError(f"{why} a lane is a lane. Use another one, or engine='local'.")
     packer = Packer(nodes, away)
     policies.look_at(packer)
+    request = None if trainable.lanes is None else wanted  # a lane may go on as a process, and the other way
     # Elastic groups that were larger before may go on smaller.
-    requests = {*(open_requests if elastic is None else ()), *([] if wanted is None else [wanted])}
+    requests = {*(open_requests if elastic is None and request is None else ()), *([] if wanted is None else [wanted])}
     groups = [] if trainable.requests is None else trainable.requests(spec.config or {})
     if spec.engine == "inline" and groups and (elastic or all(len(group.bundles) > 1 for group in groups)):
         why = "engine='inline' runs trials in this process, and a group of several workers needs processes"
@@ -360,7 +361,7 @@ def build(
     if spec.search_alg is None or has_domains(spec.config or {}):
         paths = [path_name(path) for path, _ in _varied(spec.config)]
         variables = tuple(dict.fromkeys([*paths, *policies.scheduler.mutated_paths]))
-    plan = _plan(spec, trainable, policies, max(_AHEAD, _AHEAD_PER_NODE * len(nodes)), **facts)
+    plan = _plan(spec, trainable, policies, max(_AHEAD, _AHEAD_PER_NODE * len(nodes)), request=request, **facts)
     if isinstance(groups_of := policies.scheduler, ElasticGroups):
         at_a_time, least_of = spec.max_concurrent_trials, request_of
         request_of = lambda config: groups_of.first_request(config, least_of(config), plan.num_trials, at_a_time)  # noqa: E731

@@ -96,7 +96,7 @@ def resumption(built: Built, place: Place, loaded: Loaded, meta: Mapping[str, An
     ended = sum(trial.is_ended for trial in loaded.trials)
     of_one_run: dict[str, Any] = {"retry_errored": "", "retry_unfinished": True, "lost": ()}
     old, new = (replace(plan, **of_one_run).to_json() for plan in (loaded.plan, built.plan))
-    derived = ("prefix", "ask_ahead", "required", "numbers", "is_unasked")
+    derived = ("prefix", "ask_ahead", "required", "numbers", "is_unasked", "request")
     changes = [f"{key} {old[key]!r} -> {new[key]!r}" for key in new if key not in derived and old[key] != new[key]]
     for key in ("searcher", "scheduler", "space"):
         if loaded.meta.get(key) != meta[key]:

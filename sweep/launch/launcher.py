@@ -112,11 +112,6 @@ class Launch:
                 self._said.append("warm_start is left out: the searcher goes on from what the first run was given")
         goes_on = self.loaded.trials if spec.resuming.unfinished else []
         open_requests = {trial.resources for trial in goes_on if not trial.is_ended}
-        lanes = self.trainable.lanes
-        if engine in ("local", "inline") and lanes is not None and lanes.of_trial in open_requests:
-            from sweep.engines.lanes import process_nodes
-
-            nodes = process_nodes(nodes)
         self.built = build(
             spec,
             self.trainable,

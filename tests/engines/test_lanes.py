@@ -343,18 +343,28 @@ def test_a_trial_that_is_paused_goes_on_in_another_lane(tmp_path: Path) -> None:
     ("first", "then"),
     [
         ((8, "lanes"), (1, "local")),
+        pytest.param((8, "lanes"), (1, "agents"), marks=pytest.mark.slow),
         pytest.param((2, "lanes"), (8, "lanes"), marks=pytest.mark.slow),
         pytest.param((1, "local"), ("auto", "lanes"), marks=pytest.mark.slow),
     ],
 )
 def test_a_sweep_is_resumed_with_other_lanes_or_with_processes(tmp_path: Path, first: Any, then: Any) -> None:
+    """Each trial that goes on asks for what the new ones do."""
     interrupt = At(2, lambda trial, result: os.kill(os.getpid(), signal.SIGINT))
-    begun = run(tmp_path, with_lanes(first[0]), engine=first[1], callbacks=[interrupt])
+    more: dict[str, Any] = {"stop": {"step": 60}, "num_samples": 3}
+    begun = run(tmp_path, with_lanes(first[0]), engine=first[1], callbacks=[interrupt], **more)
     assert begun.interrupted
-    ended = run(tmp_path, with_lanes(then[0]), engine=then[1], resume=True)
+    over = {one.trial_id for one in begun.trials if one.status == "TERMINATED"}
+    more["num_samples"], nodes = 4, {"nodes": None} if then[1] == "agents" else {}
+    ended = run(tmp_path, with_lanes(then[0]), engine=then[1], resume=True, **more, **nodes)
     assert {one.status for one in ended.trials} == {"TERMINATED"}
-    assert {tuple(step for step, _ in one) for one in curves(tmp_path).values()} == {(1, 2, 3, 4)}
-    run(tmp_path / "alone", engine="local")
+    asked = [str(one.resources) for one in ended.trials if one.trial_id not in over]
+    assert len(asked) > 1
+    assert set(asked) == {"lane=1" if then[1] == "lanes" else "cpu=1"}
+    last = {one.trial_id: one.resources for one in ExperimentReader(tmp_path / "made").history().attempts}
+    assert {one.trial_id: one.resources for one in ended.trials} == last
+    assert {tuple(step for step, _ in one) for one in curves(tmp_path).values()} == {tuple(range(1, 61))}
+    run(tmp_path / "alone", engine="local", **more)
     assert curves(tmp_path) == curves(tmp_path / "alone")
     assert sweep.replay(tmp_path / "made").differences == []
 
