@@ -34,7 +34,8 @@ def logs(reader: ExperimentReader, trial: str, follow: bool, rank: int | None, t
     """Print what a trial wrote to standard output and standard error, of all its attempts. TRIAL is its number or id.
 
     With log_to_file it prints standard output, then standard error; with --follow each as it comes. Of a training group
-    it prints what each worker wrote, one after another; with --follow what rank 0 writes.
+    it prints what each worker wrote, one after another; with --follow what rank 0 writes. Of a lane it prints what the
+    processes of lanes wrote, which many trials share.
 
     \b
     Examples:
@@ -75,10 +76,11 @@ def logs(reader: ExperimentReader, trial: str, follow: bool, rank: int | None, t
 
 def _outputs(reader: ExperimentReader, directory: Path) -> list[Path]:
     """Return the files that may hold a trial's output: those that `log_to_file` names, each once, or the usual one,
-    which comes first where an earlier run of the sweep made it."""
+    which comes first where an earlier run of the sweep made it; where there is none, those of processes of lanes."""
     usual = directory / OUTPUT_NAME
     named = [directory / checked_name(name) for name in dict.fromkeys(reader.meta.get("log_to_file") or ())]
-    return [usual, *named] if not named or usual.exists() else named
+    own = [usual, *named] if not named or usual.exists() else named
+    return own if any(map(Path.exists, own)) else reader.layout.lane_outputs() or own
 
 
 def print_logs(

@@ -245,9 +245,11 @@ def _shown_best(best: Best, how: str) -> str:
 
 
 def _output(reader: ExperimentReader, trial_id: str) -> str | list[str]:
-    """Return where a trial's output is: one file, or one for each rank of a group."""
+    """Return where a trial's output is: one file, or one for each rank of a group or process of lanes."""
     path = reader.layout.output(trial_id)
-    return str(path) if path.exists() else rank_outputs(str(path.parent)) or str(path)
+    if path.exists():
+        return str(path)
+    return rank_outputs(str(path.parent)) or list(map(str, reader.layout.lane_outputs())) or str(path)
 
 
 def _indented(line: str) -> str:

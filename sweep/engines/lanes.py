@@ -141,6 +141,8 @@ class LanesEngine(LocalEngine):
         self._num_lanes = context.trainable.lanes.num_lanes
         self._lane_jobs = JobMaker(context, store_trainable(context.trainable, layout))
         super().__init__(own, jobs=_WorkerJobs(own, store_trainable(worker, layout)))
+        if context.log_to_file:
+            self._say(f"log_to_file is left out: lanes share a process, whose output is in {layout.code}/lanes_*.log")
 
     # --- the contract ------------------------------------------------------------------------------------------------
 

@@ -153,6 +153,10 @@ class ExperimentLayout:
         """What the trial printed, standard output and error together."""
         return self.trial(trial_id) / "output.log"
 
+    def lane_outputs(self) -> list[Path]:
+        """What the processes printed that had many trials as lanes."""
+        return sorted(self.code.glob("lanes_*.log"))
+
 
 def command_of(root: str | os.PathLike[str], trial_id: str) -> str:
     """Return the command line of a trial of an experiment; empty: it is no program's."""

@@ -110,6 +110,14 @@ def test_of_a_group_every_rank_is_printed_or_the_one_that_is_asked_for(made: Mad
         logs(made, "2", "--rank", "7")
 
 
+def test_of_a_lane_what_its_process_printed_is_printed(made: MadeExperiment) -> None:
+    started(made)
+    (made.root / "code").mkdir()
+    (made.root / "code" / "lanes_0.log").write_bytes(b"of many\n")
+    assert logs(made, "0") == "one\ntwo\nthree\n"
+    assert logs(made, "2") == "of many\n"
+
+
 def test_files_that_log_to_file_names_are_printed_one_after_the_other(tmp_path: Path) -> None:
     made = MadeExperiment(tmp_path, "named", log_to_file=["out.txt", "err.txt"])
     directory = started(made)

@@ -131,10 +131,12 @@ def test_all_trials_of_a_sweep_finish_with_fewer_lanes_and_it_says_so(program, m
         nodes=[sweep.Node("local", cpus=1)],
         storage_path=str(tmp_path),
         verbose=1,
+        log_to_file=True,
     )
     assert {trial.status for trial in analysis.trials} == {"TERMINATED"}
     assert sorted(trial.last_result["sum"] for trial in analysis.trials) == [104.0 * x for x in range(24)]
     assert {trial.last_result["training_iteration"] for trial in analysis.trials} == {4}
     assert {trial.num_failures for trial in analysis.trials} == {0}
     said = caplog.text + "".join(capfd.readouterr())
+    assert "log_to_file is left out: lanes share a process, whose output is in " in said
     assert f"the memory of a process suffices for no more than {most} trials at a time, instead of 16" in said
