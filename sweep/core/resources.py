@@ -17,6 +17,7 @@ from sweep.errors import ResourceError, refuse_unknown
 # Amounts are counted in billionths, as integers and rounded down: 0.1 + 0.2 must leave room for 0.7, and six sixths
 # must fit.
 UNIT = 1_000_000_000
+LANE = "lane"  # the resource of which a trial asks for one that shares its process with others
 LOCAL = "local"  # the node that a machine is where no others are declared
 STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 

@@ -19,7 +19,7 @@ from sweep.core import messages
 from sweep.core.claims import Claim, of_others
 from sweep.core.messages import Event, Exit, ExitKind
 from sweep.core.packing import Packer
-from sweep.core.resources import Bundle, Node, Placement, Resources
+from sweep.core.resources import LANE, Bundle, Node, Placement, Resources
 from sweep.core.trial import Trial
 from sweep.engines.base import EngineCommand, EngineContext
 from sweep.engines.exits import classify, unstarted
@@ -29,7 +29,7 @@ from sweep.engines.local.engine import LocalEngine
 from sweep.engines.local.supervisors import Attempt, Slot
 from sweep.errors import ResourceError
 from sweep.lanes.crew import START, serve
-from sweep.lanes.trainable import LANE, Options
+from sweep.lanes.trainable import Options
 from sweep.record.layout import ExperimentLayout
 from sweep.worker import wire
 from sweep.worker.trainable import PreparedTrainable

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sweep.core.history import Attempt, History
 from sweep.core.messages import ClaimsChanged, Exited, ExitKind, NodesChanged, Released
-from sweep.core.resources import LOCAL, name_device
+from sweep.core.resources import LANE, LOCAL, name_device
 from sweep.core.trial import Status, number_of
 from sweep.record.facts import read_facts
 from sweep.record.reader import ExperimentReader
@@ -49,10 +49,17 @@ def last_nodes(reader: ExperimentReader) -> dict[str, str]:
     return {attempt.trial_id: ", ".join(nodes_of(attempt)) for attempt in attempts}
 
 
+def is_lane(attempt: Attempt) -> bool:
+    """Whether it shared a process with others."""
+    return LANE in attempt.resources.total.amounts
+
+
 def places_of(attempt: Attempt) -> tuple[str, ...]:
-    """Return what an attempt held: devices, or nodes where it held no device."""
+    """Return what an attempt held: devices, or nodes where it held no device; of a lane its process."""
     if attempt.placement is None:
         return ("?",)
+    if is_lane(attempt):
+        return (f"process {attempt.pid or '?'} lane",)
     found: dict[str, None] = {}
     for bundle in attempt.placement.bundles:
         names = [name_device(bundle.node, device) for device, _ in bundle.devices]

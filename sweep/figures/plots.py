@@ -186,12 +186,13 @@ class Plots:
         field = self._field(metric, None, is_ranked=False) if is_known else Field(self._reader)
         return self._draw("population", field, params)
 
-    def timeline(self, trials: Sequence[int | str] | None = None, by: str = "trial", most: int = 200) -> go.Figure:
+    def timeline(self, trials: Sequence[int | str] | None = None, by: str | None = None, most: int = 200) -> go.Figure:
         """Show when trials waited and for what, started, ran, were paused and were tried again.
 
         Args:
             trials: numbers or ids; None: at most `most`.
-            by: "trial" (a row for each) or "device" (a row for each device, or share of one, and what it ran).
+            by: "trial" (a row for each) or "device" (a row for each device, share of one or lane of a process, and what
+                it ran); None: "device" for lanes, else "trial".
             most: trials, by "trial".
         """
         metric, mode = self._defaults

@@ -10,7 +10,7 @@ from typing import Any
 from sweep import checks
 from sweep.core.history import Attempt
 from sweep.errors import MetricError
-from sweep.figures.attempts import Span, held_until, phases_of, places_of, spans_of
+from sweep.figures.attempts import Span, held_until, is_lane, phases_of, places_of, spans_of
 from sweep.figures.style import FATES, Figure, axis_of_time, finish, graph_objects, lines_of, plain, rounded, some
 from sweep.figures.trials import Field
 
@@ -29,13 +29,15 @@ _KINDS = {
 _Bar = tuple[int, Span]  # the row, and what is shown there
 
 
-def draw_timeline(field: Field, trials: Sequence[Any] | None, by: str, most: int) -> Figure:
+def draw_timeline(field: Field, trials: Sequence[Any] | None, by: str | None, most: int) -> Figure:
     """Return the timeline; see `Plots.timeline`."""
-    checks.one_of("by", by, ("trial", "device"))
+    if by is not None:
+        checks.one_of("by", by, ("trial", "device"))
     checks.whole("most", most, least=1)
     if not field.rows:
         raise MetricError(f"{field.reader.name} has no trials yet: call this again when it has.")
     history, now = field.reader.history(), field.reader.driven_s()
+    by = by or ("device" if any(map(is_lane, history.attempts)) else "trial")
     rows, note = (field.rows, "") if trials is None else (field.named(trials), "")
     if trials is None and by == "trial":
         rows, note = field.thinned(rows, most)
@@ -99,7 +101,7 @@ def _by_device(attempts: Sequence[Attempt], now: float) -> tuple[list[_Bar], dic
     bars: list[_Bar] = []
     for device, lane, one in placed:
         bars += [(place[device, lane], phase) for phase in phases_of(one, now)]
-    texts = [plain(device, 18) + (f" {lane + 1}" if lanes[device] > 1 else "") for device, lane in order]
+    texts = [plain(device, 20) + (f" {lane + 1}" if lanes[device] > 1 else "") for device, lane in order]
     return bars, _rows(texts), min(900, max(260, 180 + 26 * len(order)))
 
 

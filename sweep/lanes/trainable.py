@@ -14,14 +14,13 @@ import numpy as np
 
 from searchers.space import Domain
 from searchers.variants import grid_values, walk
-from sweep.core.resources import Bundle, Resources, parse_resources
+from sweep.core.resources import LANE, Bundle, Resources, parse_resources
 from sweep.errors import TrainableError, refuse_unknown
 from sweep.lanes.batch import Pool, Seat
 from sweep.lanes.functions import numbers_of
 from sweep.worker.session import current
 from sweep.worker.trainable import Trainable
 
-LANE = "lane"  # the resource of which a trial asks for one
 STATE_FILE = "lane.npz"
 AUTO = "auto"
 _FRAMEWORKS = {"jax": ("sweep.lanes.jax_program", "JaxProgram"), "torch": ("sweep.lanes.torch_program", "TorchProgram")}

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from made_experiment import MadeExperiment
 from odd_experiments import make
 from virtual_sweeps import run as run_sweep
 
@@ -24,6 +25,22 @@ def test_trials_that_share_a_device_have_lanes_of_their_own(tmp_path: Path) -> N
         held.sort()
         assert all(one[1] <= other[0] + 1e-4 for one, other in pairwise(held))
     assert list(figure.layout.yaxis.ticktext) == [f"CPUs {lane}" for lane in range(1, 9)]
+
+
+def test_lanes_of_a_process_are_rows_that_one_trial_after_another_takes(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    asked = {"bundles": [{"lane": 1}]}
+    for pid, begin, end in [(7, 1, 4), (7, 1, 2), (7, 2, 3), (8, 2, 4)]:
+        trial = made.trial({})
+        made.event("Tick", at=begin, commands=[["Start", trial, 1, [["local", []]], {}, asked, None]])
+        made.event("Started", trial, pid, begin)
+        made.event("Exited", trial, {"exit": {"kind": "FINISHED"}}, end)
+        made.event("Released", trial, None, end)
+        made.set(trial, status="TERMINATED", attempt=1)
+    figure = ExperimentAnalysis(made.close()).plot.timeline()
+    assert list(figure.layout.yaxis.ticktext) == ["process 7 lane 1", "process 7 lane 2", "process 8 lane"]
+    (running,) = [trace for trace in figure.data if trace.name == "running"]
+    assert list(zip(running.y, [one for (one,) in running.customdata], strict=True)) == [(0, 0), (1, 1), (1, 2), (2, 3)]
 
 
 def test_a_row_for_each_trial_says_what_it_did(tmp_path: Path) -> None:
