@@ -13,7 +13,7 @@ from rich.text import Text
 
 from sweep.core.ranking import shown_objectives
 from sweep.core.reports import silent_trials
-from sweep.core.resources import format_bytes
+from sweep.core.resources import LANE, format_bytes
 from sweep.core.results import flatten, without_index
 from sweep.core.trial import Status, Trial, shown_state
 from sweep.display.ending import Ending, waited_for
@@ -187,8 +187,10 @@ def _usage(view: ViewState, now: float) -> Text:
     """Return what is held of the inventory, and when a trial reported last."""
     kinds = Counter(device.kind for node in view.nodes for device in node.devices)
     totals = {"CPU": sum(node.cpus for node in view.nodes), "GPU": kinds["gpu"], "TPU": kinds["tpu"]}
+    if lanes := sum(node.amount(LANE) for node in view.nodes):  # all else is held by their processes
+        totals = {"lane": lanes}
     held = [one.resources.total for one in view.by_state["running"].values() if one.placement is not None]
-    used = {name: sum(getattr(one, name.lower()) for one in held) for name in totals}
+    used = {name: sum(one.amount(name.lower()) for one in held) for name in totals}
     parts = [f"{name} {number(used[name])}/{number(total)}" for name, total in totals.items() if total]
     if memory := sum(one.memory for one in held):
         parts.append(f"mem {format_bytes(int(memory))}/{format_bytes(sum(node.memory for node in view.nodes))}")

@@ -348,6 +348,15 @@ def test_a_terminal_shows_one_block_in_place(terminal: Any) -> None:
     assert "sweep resume" not in text  # that is said at the end
 
 
+def test_of_lanes_a_terminal_shows_how_many_are_taken(terminal: Any) -> None:
+    progress, file = terminal()
+    feed = Feed(progress, nodes=(Node(cpus=8, custom={"lane": 4.0}),))
+    feed.put(0, resources=Resources((Bundle(custom=(("lane", 1.0),)),)))
+    feed.run(0)
+    progress.refresh()
+    assert "lane 1/4   no report yet" in file.screen()
+
+
 def test_the_last_frame_stays_with_the_best_config_and_the_failures_by_message(terminal: Any) -> None:
     progress, file = terminal()
     feed = Feed(progress).some()
