@@ -138,7 +138,7 @@ worlds = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(worlds)
 def test_gangs_hold_what_they_ask_for_and_nothing_is_given_out_twice(world):
     nodes, script = world
@@ -249,7 +249,7 @@ idle_worlds = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(idle_worlds)
 def test_a_gang_fits_an_idle_inventory_exactly_when_some_choice_of_devices_works(world):
     nodes, resources = world
@@ -263,7 +263,7 @@ busy_worlds = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(busy_worlds)
 def test_a_gang_fits_beside_others_exactly_when_some_choice_of_devices_works(world):
     nodes, script, resources = world

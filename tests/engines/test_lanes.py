@@ -48,6 +48,14 @@ def curves(storage: Path) -> dict[str, list[tuple[int, float]]]:
     return found
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[int, float]]]:
+    """Return the curves of the same trials, each in a process of its own."""
+    storage = tmp_path_factory.mktemp("alone")
+    run(storage, engine="local")
+    return curves(storage)
+
+
 def with_lanes(number: int | str, base: type = Climbs, **members: Any) -> Any:
     return type("Climbs", (base,), {"num_lanes": number, **members})
 
@@ -74,14 +82,12 @@ class At(sweep.Callback):
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_trial_reports_what_it_reports_alone_whatever_its_neighbours(tmp_path: Path) -> None:
+def test_a_trial_reports_what_it_reports_alone_whatever_its_neighbours(tmp_path: Path, alone: Any) -> None:
     found = []
     for name, more in {"few": with_lanes(3), "many": with_lanes("auto")}.items():
         run(tmp_path / name, more)
         found.append(curves(tmp_path / name))
-    run(tmp_path / "alone", engine="local")
-    found.append(curves(tmp_path / "alone"))
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1] == alone
     assert {len(one) for one in found[0].values()} == {4}
     assert len({one[-1][1] for one in found[0].values()}) == 7
 
@@ -259,7 +265,9 @@ def interrupting(flag: Path, number: int) -> type:
 
 
 @pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_ctrl_c_in_the_middle_of_a_step_leaves_all_saved_and_a_resume_goes_on(tmp_path: Path, number: int) -> None:
+def test_ctrl_c_in_the_middle_of_a_step_leaves_all_saved_and_a_resume_goes_on(
+    tmp_path: Path, number: int, alone: Any
+) -> None:
     """The second ends a step that does not end."""
     more = {"checkpoint_config": SAVING} if number == 2 else {}
     first = run(tmp_path, interrupting(tmp_path / "flag", number), **more)
@@ -268,8 +276,7 @@ def test_ctrl_c_in_the_middle_of_a_step_leaves_all_saved_and_a_resume_goes_on(tm
     again = run(tmp_path, interrupting(tmp_path / "flag", number), resume=True, **more)
     assert {one.status for one in again.trials} == {"TERMINATED"}
     assert {tuple(step for step, _ in one) for one in curves(tmp_path).values()} == {(1, 2, 3, 4)}
-    run(tmp_path / "alone", engine="local")
-    assert curves(tmp_path) == curves(tmp_path / "alone")
+    assert curves(tmp_path) == alone
     assert sweep.replay(tmp_path / "made").differences == []
 
 

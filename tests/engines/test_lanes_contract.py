@@ -53,7 +53,7 @@ class Sized(Climbs):
         return state, {**metrics, "size": config["layers"], "done": index + 1 >= 9}
 
 
-QUICK = [("asha", "tpe"), ("hyperband", "variants"), ("pbt", "variants")]
+QUICK = [("asha", "tpe"), ("pbt", "variants")]
 
 
 @pytest.mark.parametrize(

@@ -114,9 +114,9 @@ IN_A_DICT, IN_A_TUPLE = (lambda: {"x": X, "y": Y}), (lambda: (X, Y))
     ],
 )
 def test_a_step_as_people_write_it_trains(step, init, data):
-    vector = sweep.vectorized(step, init=init, data=data, steps_per_report=20)
-    slow, fast = (vector.run_one({"lr": lr}, 3)[-1]["loss"] for lr in (0.001, 0.3))
-    assert fast < 1e-3 < slow
+    vector = sweep.vectorized(step, init=init, data=data, steps_per_report=2)
+    first, *_, last = (row["loss"] for row in vector.run_one({"lr": 0.3}, 15))
+    assert last < 1e-3 < first
 
 
 def test_evaluate_may_return_a_scalar_and_has_data_of_its_own():

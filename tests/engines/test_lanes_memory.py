@@ -121,7 +121,7 @@ def test_one_lane_for_which_there_is_no_memory_is_an_error():
         group.advance()
 
 
-@pytest.mark.parametrize(("program", "most"), [(NoneToStep, 2), (NoneToBegin, 4)])
+@pytest.mark.parametrize(("program", "most"), [(NoneToStep, 2), pytest.param(NoneToBegin, 4, marks=pytest.mark.slow)])
 def test_all_trials_of_a_sweep_finish_with_fewer_lanes_and_it_says_so(program, most, tmp_path, caplog, capfd):
     analysis = sweep.run(
         type("Few", (Sums,), {"framework": program}),

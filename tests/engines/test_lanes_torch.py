@@ -217,6 +217,7 @@ def test_what_a_refill_begins_is_only_what_is_new(monkeypatch):
     assert len(begun) == 6
 
 
+@pytest.mark.slow
 def test_asha_runs_in_one_process_and_its_best_is_that_of_a_trial_alone(tmp_path):
     analysis = sweep.run(
         Walk,

@@ -78,7 +78,7 @@ def cli(root: Path, *arguments: str) -> Any:
     return None if result.exception is not None else json.loads(result.stdout)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(reports, st.data(), st.sampled_from(["min", "max"]), st.sampled_from(["loss", "eval/loss"]))
 def test_display_command_line_and_analysis_name_the_same_trial(given_reports, data, mode, metric):
     with tempfile.TemporaryDirectory() as directory:
@@ -143,7 +143,7 @@ def check(root: Path, view: ViewState, num_trials: int) -> None:
         assert f"(trial {earlier.trial.number:05d} at step {earlier.step}; " in facts["better_earlier"]
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(st.lists(st.lists(st.tuples(value, value), max_size=3), min_size=2, max_size=5), st.data())
 def test_of_several_objectives_they_name_the_same_pareto_set(given_reports, data):
     with tempfile.TemporaryDirectory() as directory:

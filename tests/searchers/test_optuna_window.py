@@ -87,9 +87,9 @@ def test_below_the_window_nothing_changes(space):
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
 def test_one_trial_of_each_kind_tells_the_space_of_all(space, monkeypatch):
-    _, seen = asked(50, 130, space=space)
+    _, seen = asked(50, 75, space=space)
     monkeypatch.setattr(Window, "one_of_each_kind", lambda _, trials: trials)
-    assert asked(50, 130, space=space)[1] == seen
+    assert asked(50, 75, space=space)[1] == seen
 
 
 def test_what_others_add_to_a_storage_is_seen():
