@@ -72,9 +72,45 @@ def digits(directory: Path, number: int, few: int, kept: int) -> list[Row]:
     ]
 
 
+def in_torch(directory: Path, number: int, kept: int) -> list[Row]:
+    """`number` MLPs in PyTorch as lanes, and `kept` in reused processes, three epochs each."""
+    import torch
+    from sklearn.datasets import load_digits
+    from torch.func import functional_call, grad_and_value
+
+    class InTorch(sweep.VectorTrainable):
+        framework = "torch"
+        batch_size, steps_per_report, num_lanes = 64, 21, number
+
+        def data(self) -> dict[str, Any]:
+            images, labels = load_digits(return_X_y=True)
+            return {"images": images[:1347].astype("float32") / 16, "labels": labels[:1347]}
+
+        def init(self) -> Any:
+            return torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+
+        def step(self, params: Any, module: Any, images: Any, labels: Any, lr: Any) -> Any:
+            def loss_of(params: Any) -> Any:
+                return torch.nn.functional.cross_entropy(functional_call(module, params, (images,)), labels)
+
+            gradient, loss = grad_and_value(loss_of)(params)
+            return {name: array - lr * gradient[name] for name, array in params.items()}, {"likelihood": -loss}
+
+    common: dict[str, Any] = {
+        "run_or_experiment": InTorch,
+        "config": {"lr": SPACE["lr"]},
+        "metric": "likelihood",
+        "stop": {"training_iteration": 3},
+    }
+    lanes, took, _ = per_s(number, number, directory, "torch", **common)
+    beside, _, _ = per_s(kept, kept, directory, "torch_kept", engine="local", reuse_actors=True, **common)
+    beside_it = f"{took:.1f} s; {kept} in reused processes {beside:.2f}/s: ratio {lanes / beside:.0f}"
+    return [(f"{number} digits-MLPs in PyTorch, 3 epochs", f"{lanes:.1f} trials/s", "", beside_it)]
+
+
 def rows(directory: Path, is_short: bool = False) -> list[Row]:
     """Return what was measured, what is promised and what stands beside it, a line for each figure."""
-    return digits(directory, *((64, 2, 4) if is_short else (1000, 8, 16)))
+    return digits(directory, 64, 2, 4) if is_short else digits(directory, 1000, 8, 16) + in_torch(directory, 500, 8)
 
 
 if __name__ == "__main__":
