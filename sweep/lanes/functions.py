@@ -137,7 +137,7 @@ def taken_apart(
         missing = f"the state's {parts[len(found)]!r}" if parts else "the state"
         raise TrainableError(
             f"{what} returned {_described(returned)}, and {missing} is not among that; expected (state, metrics): the "
-            f"state with the same structure as {'init' if not parts else 'it was given'} returned it, and a dict."
+            f"state with the same structure as {'it was given' if parts else 'init returned it'}, and a dict."
         )
     return (with_parts(state, dict(zip(parts, found, strict=True))) if parts else found[0]), metrics_of(what, rest)
 

@@ -137,6 +137,12 @@ class TorchProgram(Program):
                     f"{of.what} draws random numbers of torch, and a lane would draw others than the trial alone. Use "
                     "normal(key, shape) or uniform(key, shape) of sweep.lanes.torch_program, with a parameter `key`."
                 ) from error
+            if "mutate a captured Tensor" in str(error):
+                raise TrainableError(
+                    f"{of.what} changes a tensor in place in a function that is differentiated, as BatchNorm does with "
+                    "its buffers. Call the module there with copies, (params, {name: b.clone() for name, b in "
+                    "buffers.items()}), and return these as well, by has_aux=True, and from the step after params."
+                ) from error
             if str(error).startswith(_NOT_IN_LANES) and (guilty := self._guilty(function, numbers, rest)):
                 raise TrainableError(
                     f"config[{guilty!r}] differs between lanes of one program, and {of.what} needs its value in "

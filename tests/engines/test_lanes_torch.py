@@ -169,6 +169,38 @@ def test_a_hyperparameter_that_python_needs_is_named(monkeypatch, vector, name, 
             run()
 
 
+class Normed(Net):
+    """A module with buffers, which its training changes."""
+
+    def init(self, key, config):
+        return nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 1))
+
+    def copied(self, buffers):
+        return {name: buffer.clone() for name, buffer in buffers.items()}
+
+    def step(self, params, buffers, module, lr, x, y):
+        def loss(params):
+            new = self.copied(buffers)
+            return nn.functional.mse_loss(torch.func.functional_call(module, (params, new), (x,)), y), new
+
+        grads, (value, new) = torch.func.grad_and_value(loss, has_aux=True)(params)
+        return {name: array - lr * grads[name] for name, array in params.items()}, new, {"loss": value}
+
+    def evaluate(self, buffers):
+        return {"mean": buffers["1.running_mean"].sum(), "batches": buffers["1.num_batches_tracked"]}
+
+
+def test_buffers_that_training_changes_are_those_of_the_trial_alone(monkeypatch):
+    configs = [{"lr": 0.1}, {"lr": 0.2}, {"lr": 0.3}]
+    found, _ = together(Normed, configs, 2)
+    for seed, (config, rows) in enumerate(zip(configs, found, strict=True)):
+        assert rows == [pytest.approx(row, rel=1e-4) for row in Normed.run_one(config, 2, seed=seed)]
+        assert [row["batches"] for row in rows] == [3, 6]
+    monkeypatch.setattr(Normed, "copied", lambda self, buffers: buffers)
+    with pytest.raises(TrainableError, match=r"Normed\.step changes a tensor in place .* as BatchNorm does"):
+        Normed.run_one({"lr": 0.1}, 1)
+
+
 def test_random_numbers_of_torch_are_refused_in_a_step(monkeypatch):
     monkeypatch.setattr(Walk, "step", lambda self, state, lr: (state, {"sum": lr * torch.rand(())}))
     with pytest.raises(TrainableError, match=r"Walk\.step draws random numbers of torch.* normal\(key, shape\)"):
