@@ -31,6 +31,7 @@ from sweep.record.reader import ExperimentReader, find_experiment
 from sweep.schedulers import ASHAScheduler
 from sweep.simulation.curves import InOrder
 from sweep.simulation.forecast import Known, forecast, pilots, sketch
+from sweep.worker.trainable import prepare
 
 _PILOTS, _SIMULATED = 32, 40
 _OF_RUN = ("is_dry", "resume", "on_end", "conditions", "junit", "quiet", "is_wordy", "as_json")  # its options alone
@@ -100,7 +101,8 @@ def plan(
     trainable, kwargs = asked_for(ctx, None if as_json else note, **options)
     if pilot and (earlier or nodes):
         raise ConfigError(f"--pilot runs trials here; leave it out, or {'--from' if earlier else '--on'}.")
-    spec = RunSpec.of(trainable, kwargs | ({"nodes": nodes, "engine": "local"} if nodes else {}))
+    engine = "lanes" if prepare(trainable).lanes and kwargs.get("engine") in (None, "lanes") else "local"
+    spec = RunSpec.of(trainable, kwargs | ({"nodes": nodes, "engine": engine} if nodes else {}))
     policies = {"search_alg": spec.search_alg, "scheduler": spec.scheduler}  # as they are before they are used
     launch = Launch(replace(spec, **deepcopy(policies)), None)  # type: ignore[arg-type]
     launch.close()
@@ -175,7 +177,8 @@ def _text(found: Mapping[str, Any]) -> str:
     lines += aligned([(f"  {one['trial']}", clean(one["call"]), clean(one["resources"])) for one in found["calls"]])
     lines.append(f"packing: {found['at_once']} at a time")
     for name, node in found["nodes"].items():
-        held = {f"{node['cpus_held']:g} of {node['cpus']:g} CPUs": node["trials"]}
+        cpus = f"{node['cpus_held']:g} of {node['cpus']:g} CPUs"
+        held = {"lanes" if "lane=1" in [one["resources"] for one in found["calls"]] else cpus: node["trials"]}
         held |= {f"device {one}" if one.isdigit() else one: some for one, some in node["devices"].items()}
         by: dict[str, list[str]] = {}  # what the same trials hold is named together
         for what, numbers in held.items():

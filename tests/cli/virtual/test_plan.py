@@ -33,6 +33,10 @@ def broken(config):
 
 def slow(config):
     time.sleep(60)
+
+@sweep.vectorized(num_lanes=3)
+def lanes(x):
+    return x
 """
 ASHA = ["--minimize", "loss", "--scheduler", "asha", "--max-t", "9", "--grace", "1"]
 
@@ -90,6 +94,7 @@ def test_hopeless_packing_is_a_warning_and_devices_are_shown_one_by_one(here: Pa
     assert "  node-1: 1 of 64 CPUs gpu0 gpu1 gpu2 gpu3 gpu4: 1; gpu5 gpu6 gpu7 idle\n" in shown
     assert "warning: 6 of 16 GPUs can never be used: a trial asks for cpu=1 gpu=5\n" in shown
     assert "rungs: of 50 trials 50 get to 1, " in shown
+    assert "  node-0: lanes: 0 1 2\n" in plan("train.py:lanes", "x=uniform(0,1)", "--on", "cpu=8").output
 
 
 def test_other_machines_are_planned_for_without_the_cluster_that_is_named(here: Path) -> None:
