@@ -78,9 +78,26 @@ def pickler_class() -> type[Any]:
             reduced = super().reducer_override(thing)
             if reduced is NotImplemented and isinstance(thing, (type, types.FunctionType)):
                 self.modules.add(str(thing.__module__))
+            if isinstance(thing, type) and isinstance(reduced, tuple) and "__dataclass_fields__" in vars(thing):
+                make, (kind, name, bases, namespace, *rest) = reduced[:2]
+                return make, (kind, name, bases, {**namespace, **_fields(thing)}, *rest), *reduced[2:]
             return reduced
 
     return Pickler
+
+
+def _fields(cls: type) -> dict[str, Any]:
+    """Return what a dataclass is to have when it is made again, where what makes it looks: JAX is told of the fields of
+    Equinox's and Flax's then, and cloudpickle sets them later."""
+    if type(cls) is type and all("__init_subclass__" not in vars(base) for base in cls.__mro__[1:-1]):
+        return {}
+    annotations = inspect.get_annotations(cls)
+    fields = {name: field for name, field in vars(cls)["__dataclass_fields__"].items() if name in annotations}
+    return {"__annotations__": annotations, "__init__": _set_later, **fields}
+
+
+def _set_later(self: Any) -> None:
+    """Stand for a class's own `__init__` until that is set."""
 
 
 def _tensor(array: Any) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import pickle
 import threading
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -232,3 +234,48 @@ def test_code_that_travels_by_value_keeps_the_name_of_its_file_for_tracebacks():
     code = pickle.loads(ship(outer)[0]).__code__
     inner = next(constant for constant in code.co_consts if hasattr(constant, "co_filename"))
     assert code.co_filename == inner.co_filename == __file__
+
+
+KNOWN: dict[type, list[str]] = {}
+
+
+class Registering(type):
+    """As Equinox does, it tells JAX of the fields that a class has when it is made."""
+
+    def __new__(cls, name, bases, namespace):
+        made = dataclasses.dataclass(init="__init__" not in namespace)(super().__new__(cls, name, bases, namespace))
+        KNOWN[made] = [field.name for field in dataclasses.fields(made) if not field.metadata.get("static")]
+        return made
+
+
+class Base:
+    """As Flax does."""
+
+    def __init_subclass__(cls):
+        dataclasses.dataclass(cls)
+        KNOWN[cls] = [field.name for field in dataclasses.fields(cls)]
+
+
+@pytest.mark.parametrize("style", [{"metaclass": Registering}, {}])
+def test_a_class_of_the_script_that_registers_its_fields_does_so_where_it_arrives(monkeypatch, style):
+    class Plain(*([] if style else [Base]), **style):
+        x: float
+        y: list = dataclasses.field(default_factory=list)
+
+    class Module(*([] if style else [Base]), **style):
+        width: int = dataclasses.field(metadata={"static": True})
+        w: float = 0.5
+
+        def __init__(self, width):
+            super().__init__()
+            self.width = width
+
+        def other(self):
+            return Module(self.width + 1)
+
+    sent = ship(lambda config: [Plain(1.0), Module(2).other()])[0]
+    monkeypatch.setattr(cloudpickle.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_ID", {})  # as in another process
+    plain, module = pickle.loads(sent)({})
+    assert type(plain) is not Plain
+    assert (plain.x, plain.y, module.width, module.w) == (1.0, [], 3, 0.5)
+    assert [KNOWN[type(plain)], KNOWN[type(module)]] == [KNOWN[Plain], KNOWN[Module]]
