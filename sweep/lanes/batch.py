@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sweep.errors import CheckpointError, SweepError, UserCodeError
-from sweep.lanes.functions import numbers_of
+from sweep.lanes.functions import CONSTANTS, numbers_of
 from sweep.lanes.program import Array, Numbers, Program
 
 
@@ -298,12 +298,13 @@ class Pool:
     Args:
         vector: an object of a `VectorTrainable`.
         program: the framework's.
-        objects: given by `with_parameters`.
+        objects: given by `with_parameters`; CONSTANTS: the paths of what all configs of the sweep have in common.
         most: lanes at a time.
     """
 
     def __init__(self, vector: Any, program: Callable[..., Program], objects: Mapping[str, Any], most: int) -> None:
-        self._vector, self._program, self._objects = vector, program, objects
+        self._vector, self._program, self._objects = vector, program, dict(objects)
+        self._static = {*self._objects.pop(CONSTANTS, ()), *((name,) for name in vector.static)}
         self.most = most
         self.groups: dict[Any, Group] = {}
         self._lock = threading.Lock()
@@ -312,12 +313,10 @@ class Pool:
         """Have a trial.
 
         Raises:
-            TrainableError: the config has something that is neither a number nor static.
+            TrainableError: the config has a whole number of more than 32 bits that is not static.
         """
-        names = self._vector.static
-        numbers, static = numbers_of(config, names), {name: config[name] for name in names if name in config}
-        shapes = tuple((path, value.shape) for path, value in numbers.items())
-        key = tuple(f"{name}={value!r}" for name, value in static.items()), shapes
+        numbers, static = numbers_of(config, self._static)
+        key = repr(static), tuple((path, value.shape) for path, value in numbers.items())
         with self._lock:
             if key not in self.groups:
                 program = self._program(self._vector, static, self._objects)

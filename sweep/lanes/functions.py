@@ -5,20 +5,22 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from sweep.errors import TrainableError
 
+Array: TypeAlias = "np.ndarray[Any, Any]"
 Path = tuple[str, ...]
 STATE, CONFIG, BATCH, KEY, INDEX = "state", "config", "batch", "key", "index"
+CONSTANTS = "sweep_constants"
 _OTHER_NAMES = {"rng": KEY, "i": INDEX, "params": STATE}  # `params` only of a state that is no tuple
 
 
 class Call:
-    """One of the user's functions, called with what its parameters are named after.
+    """One of the user's functions, called with what its parameters are named after; a value is returned as it is.
 
     A parameter is `state`, `config`, `batch`, `key` (or `rng`: the random key of this lane and step), `index` (or `i`:
     the number of steps so far), else a hyperparameter of that name, a part of the state of that name (of a dict, named
@@ -26,14 +28,20 @@ class Call:
     or, if it is a tuple, in its parts: `step(params, opt_state, x, y)`.
     """
 
-    def __init__(self, function: Callable[..., Any], what: str) -> None:
-        self.what, self.name = what, str(getattr(function, "__name__", "value"))
-        self._function = function
+    def __init__(self, function: Any, what: str) -> None:
+        name = str(getattr(inspect.unwrap(function), "__name__", "")) if callable(function) else ""
+        self.what, self.name = what, name if name.isidentifier() else "value"
+        self._function = function if callable(function) else lambda: function
         self._parameters = [
             one
-            for one in inspect.signature(function).parameters.values()
+            for one in inspect.signature(self._function).parameters.values()
             if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
         ]
+
+    @property
+    def parameters(self) -> list[str]:
+        """Their names."""
+        return [one.name for one in self._parameters]
 
     def __call__(self, config: Mapping[str, Any], **given: Any) -> tuple[Any, list[str]]:
         """Return what the function returns, and which parts of the state it was given; none: the whole, or nothing.
@@ -46,6 +54,26 @@ class Call:
         return self._function(*positional, **values), parts
 
     def _arguments(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        batch = given.get(BATCH)
+        has_batch = isinstance(batch, Mapping) and BATCH in batch
+        # In `step(state, batch, labels)` it is the first part of the batch.
+        for unnamed in (BATCH,) if has_batch else ("", BATCH):
+            values, parts, left = self._by_name(given, unnamed)
+            taken = [id(value) for value in values.values()]
+            of_both = (_ways(given, STATE, taken, bool(parts)), _ways(given, BATCH, taken, False))
+            fitting = [way for way in itertools.product(*of_both) if sum(map(len, way)) == len(left)]
+            if fitting:
+                of_state, of_batch = fitting[0]
+                values |= zip(left, [*of_state.values(), *of_batch.values()], strict=True)
+                return values, parts + [name for name in of_state if name]
+        known = [*given, *(name for name in given[CONFIG] if name not in given), *parts_of(given.get(STATE))]
+        raise TrainableError(
+            f"{self.what} has the parameter {left[0]!r}; expected one of {', '.join(map(repr, known))}. Rename it, "
+            "give it a default, or add it to the search space."
+        )
+
+    def _by_name(self, given: Mapping[str, Any], unnamed: str) -> tuple[dict[str, Any], list[str], list[str]]:
+        """Return arguments by name, parts of the state among them, and parameters that no name explains."""
         of_state, of_batch = parts_of(given.get(STATE)), given.get(BATCH)
         values: dict[str, Any] = {}
         left, parts = list[str](), list[str]()
@@ -56,7 +84,7 @@ class Call:
             elif one.name in of_state:
                 values[one.name] = of_state[one.name]
                 parts.append(one.name)
-            elif alias in given and not (one.name == "params" and type(given[alias]) is tuple):
+            elif alias in given and alias != unnamed and not (one.name == "params" and type(given[alias]) is tuple):
                 values[one.name] = given[alias]
             elif isinstance(of_batch, Mapping) and one.name in of_batch:
                 values[one.name] = of_batch[one.name]
@@ -64,20 +92,7 @@ class Call:
                 values[one.name] = one.default
             else:
                 left.append(one.name)
-        taken = [id(value) for value in values.values()]
-        of_both = (_ways(given, STATE, taken, bool(parts)), _ways(given, BATCH, taken, False))
-        fitting = [way for way in itertools.product(*of_both) if sum(map(len, way)) == len(left)]
-        if fitting:
-            of_state_now, of_batch_now = fitting[0]
-            values |= zip(left, [*of_state_now.values(), *of_batch_now.values()], strict=True)
-            parts += [name for name in of_state_now if name]
-        else:
-            known = [*given, *(name for name in given[CONFIG] if name not in given), *of_state]
-            raise TrainableError(
-                f"{self.what} has the parameter {left[0]!r}; expected one of {', '.join(map(repr, known))}. Rename it, "
-                "give it a default, or add it to the search space."
-            )
-        return values, parts
+        return values, parts, left
 
 
 def _ways(given: Mapping[str, Any], what: str, taken: Sequence[int], is_taken: bool) -> list[dict[str, Any]]:
@@ -112,13 +127,19 @@ def with_parts(state: Any, parts: Mapping[str, Any]) -> Any:
 
 
 def taken_apart(
-    what: str, returned: Any, state: Any, parts: Sequence[str], is_alike: Callable[[Any, Any], bool]
+    what: str,
+    returned: Any,
+    state: Any,
+    parts: Sequence[str],
+    is_alike: Callable[[Any, Any], bool],
+    is_changed: Callable[[], bool] = lambda: False,
 ) -> tuple[Any, dict[str, Any]]:
     """Return the new state and the metrics that a step returned, in whichever order.
 
     Args:
         parts: of the state that it was given; none: the whole state.
         is_alike: whether two trees have the same structure.
+        is_changed: whether the step has changed the state in place, as one of objects of Flax's NNX does.
 
     Raises:
         TrainableError: the state is not among what it returned, or what is left is no metrics.
@@ -133,6 +154,8 @@ def taken_apart(
     for value in values:
         is_next = len(found) < len(expected) and is_alike(value, expected[len(found)])
         (found if is_next else rest).append(value)
+    if not found and is_changed():
+        return state, metrics_of(what, rest)
     if len(found) < len(expected):
         missing = f"the state's {parts[len(found)]!r}" if parts else "the state"
         raise TrainableError(
@@ -153,7 +176,7 @@ def metrics_of(what: str, values: Sequence[Any], name: str = "loss") -> dict[str
         if isinstance(value, Mapping):
             metrics |= value
         elif type(value) not in (tuple, list):
-            metrics[name] = value
+            metrics |= {} if value is None else {name: value}
         else:
             raise TrainableError(f"{what} returned metrics as {_described(value)}; expected a dict of scalars.")
     return metrics
@@ -165,30 +188,30 @@ def _described(value: Any) -> str:
     return type(value).__name__
 
 
-def numbers_of(config: Mapping[str, Any], static: Sequence[str]) -> dict[Path, np.ndarray[Any, Any]]:
-    """Return the hyperparameters of a config that are traced, by path: numbers, bools and lists of them.
+def numbers_of(config: Mapping[str, Any], static: Collection[Path]) -> tuple[dict[Path, Array], dict[str, Any]]:
+    """Return the hyperparameters of a config that are traced, by path, and a config of the others.
+
+    Numbers, bools and lists of them are traced, but for what is static: at these paths and below.
 
     Raises:
-        TrainableError: one is neither, and not declared static, or is a whole number of more than 32 bits.
+        TrainableError: a whole number of more than 32 bits.
     """
-    found: dict[Path, np.ndarray[Any, Any]] = {}
+    found: dict[Path, Array] = {}
+    rest: dict[Path, Any] = {}
 
     def walk(node: Mapping[Any, Any], at: Path) -> None:
         for name, value in sorted(node.items(), key=lambda item: str(item[0])):
             path = (*at, name)
-            if path[0] in static:
-                continue
-            if isinstance(value, Mapping):
+            is_static = path in static
+            if isinstance(value, Mapping) and value and not is_static:
                 walk(value, path)
                 continue
-            where = "config" + "".join(f"[{part!r}]" for part in path)
-            array = np.asarray(value) if isinstance(value, (bool, int, float, list, tuple, np.generic)) else None
-            if array is None or array.dtype.kind not in "biuf":
-                raise TrainableError(
-                    f"{where} is {value!r:.100}, which is no number, so lanes of one program cannot differ in it. "
-                    f"Declare it: static = ({path[0]!r},), and trials are grouped by its value."
-                )
+            array = None if is_static else _array(value)
+            if array is None:
+                rest[path] = value
+                continue
             if array.dtype.kind in "iu" and np.any(np.abs(array.astype(object)) >= 2**31):
+                where = "config" + "".join(f"[{part!r}]" for part in path)
                 raise TrainableError(
                     f"{where} is {value!r:.100}; expected whole numbers of 32 bits. Use a float, or declare it: "
                     f"static = ({path[0]!r},)."
@@ -197,15 +220,30 @@ def numbers_of(config: Mapping[str, Any], static: Sequence[str]) -> dict[Path, n
             found[path] = array.astype(narrow)
 
     walk(config, ())
-    return found
+    return found, config_of(rest, {})
 
 
 def config_of(numbers: Mapping[Path, Any], static: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a config again: numbers at their paths, and what is static."""
-    config = dict(static)
+    """Return a config again, which the caller may change: values at their paths, and what is static."""
+    config = _copied(static)
     for path, value in numbers.items():
         at = config
         for name in path[:-1]:
             at = at.setdefault(name, {})
         at[path[-1]] = value
     return config
+
+
+def _array(value: Any) -> Array | None:
+    """Return numbers as an array; None: it is something else."""
+    if not isinstance(value, (bool, int, float, list, tuple, np.generic)):
+        return None
+    try:
+        array = np.asarray(value)
+    except ValueError:  # a list of lists that are not equally long
+        return None
+    return array if array.dtype.kind in "biuf" else None
+
+
+def _copied(node: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _copied(value) if isinstance(value, Mapping) else value for name, value in node.items()}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -61,13 +62,19 @@ class JaxProgram(Program):
         # An optimizer in the state is one of this trace and its hyperparameters; what `init` computes is left out.
         form = self._begun(config, key)[1]
 
-        def step(arrays: Any, index: Any) -> tuple[Any, Any]:
+        def stepped(arrays: Any, index: Any) -> tuple[Any, Any]:
             given = {STATE: form.whole(arrays), BATCH: self._batch(data, index), INDEX: index}
+            before = jax.tree.leaves(given[STATE])
             returned, parts = self.step(config, **given, **{KEY: jax.random.fold_in(key, index + 1)})
-            state, metrics = taken_apart(self.step.what, returned, given[STATE], parts, _is_alike)
-            new = form.arrays(state)
+            is_changed = lambda: any(map(operator.is_not, before, jax.tree.leaves(given[STATE])))  # noqa: E731
+            state, metrics = taken_apart(self.step.what, returned, given[STATE], parts, _is_alike, is_changed)
+            return form.arrays(state), metrics
+
+        def step(arrays: Any, index: Any) -> tuple[Any, Any]:
+            new, metrics = stepped(arrays, index)
             return {name: jnp.asarray(new[name]).astype(old.dtype) for name, old in arrays.items()}, metrics
 
+        form.find_constants(lambda: stepped(arrays, count)[0])
         arrays, seen = jax.lax.scan(step, arrays, count + jnp.arange(self.num_steps, dtype=jnp.int32))
         metrics = {name: value[-1] for name, value in seen.items()}
         return arrays, metrics | self.evaluated(config, form.whole(arrays), data, validation)
@@ -193,6 +200,15 @@ class _Form:
             for name, leaf in self._leaves.items()
             if hasattr(leaf, "dtype") or isinstance(leaf, (bool, int, float, complex))
         ]
+        self._constants: dict[str, Any] = {}
+
+    def find_constants(self, stepped: Callable[[], Mapping[str, Any]]) -> None:
+        """Leave numbers of Python alone that no step changes, such as a width in a module, which may decide a shape."""
+        numbers = {name: leaf for name, leaf in self._leaves.items() if isinstance(leaf, (bool, int, float, complex))}
+        self._constants, new = numbers, dict[str, Any]()
+        if numbers:
+            jax.eval_shape(lambda: new.update(stepped()))
+        self._constants = {name: leaf for name, leaf in numbers.items() if new[name] is leaf}
 
     def arrays(self, state: Any) -> dict[str, Any]:
         """Return the arrays of a state by path."""
@@ -201,4 +217,4 @@ class _Form:
 
     def whole(self, arrays: Mapping[str, Any]) -> Any:
         """Return a state of arrays again."""
-        return jax.tree.unflatten(self._tree, list({**self._leaves, **arrays}.values()))
+        return jax.tree.unflatten(self._tree, list({**self._leaves, **arrays, **self._constants}.values()))

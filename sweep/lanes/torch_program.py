@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -48,7 +49,7 @@ class TorchProgram(Program):
                 return _tensor(leaf)
             tree = {"params": dict(leaf.named_parameters()), "buffers": dict(leaf.named_buffers())}
             tree = pytree.tree_map(_tensor, tree)
-            self._module = {"module": leaf.to("meta")}
+            self._module = {"module": copy.deepcopy(leaf).to("meta")}
             return tree
 
         tree = pytree.tree_map(tensors, self.init(config_of(numbers, self.static), **{KEY: key})[0])

@@ -6,18 +6,19 @@ import importlib
 import inspect
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from searchers.space import Domain
-from searchers.variants import grid_values, walk
+from searchers.variants import grid_values, has_domains, walk
 from sweep.core.resources import LANE, Bundle, Resources, parse_resources
 from sweep.errors import TrainableError, refuse_unknown
 from sweep.lanes.batch import Pool, Seat
-from sweep.lanes.functions import numbers_of
+from sweep.lanes.functions import CONFIG, CONSTANTS, Call, Path, numbers_of
 from sweep.worker.session import current
 from sweep.worker.trainable import Trainable
 
@@ -29,8 +30,9 @@ _FRAMEWORKS = {"jax": ("sweep.lanes.jax_program", "JaxProgram"), "torch": ("swee
 class VectorTrainable:
     """A training as pure functions, many of which run as lanes of one batched computation in one process.
 
-    For small models, whose time is Python, dispatch and start-up. Numeric hyperparameters differ between lanes of one
-    compiled program; what decides a shape or a branch is `static`: trials are grouped by it, a program for each group.
+    For small models, whose time is Python, dispatch and start-up. Numbers that are searched differ between lanes of one
+    compiled program; those that decide a shape or a branch are `static`: trials are grouped by them and by what is no
+    number, a program for each group. What has one value in the search space is an ordinary value of Python.
     A lane is a trial like any other: searchers, schedulers, record and results are the same. Its numbers are those that
     it has alone, up to the rounding of another batch size, whatever its neighbours: random keys come from its own seed.
 
@@ -40,10 +42,10 @@ class VectorTrainable:
     or, if it is a tuple, part by part: `step(self, params, opt_state, x, y)`.
 
     Attributes:
-        static: names of hyperparameters that are the same for all lanes of a program, as texts must be.
+        static: names of searched numbers that are the same for all lanes of a program.
         steps_per_report: calls of `step` from one report to the next, at least 1.
-        batch_size: rows of `data` for each step, the next ones each time; a number, or the name of a static
-            hyperparameter; None: `batch` is all of it.
+        batch_size: rows of `data` for each step, the next ones each time; a number, or the name of a hyperparameter
+            that is not traced; None: `batch` is all of it.
         num_lanes: trials of a process at a time; "auto": 32, and twice as many as long as that gives a fifth more steps
             per second and memory suffices.
         resources_per_worker: what a process holds, such as {"gpu": 1}; None: one of the GPUs, or all CPUs.
@@ -100,6 +102,18 @@ class Options:
     request: Resources | None
     of_trial: Resources = field(default_factory=lambda: Resources((Bundle(custom=((LANE, 1.0),)),)))
 
+    def constants(self, space: Mapping[str, Any], mutated: Sequence[str] = ()) -> dict[str, list[Path]]:
+        """Return what trainables are to know of a space as an object: what no trial changes needs not be traced."""
+        return {CONSTANTS: [path for path in _constants(space) if "/".join(map(str, path)) not in mutated]}
+
+
+def _constants(space: Mapping[str, Any], at: Path = ()) -> Iterator[Path]:
+    for name, node in space.items():
+        if not has_domains(node):
+            yield (*at, name)
+        elif isinstance(node, Mapping) and grid_values(node) is None:
+            yield from _constants(node, (*at, name))
+
 
 class Lane(Trainable):
     """A trial of a `VectorTrainable`: in a process of its own, or as a lane of a process that has many."""
@@ -116,6 +130,8 @@ class Lane(Trainable):
         **objects: Any,
     ) -> None:
         session = current()
+        if session is None:  # alone, nothing differs between lanes
+            objects.setdefault(CONSTANTS, [(name,) for name in config])
         self._pool = sweep_pool or Pool(self.vector(), program_of(self.vector), objects, 1)
         self._do_step = sweep_step or self._step_alone
         seed = sweep_seed if session is None or sweep_seed is not None else session.job.seed
@@ -193,10 +209,10 @@ def options_of(vector: type[VectorTrainable]) -> Options:
 
 
 def checked_space(vector: type[VectorTrainable], space: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a search space in which all that is not static is a number.
+    """Return a search space.
 
     Raises:
-        TrainableError: something is neither, or a static name is not in the space.
+        TrainableError: a static name is not in the space, or a number has too many bits.
     """
     if unknown := [name for name in vector.static if name not in space]:
         known = ", ".join(map(repr, space)) or "nothing"
@@ -204,15 +220,25 @@ def checked_space(vector: type[VectorTrainable], space: Mapping[str, Any]) -> di
             f"{vector.__name__}.static names {unknown[0]!r}, and the search space has {known}. Add it there, or leave "
             "it out of static."
         )
+    static = [(name,) for name in vector.static]
     for path, leaf in walk(space):
         values = grid_values(leaf)
         if values is None and isinstance(leaf, Domain):
             values = list(getattr(leaf, "categories", ()))
-        for value in (leaf,) if values is None else values:
+        for value in values or ():
             node: Any = value
             for name in reversed(path):
                 node = {name: node}
-            numbers_of(node, vector.static)
+            numbers_of(node, static)
+    own = [vector.step, *(one for one in (vector.init, vector.evaluate) if one not in (VectorTrainable.init, None))]
+    taken = {name for function in own for name in Call(function, "").parameters}
+    for name in space if CONFIG not in taken else ():
+        if has_domains(space[name]) and name not in (*taken, *vector.static, vector.batch_size):
+            warnings.warn(
+                f"the search space has {name!r}, and no function of {vector.__name__} takes it. Give it to step as a "
+                "parameter, and make there what depends on it, such as an optimizer.",
+                stacklevel=2,
+            )
     return dict(space)
 
 
@@ -220,10 +246,10 @@ def checked_space(vector: type[VectorTrainable], space: Mapping[str, Any]) -> di
 def vectorized(
     step: Callable[..., Any] | None = None,
     *,
-    init: Callable[..., Any] | None = None,
-    data: Callable[..., Any] | None = None,
+    init: Any = None,
+    data: Any = None,
     evaluate: Callable[..., Any] | None = None,
-    validation: Callable[..., Any] | None = None,
+    validation: Any = None,
     static: Sequence[str] = (),
     steps_per_report: int = 1,
     batch_size: int | str | None = None,
@@ -236,16 +262,22 @@ def vectorized(
     Args:
         step: takes the state, or parts of it, and what else its parameters are named after; returns the state, or those
             parts, and a dict of metrics or a loss alone, in any order.
-        init: as `VectorTrainable.init`. The others are as its methods and attributes.
+        init: as `VectorTrainable.init`, or a state. The others are as its methods and attributes; `data` and
+            `validation` may be arrays.
     """
     if step is None:
         given = {name: value for name, value in locals().items() if name != "step"}
         return lambda function: vectorized(function, **given)
     functions = {"init": init, "step": step, "data": data, "evaluate": evaluate, "validation": validation}
-    members = {name: staticmethod(one) for name, one in functions.items() if one is not None}
+    members = {name: staticmethod(_without_jit(one)) for name, one in functions.items() if one is not None}
     members |= {
         name: value
         for name, value in locals().items()
         if name in VectorTrainable.__annotations__ and name not in functions
     }
     return type(getattr(step, "__name__", "step"), (VectorTrainable,), {**members, "__module__": step.__module__})
+
+
+def _without_jit(function: Any) -> Any:
+    """Return what `jax.jit` was given: all is compiled together, and pickling it would lose its name."""
+    return function.__wrapped__ if type(function).__name__ == "PjitFunction" else function

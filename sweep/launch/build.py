@@ -271,6 +271,9 @@ def prepared(spec: RunSpec) -> tuple[RunSpec, PreparedTrainable]:
         trainable = replace(trainable, name=spec.trainable_name)
     if trainable.space is not None:
         spec = replace(spec, config=trainable.space(spec.config or {}))
+    if trainable.lanes is not None:
+        constants = trainable.lanes.constants(spec.config or {}, getattr(spec.scheduler, "mutated_paths", ()))
+        trainable = replace(trainable, objects={**trainable.objects, **constants})
     if defaults := {name: value for name, value in trainable.defaults.items() if getattr(spec, name) is None}:
         spec = replace(spec, **defaults)
     return spec, trainable

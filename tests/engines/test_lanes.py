@@ -137,21 +137,22 @@ def test_nan_in_one_lane_ends_that_lane_only(tmp_path: Path) -> None:
 
 def test_trials_of_each_static_value_have_a_program_of_their_own(tmp_path: Path) -> None:
     class Wide(Climbs):
-        static = ("width", "kind")
+        static = ("width",)
 
         def init(self, key, config):
-            return {**super().init(key, config), "wide": np.zeros(config["width"])}
+            return {**super().init(key, config), "wide": np.zeros((config["width"], config["model"]["size"]))}
 
         def step(self, state, config, batch, key, index):
             new, metrics = super().step(state, config, batch, key, index)
-            more = {"width": len(state["wide"]), "same": config["kind"] == "b"}
+            more = {"width": len(state["wide"]), "size": state["wide"].shape[1], "same": config["kind"] == "b"}
             return {**new, "wide": state["wide"] + 1}, {**metrics, **more}
 
     space = {**SPACE, "width": sweep.grid_search([2, 3]), "kind": sweep.grid_search(["a", "b"])}
+    space["model"] = {"size": 4, "rate": sweep.uniform(0, 1)}  # the same for all, so it may decide a shape
     analysis = run(tmp_path, Wide, config=space, num_samples=3)
     assert len(analysis.trials) == 12
     for one in analysis.trials:
-        assert one.status == "TERMINATED"
+        assert (one.status, one.last_result["size"]) == ("TERMINATED", 4)
         assert (one.last_result["width"], one.last_result["same"]) == (one.config["width"], one.config["kind"] == "b")
     assert len({one.last_result["pid"] for one in analysis.trials}) == 1
 
@@ -464,9 +465,7 @@ class NoStep(sweep.VectorTrainable):
     ("trainable", "arguments", "error", "said"),
     [
         (NoStep, {}, TrainableError, r"NoStep has no step; define step\(self, state, config, batch\)."),
-        (Climbs, {"config": {"x": sweep.choice(["a", "b"])}}, TrainableError, r"static = \('x',\)"),
-        (Climbs, {"config": {"x": "a"}}, TrainableError, r"config\['x'\] is 'a', which is no number"),
-        (Climbs, {"config": {"x": 2**40}}, TrainableError, r"is 1099511627776; expected whole numbers of 32 bits"),
+        (Climbs, {"config": {"x": sweep.choice([2**40])}}, TrainableError, r"is 1099511627776; expected .* of 32 bits"),
         (with_lanes(8, static=("wide",)), {}, TrainableError, r"static names 'wide', and the search space has 'x', 'l"),
         (with_lanes(8, static="x"), {}, TrainableError, r"static is 'x'; expected names"),
         (with_lanes(0), {}, TrainableError, r"num_lanes is 0; expected a whole number of at least 1 or 'auto'"),
@@ -629,8 +628,12 @@ def test_in_jax_a_step_that_keeps_something_of_one_call_for_another_is_named() -
     ],
 )
 def test_in_jax_the_hyperparameter_that_cannot_differ_between_lanes_is_named(trainable: Any, said: str) -> None:
+    from sweep.lanes.jax_program import JaxProgram
+
+    lanes = Pool(trainable(), JaxProgram, {}, 4)
+    lanes.enter({"lr": 0.1, "width": 4}, seed=0)
     with pytest.raises(TrainableError, match=said):
-        trainable.run_one({"lr": 0.1, "width": 4}, 1)
+        advanced(lanes)
 
 
 DEVICES = """

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import cloudpickle
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 
 import sweep
 from sweep.errors import TrainableError
-from sweep.lanes.functions import Call
+from sweep.lanes.functions import Call, config_of, numbers_of
 
 SLOPE = 3.0
 X = np.linspace(-1.0, 1.0, 8, dtype=np.float32)
@@ -97,6 +99,38 @@ def made_with_an_optimizer(key, lr):
     return TrainState(params, optimizer.init(params), optimizer)
 
 
+def the_batch_is_its_first_part(params, num_steps, batch, labels, lr):
+    return a_tuple_in_its_parts(params, num_steps, batch, labels, lr)
+
+
+@jax.jit
+def under_jit(params, x, y, lr):
+    return descended(params, lr, x, y)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Sized:
+    """As a module of Equinox: a number that is no array decides a shape, and another one counts."""
+
+    w: Any
+    width: int = 1
+    num_steps: int = 0
+
+
+def with_a_size(model, x, y, lr):
+    ones = jnp.ones(model.width)
+    new, loss = descended({"w": model.w}, lr, x, y)
+    return Sized(new["w"] * ones[0], model.width, model.num_steps + 1), {"loss": loss, "n": model.num_steps}
+
+
+def in_place(model, x, y, lr):
+    """As objects of Flax's NNX are trained."""
+    new, loss = descended({"w": model.w}, lr, x, y)
+    model.w = new["w"]
+    return loss
+
+
 IN_A_DICT, IN_A_TUPLE = (lambda: {"x": X, "y": Y}), (lambda: (X, Y))
 
 
@@ -111,21 +145,29 @@ IN_A_DICT, IN_A_TUPLE = (lambda: {"x": X, "y": Y}), (lambda: (X, Y))
         (a_whole_tuple, lambda key: (params_of(key), 0), IN_A_TUPLE),
         (a_part_of_a_named_tuple, lambda key: Pair(params_of(key), 0), IN_A_TUPLE),
         (an_optimizer_in_the_state, made_with_an_optimizer, IN_A_TUPLE),
+        (the_batch_is_its_first_part, lambda key: (params_of(key), 0), IN_A_TUPLE),
+        (only_params, {"w": jnp.float32(-0.5)}, (X, Y)),
+        (under_jit, params_of, IN_A_TUPLE),
+        (with_a_size, lambda key: Sized(params_of(key)["w"]), IN_A_TUPLE),
+        (in_place, lambda key: Sized(params_of(key)["w"]), IN_A_TUPLE),
     ],
 )
 def test_a_step_as_people_write_it_trains(step, init, data):
     vector = sweep.vectorized(step, init=init, data=data, steps_per_report=2)
-    first, *_, last = (row["loss"] for row in vector.run_one({"lr": 0.3}, 15))
-    assert last < 1e-3 < first
+    first, *_, last = vector.run_one({"lr": 0.3}, 15)
+    assert last["loss"] < 1e-3 < first["loss"]
+    assert last.get("n", 29) == 29  # a number that steps change is one of the state
 
 
 def test_evaluate_may_return_a_scalar_and_has_data_of_its_own():
+    @jax.jit
     def error(params, x, y):
         return loss_of(params, x, y)
 
     vector = sweep.vectorized(
         only_params, init=params_of, data=IN_A_TUPLE, evaluate=error, validation=lambda: (X, -Y), steps_per_report=40
     )
+    vector = pickle.loads(cloudpickle.dumps(vector))
     last = vector.run_one({"lr": 0.3}, 2)[-1]
     assert last["error"] == pytest.approx(4 * np.mean(Y**2), rel=1e-3)
     assert last["loss"] < 1e-3
@@ -157,6 +199,8 @@ STATE, BATCH = Dict(w=1), Dict(x=2)
         (lambda params, a, b: (params, a, b), {"state": (1, 2), "batch": (3, 4)}, ((1, 2), 3, 4)),
         (lambda p, q, a, b: (p, q, a, b), {"state": (1, 2), "batch": (3, 4)}, (1, 2, 3, 4)),
         (lambda params, opt, batch: (params, opt, batch), {"state": (1, 2), "batch": BATCH}, (1, 2, BATCH)),
+        (lambda p, q, batch, b: (p, q, batch, b), {"state": (1, 2), "batch": (3, 4)}, (1, 2, 3, 4)),
+        (lambda model, batch, y: (model, batch, y), {"state": STATE, "batch": {"batch": 3, "y": 4}}, (STATE, 3, 4)),
         (lambda rng, i, x, w: (rng, i, x, w), {"state": STATE, "batch": BATCH, "key": 5, "index": 6}, (5, 6, 2, 1)),
         (lambda state, *, lr, decay=0.5: (state, lr, decay), {"state": STATE}, (STATE, 0.1, 0.5)),
     ],
@@ -170,3 +214,27 @@ def test_a_parameter_that_is_nothing_is_named():
         TrainableError, match="step has the parameter 'momentum'; expected one of 'state', 'config', 'lr'"
     ):
         Call(lambda state, momentum: 0, "step")({"lr": 0.1}, state=STATE)
+
+
+def test_what_is_no_number_and_what_all_trials_share_is_not_traced():
+    config = {"lr": 0.1, "net": {"act": "relu", "depth": 2, "width": 8}, "sizes": [[1], [2, 3]], "steps": 5e5, "d": {}}
+    numbers, static = numbers_of(config, [("net", "depth"), ("steps",)])
+    assert list(numbers) == [("lr",), ("net", "width")]
+    assert static == {"net": {"act": "relu", "depth": 2}, "sizes": [[1], [2, 3]], "steps": 5e5, "d": {}}
+    made = config_of(dict.fromkeys(numbers, 0), static)
+    assert made["net"] == {"act": "relu", "depth": 2, "width": 0}
+    made["net"]["act"] = "tanh"  # as PureJaxRL adds to its config
+    assert static["net"] == {"act": "relu", "depth": 2}
+
+
+def test_what_is_changed_while_a_trial_runs_is_no_constant():
+    _, options, _ = sweep.vectorized(only_params, init=params_of).__sweep_lanes__()
+    space = {"lr": 0.1, "kind": "a", "net": {"depth": 2, "width": sweep.uniform(1, 2)}, "n": {"grid_search": [1, 2]}}
+    assert options.constants(space, ("lr",)) == {"sweep_constants": [("kind",), ("net", "depth")]}
+
+
+def test_a_hyperparameter_that_no_function_takes_is_named():
+    vector = sweep.vectorized(lambda params, x, y: descended(params, 0.1, x, y), init=params_of, data=(X, Y))
+    _, _, check = vector.__sweep_lanes__()
+    with pytest.warns(UserWarning, match="the search space has 'lr', and no function of <lambda> takes it"):
+        check({"lr": sweep.uniform(0, 1), "note": "a constant may be there for people"})
