@@ -145,7 +145,8 @@ class History:
     nodes: tuple[Node, ...] = ()
     seq: int = 0
     now: When = _BEGIN
-    _open: dict[str, Attempt] = field(default_factory=dict)  # by trial, until it is released
+    # By trial and number, until they are released: of a trial that starts again elsewhere, two.
+    _open: dict[tuple[str, int], Attempt] = field(default_factory=dict)
     _last_request: Resources = field(default_factory=Resources)
 
     @classmethod
@@ -192,7 +193,7 @@ class History:
                 if (trial := self._current(trial_id, number)) is not None:
                     if trial.status is Status.STARTING:
                         self._change(trial, status=Status.RUNNING)
-                    attempt = self._open[trial_id]
+                    attempt = self._open[trial_id, number]
                     attempt.started, attempt.pid = fact.when, pid
             case m.Saved(trial_id, number, _, path):
                 if (trial := self._current(trial_id, number)) is not None:
@@ -205,8 +206,8 @@ class History:
             case m.Declined(trial_id, number):
                 self._declined(trial_id, number, fact)
             case m.Waiting(trial_id, reason):
-                if trial_id in self._open:
-                    self._open[trial_id].waits = reason
+                if (waiting := self._latest(trial_id)) is not None:
+                    waiting.waits = reason
             case m.Asked(m.Ask.RETRY, trial_id) if trial_id in self.trials:
                 if (trial := self.trials[trial_id]).is_ended:
                     self.trials[trial_id] = revived(trial, from_scratch=False)
@@ -233,7 +234,7 @@ class History:
             self._change(trial, checkpoint=reference(trial, path, trial.last_result))
 
     def _exited(self, trial: Trial, exit_: m.Exit, fact: Fact) -> None:
-        attempt = self._open[trial.id]
+        attempt = self._open[trial.id, trial.attempt]
         attempt.exit, attempt.exited, attempt.after = exit_, fact.when, Status.PENDING
         if not any(row[0] == "Notify" and row[2] == trial.id for row in fact.caused or ()):
             self._wait(trial)
@@ -244,19 +245,18 @@ class History:
         self._change(trial, status=Status.PENDING, count=count)
 
     def _released(self, trial_id: str, number: int, fact: Fact) -> None:
-        attempt = self._open.get(trial_id)
-        if attempt is None or attempt.number != number:
+        attempt = self._open.pop((trial_id, number), None)
+        if attempt is None:
             return
-        del self._open[trial_id]
         attempt.released, attempt.exited = fact.when, attempt.exited or fact.when
-        self._change(self.trials[trial_id], placement=None)
+        if self.trials[trial_id].attempt == number:
+            self._change(self.trials[trial_id], placement=None)
 
     def _declined(self, trial_id: str, number: int, fact: Fact) -> None:
         """It did not begin: it is as it was before, unless that was decided to be its end meanwhile."""
-        attempt = self._open.get(trial_id)
-        if attempt is None or attempt.number != number:
+        attempt = self._open.pop((trial_id, number), None)
+        if attempt is None:
             return
-        del self._open[trial_id]
         self.attempts.remove(attempt)
         trial = self._change(self.trials[trial_id], placement=None, started_from=None)
         if trial.status is Status.STARTING:
@@ -306,11 +306,11 @@ class History:
         source = trial.checkpoint if trial.checkpoint is not None and trial.checkpoint.owner != trial.id else None
         attempt = Attempt(trial_id, number, fact.when, place, trial.config, trial.resources, source, fact.event)
         self.attempts.append(attempt)
-        self._open[trial_id] = attempt
+        self._open[trial_id, number] = attempt
 
     def _notified(self, hook: m.Hook, trial_id: str, why: list[Any]) -> Trial:
         trial, status = self.trials[trial_id], _FATES[hook]
-        if (attempt := self._open.get(trial_id)) is not None and attempt.exit is not None:
+        if (attempt := self._latest(trial_id)) is not None and attempt.exit is not None:
             attempt.after = status
         if status is Status.PENDING:
             self._wait(trial)
@@ -323,6 +323,10 @@ class History:
         """Return the trial if this is its running attempt; the sweep has no ear for others."""
         trial = self.trials.get(trial_id)
         return trial if trial is not None and trial.attempt == attempt and trial.is_held else None
+
+    def _latest(self, trial_id: str) -> Attempt | None:
+        """Return the last attempt of a trial, unless that is released."""
+        return self._open.get((trial_id, self.trials[trial_id].attempt)) if trial_id in self.trials else None
 
     def _change(self, trial: Trial, **changes: Any) -> Trial:
         self.trials[trial.id] = trial = evolve(trial, **changes)

@@ -146,8 +146,10 @@ def test_attempts_say_when_they_began_and_ended_and_how(followers):
         fuzz.run_one(seed)
         history = followers.made[-1].history
         for trial in history.trials.values():
-            numbers = [attempt.number for attempt in history.attempts if attempt.trial_id == trial.id]
-            assert numbers == list(range(1, trial.attempt + 1))
+            attempts = [attempt for attempt in history.attempts if attempt.trial_id == trial.id]
+            assert [attempt.number for attempt in attempts] == list(range(1, trial.attempt + 1))
+            are_released = [attempt.released is not None for attempt in attempts]
+            assert are_released == sorted(are_released, reverse=True)  # also if the next began before, elsewhere
         for attempt in history.attempts:
             times = [attempt.granted, attempt.started, attempt.exited, attempt.released]
             times = [time.at for time in times if time is not None]
