@@ -65,10 +65,13 @@ class Slurm:
 
     root: Path
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    environ: dict[str, str] = field(default_factory=dict)  # in which it began, not that of a test that restarts it
 
     def start(self, *command: str) -> None:
+        self.environ = self.environ or dict(os.environ)
+        options = {"env": self.environ, "start_new_session": True}
         with (self.root / "log" / "daemons.log").open("ab") as log:
-            self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True))
+            self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, **options))
 
     def restart_controller(self, pause_s: float) -> None:
         """End the controller, and start it again after a pause."""
