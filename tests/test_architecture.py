@@ -337,6 +337,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.tune.utils": ("sweep.display.formats", "sweep.core.results", "sweep.worker.gpu_memory"),
     "sweep.tune.experiment": OWN,
     "sweep.tune.running": OWN,
+    "sweep.__main__": ("sweep.cli.main",),
     "sweep.cli": OWN,
     "sweep": OWN,
 }

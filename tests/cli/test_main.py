@@ -170,7 +170,7 @@ def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
     for number in range(3000):
         made.trial({"x": number, "filler": "y" * 50})
     made.close()
-    command = f"{sys.executable} -m sweep.cli.main trials many --storage {tmp_path} | head -1"
+    command = f"{sys.executable} -m sweep trials many --storage {tmp_path} | head -1"
     done = subprocess.run(["bash", "-c", command], cwd=PROJECT, capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith("trial")
     assert done.stderr == ""
