@@ -37,12 +37,13 @@ def made(tmp_path: Path) -> MadeExperiment:
 
 
 def test_what_has_not_changed_is_not_made_again_and_nothing_is_news(made: MadeExperiment) -> None:
-    model = ExperimentModel(subject(made.root))
+    model, clock, _ = timed(made)
     model.refresh()
     version = model.version
     calls: list[str] = []
     for name, piece in model.parts.items():
         piece.make = lambda name=name: calls.append(name) or ""
+    clock.now += 60
     model.refresh()
     assert calls == []
     assert model.version == version
@@ -52,11 +53,12 @@ def test_what_has_not_changed_is_not_made_again_and_nothing_is_news(made: MadeEx
 
 
 def test_a_new_report_is_news_of_its_row_and_of_what_shows_it_only(made: MadeExperiment) -> None:
-    model = ExperimentModel(subject(made.root))
+    model, clock, _ = timed(made)
     model.refresh()
     version = model.version
     made.report("abcde_00008", {"loss": 0.125, "<script>document.title = 'hit'</script>": 1.0, "big": 1}, at=11.0)
     made.commit()
+    clock.now += 60
     model.refresh()
     news = model.news(version)
     assert [at for at, _ in news["rows"]] == [8]
