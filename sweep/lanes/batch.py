@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 import traceback
@@ -316,7 +317,8 @@ class Pool:
             TrainableError: the config has a whole number of more than 32 bits that is not static.
         """
         numbers, static = numbers_of(config, self._static)
-        key = repr(static), tuple((path, value.shape) for path, value in numbers.items())
+        with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # arrays whole
+            key = repr(static), tuple((path, value.shape) for path, value in numbers.items())
         with self._lock:
             if key not in self.groups:
                 program = self._program(self._vector, static, self._objects)

@@ -120,6 +120,15 @@ def test_a_lane_that_was_left_is_taken_by_the_next_and_nothing_else_moves() -> N
     assert first[0].count == 2
 
 
+def test_trials_that_differ_in_the_midst_of_a_large_array_have_programs_of_their_own() -> None:
+    weights = np.linspace(0.0, 1.0, 5000)
+    other = np.where(np.arange(5000) == 2500, weights + 1e-12, weights)
+    lanes = pool(4)
+    for number, array in enumerate((weights, weights.copy(), other)):
+        lanes.enter({"x": 0.1, "weights": array}, seed=number)
+    assert [len(group.trials) for group in lanes.groups.values()] == [2, 1]
+
+
 def test_nan_in_one_lane_ends_that_lane_only(tmp_path: Path) -> None:
     class Sinks(Climbs):
         def step(self, state, config, batch, key, index):
