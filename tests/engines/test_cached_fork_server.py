@@ -251,6 +251,7 @@ def test_one_that_does_not_answer_is_replaced(run, monkeypatch):
     assert watch.left() == []
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")  # JAX, which an earlier test may have imported here, says it of any fork
 def test_a_process_that_the_driver_forks_neither_has_it_nor_ends_it(run):
     fork_server = run()["fork_server"]
     pid = os.fork()
