@@ -176,7 +176,7 @@ ROWS = (
         "pbt",
         (
             Program("sweep", (256, 40, 8), (64, 20, 2), package="jax"),
-            Program("ray", (8, 40), (2, 6), says="{0} members, a process each"),
+            Program("ray", (64, 40), (2, 6), says="{0} members, a process each"),
         ),
         (
             Figure("per_s", "PBT on the problem of Tune's example, 256 lanes: iterations", "/s", None, ("ray", 20.0)),
