@@ -1,6 +1,7 @@
-"""Tune's own PBT example, as its file runs it. Arguments: a directory, members, iterations.
+"""Tune's own PBT example. Arguments: a directory, members, iterations.
 
-Begins when Ray runs, and so counts neither its start nor that of the driver.
+Its file has eight members, all of which begin with the same learning rate, and up to 1,000 iterations. What is counted
+begins when Ray runs, and so has neither its start nor that of the driver.
 """
 
 import json

@@ -101,8 +101,10 @@ def plan(
     trainable, kwargs = asked_for(ctx, None if as_json else note, **options)
     if pilot and (earlier or nodes):
         raise ConfigError(f"--pilot runs trials here; leave it out, or {'--from' if earlier else '--on'}.")
-    engine = "lanes" if prepare(trainable).lanes and kwargs.get("engine") in (None, "lanes") else "local"
-    spec = RunSpec.of(trainable, kwargs | ({"nodes": nodes, "engine": engine} if nodes else {}))
+    if nodes:
+        are_lanes = prepare(trainable).lanes and kwargs.get("engine") in (None, "lanes")
+        kwargs |= {"nodes": nodes, "engine": "lanes" if are_lanes else "local"}
+    spec = RunSpec.of(trainable, kwargs)
     policies = {"search_alg": spec.search_alg, "scheduler": spec.scheduler}  # as they are before they are used
     launch = Launch(replace(spec, **deepcopy(policies)), None)  # type: ignore[arg-type]
     launch.close()
